@@ -1,35 +1,32 @@
-//! The bound of a relay: the resource or limit at which its work waits.
+//! The bound of a relay: the resource or limit for which the relay's work waits.
 //!
-//! Each relay is checked several times in a sample, and the most frequent result is recorded. A check finds the last
-//! station of a cell with a queue, because a queue there also fills all earlier stations. But an empty bucket comes
-//! before TCP. One refill may exceed a congestion window and then wait in a socket, although the bucket limits the
+//! The simulator checks each relay several times in a sample and records the most frequent result. A check looks for
+//! the last station with a queue, because a queue there also fills the earlier stations. An empty bucket is checked
+//! before TCP: one refill may exceed the congestion window and then wait in a socket, although the bucket limits the
 //! rate.
 
-/// Checks of each relay in a sample.
+/// Number of checks of each relay in one sample [1].
 pub(crate) const BOUND_CHECKS_PER_SAMPLE: u32 = 20;
 
-/// The bound of a relay. The last station comes first.
+/// The bound of a relay. Variants are ordered from the last station to the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// More than one packet waits for its access link, in either direction.
+    /// More than one packet waits for the relay's access link, in either direction.
     Link,
     /// A token bucket is empty.
     Bucket,
-    /// A socket holds bytes that TCP cannot send, because of the congestion window or the peer's window.
+    /// A socket holds bytes that TCP cannot send yet, because of the congestion window or the peer's receive window.
     Tcp,
-    /// The processor has a queue.
     Cpu,
     /// A circuit has cells but no credit for the next hop.
     Credit,
-    /// A circuit or a stream whose edge is here has used up its window.
+    /// A circuit or stream has used up its window at this relay's edge.
     Window,
 }
 
-/// In the order of the checks.
 const ALL: [Bound; 6] = [Bound::Link, Bound::Bucket, Bound::Tcp, Bound::Cpu, Bound::Credit, Bound::Window];
 
 impl Bound {
-    /// Its value in `relays.parquet`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Bound::Link => "link",
@@ -42,12 +39,11 @@ impl Bound {
     }
 }
 
-/// The first bound for which `waits` is true; none if the relay is idle. Later bounds are not checked.
+/// The first bound for which `waits` returns true; `None` if the relay is idle.
 pub(crate) fn bound(waits: impl FnMut(&Bound) -> bool) -> Option<Bound> {
     ALL.into_iter().find(waits)
 }
 
-/// The check results of one relay in one sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BoundCounts([u32; ALL.len()]);
 
@@ -56,7 +52,7 @@ impl BoundCounts {
         self.0[bound as usize] += 1;
     }
 
-    /// The most frequent bound; of two equal ones the later station. None if the relay was idle.
+    /// The most frequent bound; `None` if the relay was idle. Of two equally frequent bounds, the later station wins.
     pub(crate) fn most(&self) -> Option<Bound> {
         let most = *self.0.iter().max().expect("there are six");
         ALL.into_iter().find(|bound| most > 0 && self.0[*bound as usize] == most)

@@ -8,38 +8,36 @@ use penstock_core::keys::Direction;
 use penstock_core::reason::{DestroyReason, EndReason};
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// The size of a cell on the wire [B]: 512 in all papers.
+/// The size of a cell on the wire [B]; all papers use 512.
 pub(crate) const CELL_BYTES: u32 = 512;
 
-/// Bytes of a stream, without their content.
+/// A number of bytes of a stream. Their content is not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SimPayload {
-    /// Their number [B].
     pub(crate) len: u16,
-    /// The tag of the cell that carries them, if it is tracked.
+    /// The tag of the cell that carries these bytes, if the cell is tracked.
     pub(crate) tag: Option<Tag>,
-    /// The request that ends with these bytes.
+    /// The request whose last byte is among these bytes.
     pub(crate) request: Option<Request>,
 }
 
-/// A request for a number of bytes [B], or for the server's script in a stream of a Markov model.
+/// A request for a number of bytes [B]. In a stream of a Markov model, a request for the server's script.
 ///
-/// It is stored as the number plus one. So `Option<Request>` needs no extra space in a cell.
+/// The value is stored plus one, so `Option<Request>` takes no extra space in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request(NonZeroU64);
 
-/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// This many bytes [B].
+    /// A download of this many bytes [B].
     Bytes(u64),
-    /// The server's script by the model of this workload, with this seed.
+    /// The server's script: it follows the Markov model of this workload, with this seed.
     Script { workload: usize, seed: u64 },
 }
 
-/// The bit that marks a script. Sizes are far below it.
+/// The bit that marks a script. Sizes of downloads never reach it.
 const SCRIPT: u64 = 1 << 63;
-/// Bits of a script's seed. The workload is in the bits above.
+/// The number of seed bits in a script request. The workload is in the bits above them.
 const SEED_BITS: u32 = 43;
 
 impl Request {
@@ -47,7 +45,7 @@ impl Request {
         Request(NonZeroU64::MIN.saturating_add(bytes))
     }
 
-    /// A request for the server's script. It keeps the lower bits of the seed.
+    /// A request for the server's script. Only the lower bits of the seed are kept.
     pub(crate) fn script(workload: usize, seed: u64) -> Self {
         assert!((workload as u64) + 1 < SCRIPT >> SEED_BITS, "no scenario has a million workloads");
         Request::of(SCRIPT | ((workload as u64) << SEED_BITS) | (seed % (1 << SEED_BITS)))
@@ -69,7 +67,6 @@ impl Payload for SimPayload {
     }
 }
 
-/// The content of a circuit handshake: the circuit's number, the hop, and the negotiation of congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SimHandshake {
     pub(crate) circuit: u32,
@@ -77,8 +74,8 @@ pub(crate) struct SimHandshake {
     pub(crate) congestion: Negotiation,
 }
 
-/// The onion layer of one hop at one end of a circuit. It has no keys. Each end counts the messages, and a message's
-/// number serves as its digest.
+/// The onion layer of one hop, at one end of a circuit. It has no keys. Each end counts the messages, and the number of
+/// a message replaces the digest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SimLayer {
     sealed: u32,
@@ -104,24 +101,26 @@ enum Body {
     Truncated,
 }
 
-/// The cell met congestion.
+/// The value of the congestion mark in [`SimCell::layers`].
 const MARKED: u8 = 1;
 /// The value of one onion layer in [`SimCell::layers`].
 const LAYER: u8 = 2;
 
-/// One cell.
+/// The simulator's cell: a descriptor without a body.
 ///
-/// It counts onion layers: sealing sets one, and each hop towards the client adds one. A cell is readable where the
-/// last layer is peeled. There its number must be the next one of that layer. Real Tor would find a wrong digest; here
-/// the run panics, because only a bug in Penstock can lose, duplicate or reorder cells.
+/// The cell counts its onion layers: sealing sets the count to one, and each hop towards the client adds one. A node
+/// that peels the last layer can read the cell, and checks that the cell has the next number of that layer. Real Tor
+/// would find a wrong digest. The simulator panics, because only a bug in Penstock can lose, duplicate or reorder
+/// cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimCell {
     id: CircId,
     tag: Option<Tag>,
-    /// Its number within its layer, in place of the running digest of a real cell.
+    /// The number of the message within its layer. It replaces a real cell's running digest.
     number: u32,
     stream: Option<StreamId>,
-    /// The sum of its onion layers, plus [`MARKED`]. One byte for both keeps copies of a cell cheap.
+    /// The number of onion layers times [`LAYER`], plus [`MARKED`]. A single byte for both keeps copies of a cell
+    /// cheap.
     layers: u8,
     body: Body,
 }
@@ -269,17 +268,14 @@ impl Cell for SimCell {
     }
 }
 
-/// The `n`th tag of a run, counted from zero.
 pub(crate) fn tag(n: usize) -> Tag {
     Tag(NonZeroU32::new(n as u32 + 1).expect("tags count from one"))
 }
 
-/// The index of a tag, counted from zero.
 pub(crate) fn tag_index(tag: Tag) -> usize {
     tag.0.get() as usize - 1
 }
 
-/// The direction to the client.
 pub(crate) const TO_CLIENT: Direction = Direction::Backward;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The sessions of a client: a loop of downloads and pauses, a loop of holding and closing a circuit, or streams of a
-//! model.
+//! The sessions of a client. A session loops over downloads and pauses, loops over holding and closing a circuit, or
+//! runs the streams of a Markov model.
 //!
 //! Source: DefenestraTor §5 and §5.1. The clock of a download starts when the application opens its stream (BEGIN is
 //! sent). So the time to the first byte is two round trips of the circuit.
@@ -15,126 +15,109 @@ use penstock_units::{Bytes, Duration, Instant, Rng, Seed};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// One session of a client. A client may have several sessions in parallel.
+/// One session of a client. A client may have several sessions at the same time.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// The client's index in the scenario.
     pub(crate) index: usize,
-    /// Index of its workload.
     pub(crate) workload: usize,
-    /// The session that owns its circuit: itself, or the first session if all share one circuit.
+    /// The session that owns this session's circuit: itself, or the first session if all share one circuit.
     pub(crate) circuit_owner: u32,
-    /// The circuit, if this session owns one.
     pub(crate) circuit: Option<Circuit>,
-    /// Older circuits of this owner that still have streams and get no new ones.
+    /// Older circuits of this session that still have streams but get no new ones.
     pub(crate) retired: Vec<Circuit>,
     pub(crate) phase: Phase,
-    /// Invalidates timers of earlier phases.
+    /// The number of phase changes. A timer of an earlier phase has another number and is ignored.
     pub(crate) generation: u32,
     pub(crate) rng: Rngs,
-    /// Number of the circuit of the present or last download.
+    /// The number of the circuit that the current or last download uses.
     pub(crate) number: u32,
-    /// The allowed first relays of its circuits; empty if all are allowed.
+    /// The relays that may be the first hop of the session's circuits; empty allows all relays.
     pub(crate) guards: Arc<[usize]>,
-    /// Fixed relays of all its circuits, or none if they are sampled.
+    /// The fixed relays of the session's circuits; `None` samples the relays.
     pub(crate) path: Option<Vec<usize>>,
     pub(crate) task: Task,
 }
 
-/// The task of a session.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// A loop: a download or a hold, then a pause.
+    /// Repeats a download or a hold, followed by a pause.
     Loop,
-    /// A generator that begins other sessions.
+    /// Starts other sessions.
     Generator(Box<Generator>),
-    /// A stream of a generator.
+    /// One stream of a generator.
     Stream(Box<Stream>),
-    /// None. Another session may take this place.
+    /// Nothing. Another session may use this slot.
     Free,
 }
 
-/// A generator of streams or flows.
+/// Starts the streams or flows of a model, or replays recorded downloads.
 #[derive(Debug)]
 pub(crate) struct Generator {
     pub(crate) plan: Plan,
-    /// Number of its open streams or flows.
     pub(crate) open: u32,
-    /// The generator that began this one.
+    /// The generator that started this one.
     pub(crate) of: Option<u32>,
-    /// Time of the first action, if it is fixed.
+    /// The time of the first action, if the time is fixed.
     pub(crate) begins: Option<Instant>,
-    /// Its circuit stays open after the last stream.
+    /// Whether the circuit stays open after the last stream.
     pub(crate) keeps: bool,
 }
 
-/// The schedule of a generator.
+/// What a generator starts, and when.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// Flows of a model.
+    /// Flows of a Markov model.
     Flows(Walk),
-    /// Streams of a model.
+    /// Streams of a Markov model.
     Streams(Walk),
-    /// A single stream at once.
+    /// A single stream, which starts immediately.
     One,
-    /// The circuit, unless it was begun, and then the downloads of an earlier run at their times.
+    /// Downloads of an earlier run at their recorded times. The circuit is built first, unless it was `begun` already.
     Replay { begun: bool, left: VecDeque<Replayed> },
     /// Nothing more.
     Over,
 }
 
-/// A download of an earlier run.
+/// A download of an earlier run that this run repeats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replayed {
     pub(crate) what: replay::Download,
-    /// Index of its server in the scenario.
     pub(crate) server: usize,
 }
 
-/// A stream of a generator.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) of: u32,
-    /// Index of its server in the scenario.
     pub(crate) server: usize,
     pub(crate) request: Request,
-    /// The size of the download, if it is known [B].
+    /// The size of the download [B], if it is known.
     pub(crate) size: Bytes,
-    /// The recorded time of the request, which may be before the circuit is built.
+    /// The recorded time of the request. It may be earlier than the end of circuit building.
     pub(crate) requested_at: Option<Instant>,
-    /// The client's script, with a Markov model.
+    /// The client's script, if the stream follows a Markov model.
     pub(crate) script: Option<Script>,
 }
 
-/// The circuit of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Circuit {
     pub(crate) index: CircuitIndex,
     pub(crate) number: u32,
-    /// Its relays from the entry to the exit.
+    /// The circuit's relays, from the entry to the exit.
     pub(crate) relays: Vec<HostId>,
     pub(crate) begun: Instant,
     pub(crate) is_built: bool,
-    /// The time of its first stream.
     pub(crate) dirty: Option<Instant>,
-    /// Number of streams opened so far.
     pub(crate) streams: u64,
 }
 
-/// The phase of a session.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// Waits for its next download.
     Pausing,
-    /// Waits for its circuit.
     Building,
-    /// Has an open stream.
     Downloading(Download),
-    /// Keeps its circuit open.
     Holding,
 }
 
-/// A download in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Download {
     pub(crate) stream: StreamKey,
@@ -146,7 +129,7 @@ pub(crate) struct Download {
     pub(crate) connected: Option<Instant>,
 }
 
-/// The random streams of a session, one for each purpose. So purposes do not affect each other.
+/// The random streams of a session. Each purpose has its own stream, so purposes do not affect each other.
 #[derive(Debug)]
 pub(crate) struct Rngs {
     pause: Rng,
@@ -156,7 +139,7 @@ pub(crate) struct Rngs {
 }
 
 impl Rngs {
-    /// The random streams of session number `session` of the client `name`. Those of the first session do not depend on
+    /// The random streams of session `session` of the client `name`. The streams of the first session do not depend on
     /// the number of sessions.
     fn new(name: &str, session: u32, seed: Seed) -> Self {
         let stream = |purpose: &str| match session {
@@ -166,14 +149,12 @@ impl Rngs {
         Rngs { pause: stream("pause"), size: stream("size"), server: stream("server"), path: stream("path") }
     }
 
-    /// A seed for a session that this one begins.
     pub(crate) fn bits(&mut self) -> u64 {
         self.size.bits()
     }
 }
 
 impl Client {
-    /// All sessions of a client, in the order of its workloads.
     pub(crate) fn all(index: usize, scenario: &model::Scenario, seed: Seed) -> Vec<Self> {
         let client = &scenario.clients[index];
         let circuits = |workload: &usize| scenario.workloads[*workload].circuits;
@@ -191,7 +172,7 @@ impl Client {
             .collect()
     }
 
-    /// A new session with the first workload and the circuit of the first session.
+    /// A new session with the client's first workload and the first session's circuit.
     fn idle(index: usize, rng: Rngs, guards: Arc<[usize]>, task: Task) -> Self {
         Client {
             index,
@@ -209,11 +190,12 @@ impl Client {
         }
     }
 
-    /// The sessions of a client in a replay. RecordedCircuit downloads are requested again, circuit by circuit. Holds and
+    /// The sessions of a client in a replay. Recorded downloads are requested again, circuit by circuit. Holds and
     /// Markov models run as usual.
     ///
-    /// Circuits use the recorded relays if the client samples paths of up to three relays. The random streams of the
-    /// first session give other paths and the servers, in the order of circuits and requests.
+    /// If the client samples paths of up to three relays, circuits use the recorded relays. Otherwise the random
+    /// streams of the first session select the paths. They also select the servers, in the order of circuits and
+    /// requests.
     pub(crate) fn replayed(
         index: usize,
         scenario: &model::Scenario,
@@ -262,20 +244,20 @@ impl Client {
         sessions
     }
 
-    /// A session of the same client that this one begins, with its own random streams. The caller sets its circuit
+    /// A session of the same client that this session starts, with its own random streams. The caller sets its circuit
     /// owner and its task.
     pub(crate) fn child(&mut self) -> Self {
         let rng = Rngs::new("child", 0, Seed(self.rng.bits()));
         Client { workload: self.workload, ..Client::idle(self.index, rng, self.guards.clone(), Task::Free) }
     }
 
-    /// Changes the phase, which invalidates earlier timers.
+    /// Changes the phase, which makes earlier timers invalid.
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.generation += 1;
     }
 
-    /// The time of its first action.
+    /// The time of the session's first action.
     pub(crate) fn draw_start(&mut self, workload: &model::Workload) -> Instant {
         let begins = if let Task::Generator(generator) = &self.task { generator.begins } else { None };
         begins.unwrap_or_else(|| Instant::ZERO + workload.start.draw(&mut self.rng.pause))
@@ -305,7 +287,7 @@ impl Client {
         scenario.clients[self.index].path.draw(scenario, &self.guards, &mut self.rng.path)
     }
 
-    /// The recorded time of the request, in a replay.
+    /// In a replay, the recorded time of the request.
     pub(crate) fn requested_at(&self) -> Option<Instant> {
         if let Task::Stream(stream) = &self.task { stream.requested_at } else { None }
     }
@@ -315,11 +297,11 @@ impl Client {
         matches!(&self.task, Task::Stream(stream) if stream.script.is_some())
     }
 
-    /// The download of a replayed session that still waits for a circuit.
+    /// The download of a replayed session that still waits for its circuit.
     pub(crate) fn waiting_replay(&self) -> Option<Download> {
         let Task::Stream(stream) = &self.task else { return None };
         Some(Download {
-            // No stream has this key.
+            // No real stream has this key.
             stream: StreamKey::first(u32::MAX),
             number: 0,
             size: stream.size,
@@ -330,7 +312,6 @@ impl Client {
         })
     }
 
-    /// The download in progress on this stream.
     pub(crate) fn download_on(&mut self, stream: StreamKey) -> Option<&mut Download> {
         match &mut self.phase {
             Phase::Downloading(download) if download.stream == stream => Some(download),

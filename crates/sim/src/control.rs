@@ -1,15 +1,15 @@
-//! Control of a run from another thread: progress and cancellation.
+//! Progress and cancellation of a run, for another thread.
 
 use penstock_units::Instant;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Shared between a running simulation and the thread that waits for it. It does not affect results.
+/// State that a running simulation shares with the thread that waits for it. It does not affect results.
 #[derive(Debug, Default)]
 pub struct Control {
     cancelled: AtomicBool,
     one_by_one: bool,
     now: AtomicU64,
-    /// The completed part of the run [1/1,000,000].
+    /// The completed fraction of the run [1/1,000,000].
     fraction: AtomicU64,
 }
 
@@ -19,8 +19,8 @@ impl Control {
         Control::default()
     }
 
-    /// The control of a run without look-ahead: it handles one event at a time in the order of time over all hosts, and
-    /// sends each packet separately. Such a run is slower and has the same results, which tests verify.
+    /// The control of a run without look-ahead and trains. The run handles one event at a time, in order of time over
+    /// all hosts, and sends each packet separately. It is slower, but tests verify that the results are the same.
     pub fn one_by_one() -> Self {
         Control { one_by_one: true, ..Control::default() }
     }
@@ -29,7 +29,7 @@ impl Control {
         self.one_by_one
     }
 
-    /// RequestKind the run to stop; it does so within a few thousand events.
+    /// Requests the run to stop, which it does within a few thousand events.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ impl Control {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Simulated time [s], and the approximate completed part of the run [0 to 1].
+    /// The simulated time [s], and the approximate completed fraction of the run, from 0 to 1.
     pub fn progress(&self) -> (f64, f64) {
         let now = Instant::from_nanos(self.now.load(Ordering::Relaxed)).as_secs_f64();
         (now, self.fraction.load(Ordering::Relaxed) as f64 / 1e6)

@@ -1,19 +1,19 @@
-//! Errors of this crate.
+//! Errors of the simulator.
 
-/// A run has no outcome, or a record cannot be replayed.
+/// Why a run has no result, or why a record cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// [`Control::cancel`](crate::Control::cancel) was called.
+    /// The caller cancelled the run with [`Control::cancel`](crate::Control::cancel).
     #[error("the run was cancelled")]
     Cancelled,
-    /// A record has a client that the scenario does not have.
+    /// The record contains a client that is not in the scenario.
     #[error("it has downloads of the client {client:?}, which the scenario does not have")]
     UnknownClient {
         /// The client's name.
         client: String,
     },
-    /// A record has a workload that the client does not have in the scenario.
+    /// The record contains a workload that this client does not have in the scenario.
     #[error("it has downloads of the workload {workload:?}, which the client {client:?} does not have")]
     UnknownWorkload {
         /// The client's name.
@@ -21,7 +21,7 @@ pub enum Error {
         /// The workload's name.
         workload: String,
     },
-    /// A record has a circuit through a relay that the scenario does not have.
+    /// The record contains a circuit through a relay that is not in the scenario.
     #[error(
         "it has a circuit of the client {client:?} through the relay {relay:?}, which the scenario does not have"
     )]
@@ -31,13 +31,13 @@ pub enum Error {
         /// The relay's name.
         relay: String,
     },
-    /// The client downloads without Tor in the scenario.
+    /// The record contains downloads of a client that does not use Tor in the scenario.
     #[error("the client {client:?} has no Tor; only downloads over circuits can be replayed")]
     ClientWithoutTor {
         /// The client's name.
         client: String,
     },
-    /// A record has downloads of a workload that only holds circuits in the scenario.
+    /// The record contains downloads of a workload that only holds circuits in the scenario.
     #[error("it has downloads of the workload {workload:?}, which only holds circuits")]
     WorkloadWithoutDownloads {
         /// The workload's name.

@@ -1,25 +1,22 @@
-//! The next host to act, and how far it may run ahead of the others.
+//! The next host to act, and how far the host may run ahead of the others (conservative look-ahead).
 //!
-//! Hosts affect each other only by packets, and a packet needs at least the network's shortest delay. So a host may
-//! handle all its events within this delay at once: no packet of another host can arrive in the meantime. Each host
-//! sees its own events in the same order as one by one (conservative look-ahead; Chandy and Misra 1979, Fujimoto,
-//! "Parallel and distributed simulation systems", chapter 3).
+//! Hosts affect each other only through packets, and a packet needs at least the shortest delay of the network. So a
+//! host may handle all its events within this delay in one step, because no packet of another host can arrive in this
+//! time. Each host sees its own events in the same order as without look-ahead. Source: Chandy and Misra 1979;
+//! Fujimoto, "Parallel and distributed simulation systems", chapter 3.
 
 use crate::queue::HostId;
 use penstock_units::Instant;
 
-/// Children of a node of the heap. With four the heap is half as deep as with two, and the children are adjacent in
-/// memory.
+/// Children of each heap node. Four children are adjacent in memory, and the heap is half as deep as with two.
 const ARITY: usize = 4;
 
 /// The time of the next event of each host.
 ///
-/// This heap has exactly one entry for each host, so it never grows. Hosts without events are last.
+/// The heap has exactly one entry for each host, so it never grows. Hosts without events come last.
 #[derive(Debug)]
 pub(crate) struct HostQueue {
-    /// Earliest first, in heap order.
     heap: Vec<(Instant, HostId)>,
-    /// The place of each host in the heap.
     places: Vec<u32>,
 }
 
@@ -29,7 +26,7 @@ impl HostQueue {
         HostQueue { heap: ids.clone().map(|id| (Instant::FAR_FUTURE, id)).collect(), places: ids.collect() }
     }
 
-    /// The host has an event at `at`, or earlier.
+    /// Records that the host has an event at `at`. The host may also have an earlier event.
     pub(crate) fn advance(&mut self, id: HostId, at: Instant) {
         let place = self.places[id as usize] as usize;
         if at < self.heap[place].0 {
@@ -37,14 +34,12 @@ impl HostQueue {
         }
     }
 
-    /// The next event of the host is at `at`.
     pub(crate) fn set(&mut self, id: HostId, at: Instant) {
         let place = self.places[id as usize] as usize;
         let place = self.rise(place, (at, id));
         self.sink(place, (at, id));
     }
 
-    /// Time of the next event of any host.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.heap.first().map(|(at, _)| *at).filter(|at| *at != Instant::FAR_FUTURE)
     }
@@ -59,7 +54,7 @@ impl HostQueue {
         self.places[entry.1 as usize] = place as u32;
     }
 
-    /// Moves an entry from `place` towards the front; returns its place.
+    /// Moves an entry from `place` towards the front. Returns its new position.
     fn rise(&mut self, mut place: usize, entry: (Instant, HostId)) -> usize {
         while place > 0 && entry < self.heap[(place - 1) / ARITY] {
             self.put(place, self.heap[(place - 1) / ARITY]);
@@ -69,7 +64,6 @@ impl HostQueue {
         place
     }
 
-    /// Moves an entry from `place` towards the end.
     fn sink(&mut self, mut place: usize, entry: (Instant, HostId)) {
         while let Some(children) = self.heap.get(ARITY * place + 1..) {
             let children = children.iter().take(ARITY).enumerate();

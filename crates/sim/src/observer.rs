@@ -1,5 +1,3 @@
-//! The records of a run.
-
 use crate::bound::Bound;
 use crate::client::{Circuit, Download};
 use crate::queue::HostId;
@@ -11,28 +9,27 @@ use penstock_record::{
 };
 use penstock_units::{Cells, Duration, Instant};
 
-/// Collects the rows of a run.
+/// Collects the rows of a run's tables.
 ///
-/// Rows arrive in the order in which hosts act. [`Observer::into_tables`] sorts them by time.
+/// Rows arrive in the order in which hosts act. [`Observer::into_tables`] sorts the rows by time.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     tables: Tables,
-    /// Begin and client of each circuit.
+    /// For each circuit, its start time and its client.
     begun: Vec<(Instant, HostId)>,
-    /// End and client of each recorded download.
+    /// For each recorded download, its end time and its client.
     ended: Vec<(Instant, HostId)>,
-    /// The names of bounds in use. Rows share them.
+    /// The names of the bounds found so far, which rows share.
     bounds: Vec<Name>,
 }
 
-/// The result of a download.
 #[derive(Debug)]
 pub(crate) struct TransferEnd {
     pub(crate) client: Name,
     pub(crate) workload: Name,
-    /// None without Tor.
+    /// `None` for a client without Tor.
     pub(crate) circuit: Option<u32>,
-    /// When its own connection was established, without Tor.
+    /// For a client without Tor, when its connection was established.
     pub(crate) connected: Option<Instant>,
     pub(crate) received: u64,
     pub(crate) first_byte: Option<Instant>,
@@ -41,7 +38,6 @@ pub(crate) struct TransferEnd {
     pub(crate) warmup: bool,
 }
 
-/// A relay at the end of an interval.
 #[derive(Debug)]
 pub(crate) struct RelaySample {
     pub(crate) name: Name,
@@ -56,19 +52,19 @@ pub(crate) struct RelaySample {
     pub(crate) bound: Option<Bound>,
 }
 
-/// A traced circuit at one hop, or a traced download without Tor at its server.
+/// The state of a traced circuit at one hop, or of a traced download without Tor at its server.
 #[derive(Debug)]
 pub(crate) struct CircuitSample {
-    /// None without Tor.
+    /// `None` for a client without Tor.
     pub(crate) circuit: Option<u32>,
     pub(crate) client: Name,
     pub(crate) workload: Name,
     pub(crate) hop: Position,
     pub(crate) at: Instant,
     pub(crate) queue: Cells,
-    /// The window of this edge, and its last round trip.
+    /// The window of this hop's edge, and the last round trip that the edge measured.
     pub(crate) window: Option<(Cells, Option<Duration>)>,
-    /// The socket towards the client.
+    /// The state of the socket towards the client.
     pub(crate) tcp: Option<Info>,
 }
 
@@ -76,7 +72,7 @@ fn seconds(span: Duration) -> f64 {
     span.as_secs_f64()
 }
 
-/// Makes room for one more row. The vector grows by a quarter: with doubling, up to half of a long run's memory would
+/// Makes space for one more row. The vector grows by a quarter; if it doubled, up to half of a long run's memory would
 /// be unused.
 fn reserve_row<T>(rows: &mut Vec<T>) {
     if rows.len() == rows.capacity() {
@@ -85,7 +81,7 @@ fn reserve_row<T>(rows: &mut Vec<T>) {
 }
 
 impl Observer {
-    /// A circuit begins. Returns its preliminary number.
+    /// Records a new circuit. Returns its preliminary number.
     pub(crate) fn circuit_begun(&mut self, now: Instant, by: HostId, client: Name, relays: &[Name]) -> u32 {
         let number = self.begun.len();
         self.begun.push((now, by));
@@ -175,11 +171,11 @@ impl Observer {
         });
     }
 
-    /// Sorts the rows by time, and numbers circuits in the order of their begin.
+    /// Sorts the rows by time, and numbers the circuits in the order of their start times.
     pub(crate) fn into_tables(self, cells: Vec<CellRow>) -> Tables {
         let Observer { mut tables, begun, ended, .. } = self;
         let mut order: Vec<usize> = (0..begun.len()).collect();
-        // A client may begin several circuits at once; the stable sort keeps the order of its sessions.
+        // A client may start several circuits at the same time. The stable sort keeps the order of its sessions.
         order.sort_by_key(|circuit| begun[*circuit]);
         let mut numbers = vec![0; begun.len()];
         for (number, circuit) in order.iter().enumerate() {

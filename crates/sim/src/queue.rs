@@ -1,20 +1,17 @@
-//! The timers of a host, in the order of time and then of insertion.
-
 use penstock_units::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The index of a host in the order of names.
+/// The index of a host, in the order of host names.
 pub(crate) type HostId = u32;
 
-/// The timers of one host.
+/// The timers of one host, in the order of time and then of insertion.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
     heap: BinaryHeap<Entry<T>>,
     count: u64,
 }
 
-/// A timer and its place in the order.
 #[derive(Clone, Copy, Debug)]
 struct Entry<T> {
     key: Reverse<(Instant, u64)>,
@@ -45,18 +42,16 @@ impl<T> Default for Timers<T> {
 }
 
 impl<T: Copy> Timers<T> {
-    /// Sets a timer.
     pub(crate) fn push(&mut self, at: Instant, what: T) {
         self.count += 1;
         self.heap.push(Entry { key: Reverse((at, self.count)), what });
     }
 
-    /// Time of the first timer; FAR_FUTURE if there is none.
+    /// The time of the first timer; FAR_FUTURE if there is none.
     pub(crate) fn next(&self) -> Instant {
         self.heap.peek().map_or(Instant::FAR_FUTURE, |entry| entry.key.0.0)
     }
 
-    /// Takes the first timer.
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.heap.pop().map(|entry| entry.what)
     }

@@ -1,4 +1,5 @@
-//! The recorded downloads of an earlier run. A replay requests them again at the recorded times in an open loop.
+//! Recorded downloads of an earlier run. In a replay, clients request them again at the recorded times, in an open
+//! loop.
 
 use crate::Error;
 use penstock_scenario::model::{Activity, Path, Scenario};
@@ -13,49 +14,47 @@ pub struct RecordedDownload {
     pub client: String,
     /// The workload's name.
     pub workload: String,
-    /// Its circuit's number in that run.
+    /// The number of the download's circuit in the earlier run.
     pub circuit: u64,
-    /// When the client began to build that circuit.
+    /// When the client began to build this circuit.
     pub begun: Instant,
-    /// Names of its guard, its middle and its exit.
+    /// The names of the circuit's guard, middle and exit.
     pub relays: [String; 3],
-    /// When the client requested it.
+    /// When the client requested the download.
     pub start: Instant,
     /// The requested bytes [B].
     pub size: Bytes,
 }
 
-/// Downloads of an earlier run, by client and circuit.
+/// Downloads of an earlier run, grouped by client and circuit.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
-    /// The circuits of each client of the scenario, in the order of their begin.
+    /// The circuits of each client of the scenario, in the order of their start times.
     clients: Vec<Vec<RecordedCircuit>>,
 }
 
-/// The downloads over one circuit.
+/// The downloads over one circuit of an earlier run.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedCircuit {
     pub(crate) begun: Instant,
-    /// Indices of its relays from the entry to the exit. None if the client has a fixed path, or if the record has only a
-    /// part of the path.
+    /// Indices of the circuit's relays from the entry to the exit; `None` if the client has a fixed path or the record
+    /// contains only a part of the path.
     pub(crate) path: Option<Vec<usize>>,
-    /// In the order of their times. It is never empty.
+    /// The circuit's downloads in the order of their times; never empty.
     pub(crate) downloads: Vec<Download>,
 }
 
-/// A recorded download.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Download {
     pub(crate) start: Instant,
-    /// Index of its workload.
     pub(crate) workload: usize,
     pub(crate) size: Bytes,
 }
 
 impl Replay {
-    /// The downloads that a replay in `scenario` requests again.
+    /// The downloads of an earlier run that a replay in `scenario` requests again.
     ///
-    /// Downloads of Markov models are left out: these models are an open loop already and generate their own downloads.
+    /// Downloads of Markov models are left out. These models are already an open loop and generate their own downloads.
     pub fn new(
         scenario: &Scenario,
         downloads: impl IntoIterator<Item = RecordedDownload>,
@@ -104,14 +103,13 @@ impl Replay {
         Ok(Replay { clients: clients.collect() })
     }
 
-    /// The circuits of a client.
     pub(crate) fn of(&self, client: usize) -> &[RecordedCircuit] {
         &self.clients[client]
     }
 }
 
-/// The relays of a recorded circuit. None if the client has a fixed path, or if the record has only a part of the path.
-/// The error is the name of an unknown relay.
+/// The relays of a recorded circuit; `None` if the client has a fixed path or the record contains only a part of the
+/// path. The error is the name of an unknown relay.
 fn path<'a>(
     of: &Path,
     relays: &BTreeMap<&str, usize>,
@@ -120,7 +118,7 @@ fn path<'a>(
     let [guard, middle, exit] = through;
     let path = match of {
         Path::Tor { .. } | Path::Weighted { hops: 3 } => vec![guard, middle, exit],
-        // The record names the last relay as the middle as well.
+        // The record names the last relay also as the middle.
         Path::Weighted { hops: 2 } => vec![guard, exit],
         Path::Weighted { hops: 1 } => vec![exit],
         Path::Weighted { .. } | Path::Fixed(_) | Path::Direct => return Ok(None),
@@ -129,7 +127,6 @@ fn path<'a>(
     path.into_iter().map(index).collect::<Result<_, _>>().map(Some)
 }
 
-/// The index of each name.
 fn by_name<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
     names.zip(0..).collect()
 }

@@ -1,7 +1,7 @@
 //! One side of a stream whose packets follow a Markov model.
 //!
-//! Client and server walk through the same model with the same random numbers, each at its own times. So each side
-//! knows the bytes that its peer will send.
+//! Client and server run the same model with the same random numbers, each at its own times. So each side knows how
+//! many bytes the peer will send.
 //!
 //! Source: tgen 1.0, `tgen-stream.c`.
 
@@ -9,47 +9,44 @@ use penstock_scenario::markov::{Observation, Walk};
 use penstock_scenario::model::Tgen;
 use penstock_units::{Duration, Seed};
 
-/// A burst of this size ends, so that other streams can write [B].
+/// A burst ends at this size, so that other streams can write [B].
 const MAX_BURST: u64 = 32 * 1024;
-/// Packets with at most this gap leave together.
+/// Packets with at most this gap leave in one burst.
 const BATCH_GAP: Duration = Duration::from_millis(10);
-/// A walk of so many steps without own bytes and without a pause is a pause [step]. A model may generate the peer's
-/// packets without end.
+/// After this many steps without own bytes and without a pause, the script pauses [step]. A model may generate packets
+/// of the peer forever.
 const MAX_STEPS: u32 = 4096;
 
-/// The state of one side.
+/// The script of one side of a stream.
 #[derive(Debug)]
 pub(crate) struct Script {
     walk: Walk,
     own: Observation,
     packet: u64,
-    /// The bytes of the peer up to this step of the walk [B].
+    /// The bytes that the peer sends up to this step of the model [B].
     pub(crate) peer_bytes: u64,
-    /// The walk has ended.
     pub(crate) ended: bool,
-    /// The side waits for its timer.
     pub(crate) paused: bool,
 }
 
-/// The bytes that one side sends at once.
+/// The bytes that one side sends in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Burst {
-    /// The number of bytes, which may be zero [B].
+    /// The number of bytes [B]; may be zero.
     pub(crate) bytes: u64,
-    /// The pause after these bytes, if any.
     pub(crate) pause: Option<Duration>,
 }
 
 impl Script {
-    /// The side that sends the packets `own`. Both sides have the same seed.
+    /// The script of the side that sends the packets `own`. Both sides must have the same seed.
     pub(crate) fn new(model: &Tgen, seed: u64, own: Observation) -> Self {
         let walk = Walk::new(model.packets.clone(), Seed(seed).stream("packets"));
         Script { walk, own, packet: model.packet.get(), peer_bytes: 0, ended: false, paused: false }
     }
 
-    /// Walks on until there are enough bytes, a pause, or the end.
+    /// Runs the model until the burst is full, a pause begins or the model ends.
     ///
-    /// The delay after a packet of the peer adds to the gap before the next own packet.
+    /// The delay after a packet of the peer is added to the gap before the next own packet.
     pub(crate) fn next_burst(&mut self) -> Burst {
         let (mut bytes, mut gap) = (0, Duration::ZERO);
         for _ in 0..MAX_STEPS {

@@ -1,7 +1,6 @@
-//! Tracks selected cells through the stations of every hop.
+//! Records when selected cells pass the stations of every hop.
 //!
-//! Source: KIST §4.1 and §4.2. The time of a cell at a station is that of its last byte. Long waits are recorded as
-//! well.
+//! Source: KIST §4.1 and §4.2. A cell passes a station when its last byte does. Long waits are recorded as well.
 
 use crate::cell::{tag, tag_index};
 use crate::queue::HostId;
@@ -10,12 +9,11 @@ use penstock_record::tables::Name;
 use penstock_record::{CellRow, Position};
 use penstock_units::Instant;
 
-/// The tracked cells of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
-    /// Every n-th DATA cell is tracked; zero tracks none.
+    /// Of a traced circuit, every n-th DATA cell is tracked; zero tracks none.
     pub(crate) every: u32,
-    /// Traced circuits by their number.
+    /// Traced circuits, indexed by their number.
     circuits: Vec<Option<Circuit>>,
     cells: Vec<Cell>,
 }
@@ -23,7 +21,6 @@ pub(crate) struct Tracker {
 #[derive(Debug)]
 struct Circuit {
     workload: Name,
-    /// The nodes from the client to the exit.
     path: Vec<HostId>,
     packaged: u64,
 }
@@ -32,11 +29,9 @@ struct Circuit {
 struct Cell {
     circuit: u32,
     number: u64,
-    /// The times at each node of the path.
     hops: Vec<Times>,
 }
 
-/// The times of a cell at the stations of one hop.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     nic_in: Option<Instant>,
@@ -48,7 +43,7 @@ struct Times {
     nic_out: Option<Instant>,
 }
 
-/// The position of node number `place` on a path of `nodes`. Both count from the client.
+/// The position of the node with index `place` on a path of `nodes` nodes, counted from the client.
 pub(crate) fn position(place: usize, nodes: usize) -> Position {
     match place {
         0 => Position::Client,
@@ -59,7 +54,7 @@ pub(crate) fn position(place: usize, nodes: usize) -> Position {
 }
 
 impl Tracker {
-    /// Tracks cells of this circuit along `path`, which begins with the client.
+    /// Traces a circuit whose nodes are `path`, beginning with the client.
     pub(crate) fn trace(&mut self, circuit: u32, workload: Name, path: Vec<HostId>) {
         let slot = circuit as usize;
         if self.circuits.len() <= slot {
@@ -68,12 +63,12 @@ impl Tracker {
         self.circuits[slot] = Some(Circuit { workload, path, packaged: 0 });
     }
 
-    /// Whether the circuit is traced.
     pub(crate) fn is_traced(&self, circuit: u32) -> bool {
         self.every > 0 && self.circuits.get(circuit as usize).is_some_and(Option::is_some)
     }
 
-    /// An exit packages a DATA cell, whose bytes arrived at `arrived`. Returns a tag if the cell is to be tracked.
+    /// Handles a DATA cell that an exit packages; its bytes arrived at `arrived`. Returns a tag if the cell will be
+    /// tracked.
     pub(crate) fn packaged(
         &mut self,
         circuit: u32,
@@ -97,7 +92,7 @@ impl Tracker {
         Some(tag)
     }
 
-    /// Sets a time. A cell passes each station of a hop once; retransmissions do not count.
+    /// Sets one time of a cell. A cell passes each station of a hop once; retransmissions do not count.
     fn stamp(&mut self, tag: Tag, at: HostId, stamp: impl FnOnce(&mut Times)) {
         let cell = &mut self.cells[tag_index(tag)];
         let circuit = self.circuits[cell.circuit as usize].as_ref().expect("only traced circuits have tags");
@@ -130,7 +125,7 @@ impl Tracker {
         self.stamp(tag, at, |times| times.nic_out = Some(now));
     }
 
-    /// One row for each cell and reached hop, from the exit to the client.
+    /// One row for each cell and each hop that the cell reached, from the exit to the client.
     pub(crate) fn rows(&self) -> Vec<CellRow> {
         let mut rows = Vec::with_capacity(self.cells.len() * 4);
         for cell in &self.cells {

@@ -4,8 +4,8 @@
 //! which they became ready, until none is left. A host may run ahead of the others by the look-ahead. The relay core
 //! makes every decision about cells.
 //!
-//! Samples, changes and the end of the run concern several hosts. They happen at a barrier, when all hosts have reached
-//! the same instant.
+//! Samples, changes and the end of the run concern several hosts. They happen at a barrier, which is a time that all
+//! hosts have reached.
 
 mod open;
 
@@ -32,10 +32,8 @@ use penstock_units::{Bytes, Cells, Instant, Seed, fifo::take_first};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Approximate number of steps between two checks for cancellation.
 const STEPS_PER_CHECK: u64 = 4096;
 
-/// A run in progress.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
     scenario: &'a Scenario,
@@ -43,57 +41,51 @@ pub(crate) struct World<'a> {
     net: Net,
     /// Indexed by [`HostId`], which is the order of names.
     nodes: Vec<Node>,
-    /// Host of each relay, client and server of the scenario.
+    /// The host of each relay of the scenario; likewise of each client and each server below.
     relay_ids: Vec<HostId>,
     client_ids: Vec<HostId>,
     server_ids: Vec<HostId>,
     workload_names: Vec<Name>,
-    /// The traced circuits, by number.
     traced: BTreeMap<u32, Traced>,
     observer: Observer,
-    /// Traced clients without Tor.
     traced_plain: Vec<HostId>,
-    /// Complete downloads of each workload.
+    /// The number of complete downloads of each workload.
     finished: Vec<u64>,
-    /// Times of the next samples of relays and of traced circuits.
+    /// The times of the next samples of relays and of traced circuits.
     next_sample: Instant,
     next_trace: Instant,
-    /// Time of the next check of the relays' bounds.
     next_bound_check: Instant,
-    /// Number of applied changes of the scenario.
+    /// The number of the scenario's changes that were applied.
     changed: usize,
 }
 
-/// A node of the network.
 #[derive(Debug)]
 struct Node {
     name: Name,
     role: Role,
-    /// Its relay or onion proxy. Servers and clients without Tor have none.
+    /// The node's relay or onion proxy; `None` for servers and clients without Tor.
     tor: Option<Relay<SimCell>>,
-    /// Time of the next valid relay timer.
+    /// When the node's relay timer expires next.
     timer: Option<Instant>,
-    /// Times of all pending relay timers. An earlier timer may have replaced some of them.
+    /// The times of all pending relay timers in the event queue. An earlier timer may have replaced some of them.
     armed: Vec<Instant>,
-    /// Number and hop of each of the relay's circuits, by the relay's index.
+    /// For each circuit of the relay, the circuit's number and hop, indexed by the relay's circuit index.
     circuits: Vec<Option<SimHandshake>>,
-    /// Built circuits through this relay as guard, middle and exit.
+    /// The number of circuits built through this relay as guard, as middle and as exit.
     served: [u32; 3],
-    /// Results of the bound checks since the last sample.
     bound_counts: BoundCounts,
-    /// The counters at the last sample.
     sampled: Counters,
 }
 
 #[derive(Debug)]
 enum Role {
     Relay,
-    /// Its parallel sessions. In a replay a client without recorded downloads has none.
+    /// The client's parallel sessions. In a replay, a client without recorded downloads has none.
     Client(Vec<Client>),
     Server,
 }
 
-/// A traced circuit: its host and index at every node from the client to the exit.
+/// A traced circuit: its host and circuit index at every node from the client to the exit.
 #[derive(Debug)]
 struct Traced {
     client: Name,
@@ -107,7 +99,7 @@ impl<'a> World<'a> {
         builders.extend(scenario.relays.iter().map(Builder::Relay));
         builders.extend((0..scenario.clients.len()).map(|index| Builder::Client(index, scenario)));
         builders.extend(scenario.servers.iter().map(Builder::Server));
-        // Host ids follow the order of names, so they do not depend on the order of the scenario.
+        // Host ids follow the order of names, so the order of the scenario does not affect them.
         builders.sort_by(|one, other| one.host().name.cmp(&other.host().name));
         let ids: BTreeMap<&str, HostId> =
             builders.iter().enumerate().map(|(id, node)| (node.host().name.as_str(), id as HostId)).collect();
@@ -185,7 +177,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All hosts have reached `now`: applies changes and takes samples.
+    /// Applies changes and takes samples at a barrier, where all hosts have reached `now`.
     fn at_barrier(&mut self, now: Instant) {
         self.net.at_barrier(now);
         while now == self.next_change() {
@@ -205,13 +197,11 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Time of the next change in the configuration of a node.
     fn next_change(&self) -> Instant {
         let next = self.scenario.changes.get(self.changed);
         next.map_or(Instant::FAR_FUTURE, |change| Instant::ZERO + change.at)
     }
 
-    /// Applies the next change.
     fn apply_change(&mut self) {
         let change = &self.scenario.changes[self.changed];
         let id = match change.node {
@@ -229,14 +219,13 @@ impl<'a> World<'a> {
         self.changed += 1;
     }
 
-    /// Whether enough downloads are complete to stop the run. A run stops only at a sample.
+    /// Whether the run can stop because enough downloads are complete. A run stops only at a sample.
     fn is_over(&self, now: Instant) -> bool {
         let sampled = now + self.scenario.run.sample == self.next_sample;
         let stop = self.scenario.run.stop.filter(|_| sampled);
         stop.is_some_and(|stop| self.finished[stop.workload] >= stop.downloads)
     }
 
-    /// The approximate completed part of the run.
     fn fraction(&self, now: Instant) -> f64 {
         let of_time = now.as_secs_f64() / self.scenario.run.duration.as_secs_f64();
         let of_downloads = self
@@ -247,7 +236,7 @@ impl<'a> World<'a> {
         of_time.max(of_downloads)
     }
 
-    /// A host handles all its packets and timers before `horizon`.
+    /// Lets a host handle all its packets and timers before `horizon`.
     fn run_host(&mut self, id: HostId, horizon: Instant) {
         self.net.enqueue(id, horizon);
         while let Some(step) = self.net.step(id, horizon) {
@@ -267,7 +256,7 @@ impl<'a> World<'a> {
                     self.net.on_server_script_timer(sock, generation)
                 }
             }
-            // Most packets are TCP segments without effect on the relay.
+            // Most packets are TCP segments that do not affect the relay.
             if matches!(step, Step::Timer(Timer::Relay | Timer::Client(..) | Timer::ClientScript(..)))
                 || self.net.has_work(id)
             {
@@ -277,7 +266,7 @@ impl<'a> World<'a> {
         self.net.schedule_next(id);
     }
 
-    /// Serves a host until it has nothing left to do at this instant.
+    /// Serves a host until it has no more work at the current time.
     fn process(&mut self, id: HostId) {
         loop {
             self.handle_net_events();
@@ -295,13 +284,11 @@ impl<'a> World<'a> {
         self.arm_timer(id);
     }
 
-    /// Charges the host's processor for the last turn.
     fn end_turn(&mut self, id: HostId) {
         let scanned = self.nodes[id as usize].tor.as_ref().map_or(0, |tor| tor.counters().scans);
         self.net.end_turn(id, scanned);
     }
 
-    /// Serves one socket.
     fn serve(&mut self, id: HostId, ready: Ready) {
         let now = self.net.now();
         let owner = self.net.take_turn(ready);
@@ -327,7 +314,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Handles all events of the relay.
     fn handle_relay_events(&mut self, id: HostId) {
         let now = self.net.now();
         while let Some(event) = self.nodes[id as usize].tor.as_mut().and_then(Relay::poll_event) {
@@ -372,7 +358,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Passes on events of the network to the relays: connections that opened or broke.
     fn handle_net_events(&mut self) {
         let now = self.net.now();
         for (id, event) in std::mem::take(&mut self.net.events) {
@@ -425,7 +410,7 @@ impl<'a> World<'a> {
         }
         node.timer = None;
         if self.net.busy_until(id).is_some() {
-            // `arm_timer` sets it again for the time at which the processor is free.
+            // `arm_timer` sets the timer again for the time at which the processor is free.
             return;
         }
         if let Some(tor) = &mut node.tor {
@@ -449,7 +434,6 @@ impl<'a> World<'a> {
     }
 }
 
-/// The behaviour of clients.
 impl World<'_> {
     fn client(&mut self, id: HostId, session: u32) -> Option<&mut Client> {
         match &mut self.nodes[id as usize].role {
@@ -458,7 +442,7 @@ impl World<'_> {
         }
     }
 
-    /// Index of the first session of a client with a property.
+    /// The index of the client's first session for which `is_it` returns true.
     fn session(&self, id: HostId, is_it: impl Fn(&Client) -> bool) -> Option<u32> {
         match &self.nodes[id as usize].role {
             Role::Client(sessions) => sessions.iter().position(is_it).map(|session| session as u32),
@@ -488,13 +472,12 @@ impl World<'_> {
         match client.phase {
             Phase::Pausing => self.begin(id, session),
             Phase::Building => self.give_up_building(id, session),
-            // The download timed out.
             Phase::Downloading(_) => self.end_download(id, session, Outcome::Timeout),
             Phase::Holding => self.end_hold(id, session),
         }
     }
 
-    /// A pause is over: begins a download or a hold, and first builds a circuit if necessary.
+    /// Begins a download or a hold after a pause, and first builds a circuit if necessary.
     fn begin(&mut self, id: HostId, session: u32) {
         let scenario = self.scenario;
         if let Some(Client { task: Task::Loop, workload, .. }) = self.client(id, session)
@@ -542,15 +525,14 @@ impl World<'_> {
         let number = old.number;
         client.retired.push(old);
         self.close_unused(id, owner, number);
-        // A new circuit may reuse the index at once, so handle the events of the old circuit first.
+        // A new circuit may reuse the index immediately, so the events of the old circuit are handled first.
         self.handle_relay_events(id);
     }
 
-    /// Closes a retired circuit if it has no stream left.
     fn close_unused(&mut self, id: HostId, owner: u32, number: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, owner) else { return };
-        // Most clients have no retired circuit; then no scan of sessions is necessary.
+        // Most clients have no retired circuit, so this avoids a scan of the sessions.
         let Some(place) = client.retired.iter().position(|circuit| circuit.number == number) else { return };
         let is_on = |client: &Client| {
             client.circuit_owner == owner
@@ -572,7 +554,6 @@ impl World<'_> {
         }
     }
 
-    /// Waits for the circuit, up to the build timeout.
     fn wait_for_circuit(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
@@ -584,7 +565,7 @@ impl World<'_> {
         }
     }
 
-    /// The circuit builds too slowly: builds another one over other relays.
+    /// Builds another circuit over other relays, because the circuit takes too long to build.
     fn give_up_building(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
@@ -610,11 +591,11 @@ impl World<'_> {
         if let Some(tor) = &mut self.nodes[id as usize].tor {
             tor.close_circuit(now, circuit, DestroyReason::NONE, &mut HostKernel::new(&mut self.net, id));
         }
-        // A new circuit may reuse the index at once, so handle the events of the old circuit first.
+        // A new circuit may reuse the index immediately, so the events of the old circuit are handled first.
         self.handle_relay_events(id);
     }
 
-    /// Begins the circuit of a session, which other sessions may share.
+    /// Begins the circuit of a session. Other sessions may share the circuit.
     fn build(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
@@ -629,14 +610,14 @@ impl World<'_> {
         let shared = model.workloads.iter().filter(|_| model.shares_circuit());
         let workloads = shared.chain([&workload]).copied();
         if scenario.trace.follows(&model.host.name, workloads, self.seed) {
-            // A shared circuit is recorded with the first workload.
+            // A shared circuit is recorded with its first workload.
             let workload = self.workload_names[workload].clone();
             let nodes: Vec<HostId> = std::iter::once(id).chain(relays.iter().copied()).collect();
             let places = vec![None; nodes.len()];
             self.net.tracker.trace(number, workload.clone(), nodes);
             self.traced.insert(number, Traced { client: name, workload, places });
         }
-        // Clients know from the consensus which relays support hop control.
+        // Clients learn from the consensus which relays support hop control.
         let relays_of_path = path.iter().map(|relay| &scenario.relays[*relay].config);
         let nodes = std::iter::once(&model.config).chain(relays_of_path);
         let controlled = HopOffer::all_along(nodes.map(|config| config.hop_control.offer(false)));
@@ -651,7 +632,6 @@ impl World<'_> {
         }
     }
 
-    /// The sessions that wait for the circuit of `owner`.
     fn waiting(&self, id: HostId, owner: u32) -> Vec<u32> {
         let Role::Client(sessions) = &self.nodes[id as usize].role else { return Vec::new() };
         let waits =
@@ -659,7 +639,7 @@ impl World<'_> {
         (0..).zip(sessions).filter(|(_, client)| waits(client)).map(|(session, _)| session).collect()
     }
 
-    /// A hold is over: closes its circuit and the channel of the circuit.
+    /// Ends a hold: closes the session's circuit and the circuit's channel.
     fn end_hold(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         if let Some(circuit) = self.client(id, session).and_then(|client| client.circuit.take())
@@ -675,7 +655,6 @@ impl World<'_> {
         self.pause(id, session);
     }
 
-    /// Records the index of a circuit at a node.
     fn place(&mut self, id: HostId, circuit: CircuitIndex, handshake: SimHandshake) {
         let node = &mut self.nodes[id as usize];
         let slot = circuit.index();
@@ -709,7 +688,7 @@ impl World<'_> {
         }
     }
 
-    /// Begins a download. Does nothing for a session that holds its circuit.
+    /// Begins a download. For a session that holds its circuit, this does nothing.
     fn download(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
@@ -743,7 +722,7 @@ impl World<'_> {
                 let mut kernel = HostKernel::new(&mut self.net, id);
                 let opened = tor.open_stream(now, circuit, server, &mut kernel);
                 let stream = opened.expect("a client downloads over a built circuit");
-                // The application sends its request when the stream is open, or at once with optimistic data.
+                // The application sends its request when the stream is open; with optimistic data, immediately.
                 let optimistic = model.config.optimistic_data;
                 if optimistic {
                     app.send_request(workload.request.get(), request);
@@ -786,7 +765,7 @@ impl World<'_> {
         let index = client.index;
         let Some(download) = client.download_on(stream) else { return };
         download.connected = Some(now);
-        // Optimistic data was sent before CONNECTED.
+        // With optimistic data, the request was sent before CONNECTED.
         if scenario.clients[index].config.optimistic_data {
             return;
         }
@@ -828,8 +807,8 @@ impl World<'_> {
         }
     }
 
-    /// Ends complete downloads: the last byte has reached the application. A download of zero bytes ends with its
-    /// stream.
+    /// Ends downloads whose last byte has reached the application. A download of zero bytes ends when its stream
+    /// closes.
     fn check_downloads(&mut self, id: HostId) {
         let Role::Client(sessions) = &self.nodes[id as usize].role else { return };
         for session in 0..sessions.len() as u32 {
@@ -846,8 +825,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether a download is complete, with at least `least` bytes [B]. With a Markov model the client must also have
-    /// sent all its own bytes.
+    /// Whether a download is complete and has at least `least` bytes [B]. With a Markov model, the client must also
+    /// have sent all its own bytes.
     fn is_complete(&mut self, id: HostId, session: u32, least: u64) -> bool {
         let Some(Client { task, phase: Phase::Downloading(download), .. }) = self.client(id, session) else {
             return false;
@@ -875,7 +854,7 @@ impl World<'_> {
         self.finished[index] += u64::from(outcome == Outcome::Ok);
         if let Some(tor) = &mut node.tor {
             let mut kernel = HostKernel::new(&mut self.net, id);
-            // The client closes streams of a Markov model; servers close all others.
+            // The client closes streams of a Markov model; servers close all other streams.
             if outcome == Outcome::Timeout || client.has_script() {
                 tor.close_stream(now, download.stream, EndReason::DONE, &mut kernel);
             }
@@ -911,7 +890,6 @@ impl World<'_> {
     }
 }
 
-/// Records of the run.
 impl World<'_> {
     fn record_download(&mut self, id: HostId, session: u32, outcome: Outcome) {
         let node = &self.nodes[id as usize];
@@ -1006,7 +984,7 @@ impl World<'_> {
         self.sample_plain(now);
     }
 
-    /// Selects the clients without Tor to sample.
+    /// Selects the traced clients without Tor.
     fn trace_plain(&mut self) {
         let trace = &self.scenario.trace;
         for (id, node) in self.nodes.iter().enumerate() {
@@ -1019,7 +997,7 @@ impl World<'_> {
         }
     }
 
-    /// Samples downloads without Tor at their servers.
+    /// Samples the downloads of traced clients without Tor, at their servers.
     fn sample_plain(&mut self, now: Instant) {
         for id in &self.traced_plain {
             let node = &self.nodes[*id as usize];
@@ -1062,11 +1040,10 @@ impl World<'_> {
     }
 }
 
-/// Positions of relays on a circuit.
 const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 
 impl Node {
-    /// The position on most circuits that were built through this relay; middle if there are none.
+    /// The position that this relay has on most of its circuits; middle if it has no circuits.
     fn position(&self) -> Position {
         let most =
             (0..3).rev().max_by_key(|place| self.served[*place]).filter(|place| self.served[*place] > 0);
@@ -1087,10 +1064,10 @@ impl Node {
     }
 }
 
-/// A node of the scenario that is to be built.
+/// A node of the scenario before it is built.
 enum Builder<'a> {
     Relay(&'a model::Relay),
-    /// A client, by its index.
+    /// A client, by its index in the scenario.
     Client(usize, &'a Scenario),
     Server(&'a model::Server),
 }

@@ -1,20 +1,20 @@
-//! Setup of a channel: the handshakes of TCP, TLS and Tor.
+//! Channel setup: the handshakes of TCP, TLS and Tor.
 
 use super::packet::SockRef;
 use super::socket::Item;
 use super::{Net, NetEvent, Owner, sides};
 use penstock_units::fifo::take_first;
 
-/// The bytes that the sides send in turn, the initiator first [B].
+/// The bytes that the two sides send alternately during setup, initiator first [B].
 ///
-/// ClientHello; ServerHello with certificate; key exchange and VERSIONS; VERSIONS, CERTS, AUTH_CHALLENGE and NETINFO;
-/// CERTS, AUTHENTICATE and NETINFO. With TCP's handshake they take three round trips.
+/// The messages are: ClientHello; ServerHello with certificate; key exchange and VERSIONS; VERSIONS, CERTS,
+/// AUTH_CHALLENGE and NETINFO; CERTS, AUTHENTICATE and NETINFO. Together with TCP's handshake, setup takes three round
+/// trips.
 ///
 /// Source: tor-spec §2 and §4 (link protocol 3 and later). The sizes are typical of TLS 1.2 with RSA-1024 certificates.
 const FLIGHTS: [u64; 5] = [250, 1400, 600, 2600, 2100];
 
 impl Net {
-    /// A connection during setup has received data: sends the next flight.
     pub(super) fn link_step(&mut self, sock: SockRef) {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
@@ -41,7 +41,8 @@ impl Net {
             here.tcp.write(tcp, now, *bytes);
             here.sent.push_back((here.tcp.written_end(), Item::Link(step)));
         }
-        // The initiator may use the channel after it has sent its last flight, the responder after it has received it.
+        // The initiator may use the channel after it has sent its last message, the responder after it has received
+        // that message.
         let last = FLIGHTS.len() as u8 - 1;
         if step == last || step == last + 1 {
             let event = match here.owner {

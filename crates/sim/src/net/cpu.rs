@@ -1,32 +1,29 @@
-//! The processor of a host. Tor's work waits in its queue.
+//! The processor of a host, for which Tor's work waits in a queue.
 //!
-//! A turn of a ready socket or a timer begins when the processor is free. It occupies the processor for the cost of its
-//! cells, system calls, TLS records, scans of the policy and socket queries of the scheduler. The effects of a turn
-//! happen at its beginning; its cost delays the next turn. The kernel's own work (TCP and interrupts) is free.
+//! The work for one ready socket or timer is a turn. A turn starts when the processor is free. It occupies the
+//! processor for the cost of its cells, system calls, TLS records, policy scans and socket queries. The effects of a
+//! turn happen at its start; its cost delays the next turn. The kernel's own work (TCP and interrupts) costs no
+//! processor time.
 
 use penstock_scenario::model::Costs;
 use penstock_units::{Instant, time::nanos};
 
-/// One host's processor.
 #[derive(Clone, Debug)]
 pub(crate) struct Cpu {
     costs: Costs,
     free_at: Instant,
-    /// Cost of the present turn so far [ns].
+    /// The cost of the current turn so far [ns].
     turn: u64,
-    /// Total scans of policies at the last charge.
+    /// The total of policy scans that were already charged.
     scanned: u64,
-    /// A timer for `free_at` is set.
     pub(crate) awaited: bool,
 }
 
-/// Work of one turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
     pub(crate) calls: u64,
     pub(crate) cells: u64,
     pub(crate) records: u64,
-    /// Queries of a socket's state.
     pub(crate) queries: u64,
 }
 
@@ -35,19 +32,18 @@ impl Cpu {
         Cpu { costs, free_at: Instant::ZERO, turn: 0, scanned: 0, awaited: false }
     }
 
-    /// The time at which it is free again, if it is busy.
+    /// When the processor is free again, if it is busy.
     pub(crate) fn busy_until(&self, now: Instant) -> Option<Instant> {
         (self.free_at > now).then_some(self.free_at)
     }
 
-    /// Adds work to the present turn.
     pub(crate) fn charge(&mut self, work: Work) {
         let Costs { call, cell, record, query, look: _ } = self.costs;
         let moved = work.calls * nanos(call) + work.cells * nanos(cell) + work.records * nanos(record);
         self.turn += moved + work.queries * nanos(query);
     }
 
-    /// The turn is over. `scanned` is the total number of circuits that policies have scanned.
+    /// Ends the turn. `scanned` is the total number of circuits that policies have scanned.
     pub(crate) fn end_turn(&mut self, now: Instant, scanned: u64) {
         let scans = scanned - std::mem::replace(&mut self.scanned, scanned);
         let turn = std::mem::take(&mut self.turn) + scans * nanos(self.costs.look);

@@ -1,4 +1,4 @@
-//! Datagrams. They use the same interfaces and links as segments and are not retransmitted here.
+//! Datagrams. They use the same interfaces and links as TCP segments. The kernel does not retransmit them.
 
 use super::packet::{Arrival, Packet, SockRef};
 use super::socket::DatagramBody;
@@ -8,38 +8,37 @@ use crate::queue::HostId;
 use penstock_core::datagram::Message;
 use penstock_units::{Bytes, Instant};
 
-/// Overhead of DTLS for a datagram [B]: header, explicit nonce and tag of AES-GCM (RFC 6347 and 5288).
+/// The DTLS overhead of a datagram [B]: header, explicit nonce and tag of AES-GCM (RFC 6347 and 5288).
 const RECORD_OVERHEAD: u64 = 13 + 8 + 16;
 
-/// Overhead of UDP, IP and Ethernet [B].
+/// The overhead of UDP, IP and Ethernet [B].
 const HEADERS: u64 = 8 + 20 + 14;
 
-/// Receive buffer of a socket [B], Linux's `net.core.rmem_default`.
+/// The receive buffer of a socket [B] (Linux's `net.core.rmem_default`).
 const RECEIVE_BUFFER: u64 = 212_992;
 
-/// Maximum number of unused buffers to keep [1]. More datagrams are in flight only under exceptional load.
+/// The maximum number of unused buffers to keep [1]. More datagrams are in flight only under exceptional load.
 const MAX_SPARE_BUFFERS: usize = 4096;
 
-/// A datagram between two hosts.
 #[derive(Debug)]
 pub(crate) struct Datagram {
     to: SockRef,
-    /// The generation of its connection. Another connection may have the same slot at the arrival.
+    /// The generation of the connection. When the datagram arrives, another connection may use the same slot.
     generation: u32,
     body: DatagramBody,
 }
 
 impl Datagram {
-    /// Size on the wire without preamble and checksum [B].
+    /// The size on the wire without preamble and checksum [B].
     pub(crate) fn wire_bytes(&self) -> u64 {
         self.body.bytes + HEADERS
     }
 }
 
 impl Net {
-    /// Sends a datagram; returns its size with DTLS [B]. It is lost if the interface's queue is full.
+    /// Sends a datagram and returns its size with DTLS [B]. If the interface's queue is full, the datagram is lost.
     ///
-    /// Deviation: Linux first fills the socket's send buffer and then blocks its owner.
+    /// Deviation: Linux first fills the socket's send buffer and then blocks the sending process.
     pub(super) fn send_datagram(&mut self, sock: SockRef, messages: Vec<Message<SimCell>>) -> Bytes {
         let now = self.now();
         let size: usize = messages.iter().map(Message::wire_size).sum();
@@ -77,7 +76,6 @@ impl Net {
         Bytes::new(bytes)
     }
 
-    /// Keeps the memory of a buffer for the next datagram.
     fn recycle(&mut self, mut buffer: Vec<Message<SimCell>>) {
         if self.spare_buffers.len() < MAX_SPARE_BUFFERS {
             buffer.clear();
@@ -90,7 +88,6 @@ impl Net {
         self.transmit(far, Arrival { at, from, count, what });
     }
 
-    /// A datagram has reached the receiver's kernel.
     pub(super) fn on_datagram(&mut self, datagram: u32) {
         let now = self.now();
         let Datagram { to, generation, body } = self.datagrams.remove(datagram as usize);
@@ -110,7 +107,7 @@ impl Net {
         self.refresh(to);
     }
 
-    /// A relay reads a datagram; returns its size with DTLS [B].
+    /// Lets a relay read a datagram. Returns the datagram's size with DTLS [B].
     pub(super) fn receive_datagram(&mut self, sock: SockRef, into: &mut Vec<Message<SimCell>>) -> Bytes {
         let now = self.now();
         let side = self.side(sock);

@@ -1,31 +1,23 @@
-//! Packets and timers of a host.
-
 use super::packet::{Packet, SockRef};
 
-/// A timer of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timer {
-    /// A TCP timer of this generation of the connection.
+    /// A TCP timer of the connection with this generation.
     Tcp(SockRef, u32),
-    /// The interface has sent some of its queue.
+    /// The interface has sent some packets of its queue.
     NicDrained,
-    /// The relay's next timer.
     Relay,
-    /// The processor is free.
     Cpu,
-    /// The end of a pause, a hold or a timeout of this session, if its generation is unchanged.
+    /// The end of a session's pause, hold or timeout; valid if the session has the same generation.
     Client(u32, u32),
-    /// The end of a pause of the client's script in this session, if its generation is unchanged.
+    /// The end of a pause in the client's script of a session; valid if the session has the same generation.
     ClientScript(u32, u32),
-    /// The end of a pause of the server's script, on this generation of the connection.
+    /// The end of a pause in the server's script; valid if the connection has the same generation.
     ServerScript(SockRef, u32),
 }
 
-/// The next event of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// A packet has reached its kernel.
     Delivered(Packet),
-    /// A timer has fired.
     Timer(Timer),
 }

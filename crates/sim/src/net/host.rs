@@ -1,5 +1,3 @@
-//! A host: its access link, its sockets, and its ready sockets.
-
 use super::cpu::Cpu;
 use super::event::Timer;
 use super::link::Link;
@@ -13,41 +11,35 @@ use penstock_units::{Bytes, Instant};
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-/// The interface's queue, with Linux's default size [packet] (`txqueuelen`).
+/// The length of the network interface's queue [packet]; Linux's default (`txqueuelen`).
 const NIC_QUEUE_PACKETS: u64 = 1000;
 
-/// The part of a node below Tor.
+/// A node below Tor: links, sockets, timers and processor.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// The TCP configuration, shared by many hosts.
     pub(crate) tcp: Arc<TcpConfig>,
-    /// The processor. A host without one is infinitely fast.
+    /// The processor; `None` is infinitely fast.
     pub(crate) cpu: Option<Cpu>,
-    /// The sending direction, with the interface's own queue.
+    /// The sending direction of the access link, with the interface's queue.
     pub(crate) up: Link,
-    /// The receiving direction, with a drop-tail queue.
+    /// The receiving direction of the access link, with a drop-tail queue.
     pub(crate) down: Link,
-    /// Packets on their way to this host, by their arrival at the access link. A connection is in here once.
+    /// Packets in transit to this host, by their arrival at the access link. Each connection has at most one entry.
     pub(crate) inbox: BinaryHeap<Arrival>,
-    /// Packets in the access link's queue, in order.
     pub(crate) deliveries: VecDeque<Delivery>,
     pub(crate) timers: Timers<Timer>,
-    /// Number of packets sent so far.
     pub(crate) sent: u64,
-    /// Sockets of the relay's channels, by key.
     pub(crate) channels: Vec<Option<SockRef>>,
-    /// Number of these sockets with bytes that TCP cannot send yet.
+    /// The number of channel sockets with bytes that TCP cannot send yet.
     pub(crate) holding: u32,
-    /// Sockets of the relay's streams, by key.
     pub(crate) streams: Vec<Option<StreamSock>>,
-    /// Ready sockets, in the order in which they became ready. The relay serves them one at a time.
+    /// Ready sockets, in the order in which they became ready. The relay serves one at a time.
     pub(crate) ready: VecDeque<Ready>,
-    /// Connections that wait for room in the interface's queue.
+    /// Connections that wait for space in the interface's queue.
     pub(crate) nic_waiters: VecDeque<SockRef>,
     pub(crate) drain_scheduled: bool,
 }
 
-/// A ready socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     Readable(SockRef),
@@ -56,29 +48,29 @@ pub(crate) enum Ready {
     App(StreamKey),
 }
 
-/// The socket of a stream.
+/// The socket of a stream, by the kind of its owner.
 #[derive(Debug)]
 pub(crate) enum StreamSock {
     /// An exit's connection to a server.
     Tcp(SockRef),
-    /// A client's application on the same host.
+    /// A client's application on the same host as its onion proxy.
     App(App),
-    /// The application of a client without Tor, and its present connection.
+    /// The application of a client without Tor, and its current connection.
     Plain { sock: Option<SockRef>, app: App },
 }
 
-/// A client's application. It sends a request and receives a response, or sends and receives as in a Markov model.
+/// A client's application. It sends a request and receives the response, or sends and receives as a Markov model
+/// decides.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
-    /// Bytes that it sent and the relay has not read [B].
+    /// Bytes that the application has sent and the relay has not yet read [B].
     pub(crate) to_send: u64,
-    /// The request, and the number of bytes up to its end. None before it is sent.
+    /// The request, and the number of bytes up to its end; `None` before the application sends it.
     pub(crate) request: Option<(u64, Request)>,
-    /// Expected bytes [B].
+    /// Bytes that the application expects [B].
     pub(crate) wants: u64,
-    /// Received bytes [B].
     pub(crate) received: u64,
-    /// The time at which its own connection was established, without Tor.
+    /// For a client without Tor, when its connection was established.
     pub(crate) connected: Option<Instant>,
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_byte: Option<Instant>,
@@ -87,7 +79,6 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// An application before its request.
     pub(crate) fn new(wants: u64) -> Self {
         App {
             to_send: 0,
@@ -102,13 +93,12 @@ impl App {
         }
     }
 
-    /// Sends a request of this many bytes [B].
     pub(crate) fn send_request(&mut self, bytes: u64, request: Request) {
         self.to_send += bytes;
         self.request = Some((bytes, request));
     }
 
-    /// The relay takes this many bytes [B]. Returns the request if it ends within them.
+    /// Lets the relay take this many bytes [B]. Returns the request if its last byte is among them.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<Request> {
         self.to_send -= bytes;
         let (left, request) = self.request.take()?;
@@ -119,7 +109,6 @@ impl App {
         Some(request)
     }
 
-    /// Receives bytes [B].
     pub(crate) fn receive(&mut self, now: Instant, bytes: u64) {
         self.received += bytes;
         self.first_byte.get_or_insert(now);

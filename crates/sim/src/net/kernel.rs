@@ -1,5 +1,3 @@
-//! The kernel of a simulated relay.
-
 use super::cpu::Work;
 use super::packet::SockRef;
 use super::socket::{Item, Tracked};
@@ -14,14 +12,14 @@ use penstock_core::{ChannelKey, StreamKey};
 use penstock_units::{Bytes, fifo::take_first};
 use std::collections::VecDeque;
 
-/// Overhead of a TLS record [B]: header, nonce and tag of AES-GCM (RFC 5288). C tor's `TLS_PER_CELL_OVERHEAD` is the
-/// same.
+/// The overhead of a TLS record [B]: header, nonce and tag of AES-GCM (RFC 5288). C tor's `TLS_PER_CELL_OVERHEAD` is
+/// equal.
 const RECORD_OVERHEAD: u64 = 29;
 
-/// Maximum number of cells in a record [cell]. C tor writes one 4 KiB chunk of its buffer at a time to TLS.
+/// The maximum number of cells in a TLS record [cell]. C tor passes one 4 KiB chunk of its buffer to TLS in one call.
 const RECORD_CELLS: u64 = 8;
 
-/// One host's kernel, for one call of its relay.
+/// The simulated kernel of one host, for one call of its relay.
 #[derive(Debug)]
 pub(crate) struct HostKernel<'a> {
     net: &'a mut Net,
@@ -60,7 +58,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             }
             work.cells += 1;
             work.records += u64::from(end > read_to);
-            // TLS reads a record as a whole. Its remaining cells cost nothing more.
+            // TLS reads a record as a whole, so the other cells of the record need no further reads.
             read_to = read_to.max(end);
             into.push_back(cell);
         }
@@ -93,7 +91,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             let count = wanted.min(fitting).min(RECORD_CELLS).min(cells.len() as u64);
             let bytes = count * u64::from(CELL_BYTES);
             here.tcp.write(tcp, now, bytes + RECORD_OVERHEAD);
-            // A record is readable only as a whole, so all its cells end with it.
+            // A TLS record is readable only as a whole, so all its cells end where the record ends.
             let end = here.tcp.written_end();
             for cell in cells.drain(..count as usize) {
                 if let Some(tag) = cell.tag() {
@@ -196,7 +194,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             tag = self.net.tracker.packaged(traced.circuit, self.id, arrived, now);
         }
         self.net.pump(sock);
-        // One system call reads the bytes of many cells. Its cost is included in the cost of a cell.
+        // A system call reads the bytes of many cells, so its cost is part of the cost of a cell.
         self.net.charge(self.id, Work { cells: 1, ..Work::default() });
         StreamRead::Data(SimPayload { len: len as u16, tag, request: None })
     }
@@ -262,15 +260,14 @@ impl Kernel<SimCell> for HostKernel<'_> {
     }
 }
 
-/// A datagram is one system call and one record.
+/// The work for a datagram: one system call and one record.
 fn datagram_work(messages: &[Message<SimCell>]) -> Work {
     let is_cell = |message: &&Message<SimCell>| matches!(message, Message::Data { .. });
     Work { calls: 1, cells: messages.iter().filter(is_cell).count() as u64, records: 1, ..Work::default() }
 }
 
-/// Applications of clients.
 impl Net {
-    /// Takes the turn of an application. Returns whether the relay still wants its bytes.
+    /// Ends the turn of an application. Returns whether the relay still wants the application's bytes.
     pub(crate) fn take_app_turn(&mut self, id: HostId, stream: StreamKey) -> bool {
         let Some(app) = self.hosts[id as usize].app(stream) else { return false };
         app.ready = false;
@@ -290,9 +287,7 @@ impl Net {
     }
 }
 
-/// Connections of relays.
 impl Net {
-    /// The relay accepted a connection as this channel.
     pub(crate) fn adopt(&mut self, sock: SockRef, channel: ChannelKey) {
         let side = self.side(sock);
         side.owner = Owner::Channel(channel);
@@ -301,7 +296,6 @@ impl Net {
         self.update_unsent(sock);
     }
 
-    /// An exit opens a stream's connection to a server.
     pub(crate) fn connect_stream(
         &mut self,
         from: HostId,
@@ -317,7 +311,6 @@ impl Net {
         self.hosts[from as usize].set_stream(stream, Some(StreamSock::Tcp(sock)));
     }
 
-    /// A relay opens a channel to another one.
     pub(crate) fn connect_channel(&mut self, from: HostId, to: HostId, channel: ChannelKey) {
         let sock = self.connect(from, to, Owner::Linking(Some(channel)), Owner::Linking(None));
         self.hosts[from as usize].set_channel(channel, Some(sock));

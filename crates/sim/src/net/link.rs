@@ -1,37 +1,34 @@
-//! Links: the sending interface and the receiving access link of a host.
-
 use penstock_units::{Bytes, DataRate, Instant};
 
-/// Larger packets carry data, others are ACKs [B].
+/// Packets above this size carry data; smaller ones are ACKs [B].
 const LARGE: u64 = 200;
 
-/// Lengths of trains above one. So [`Link::room`] needs no division by the time of a packet [packet].
+/// Possible lengths of a train, above one [packet]. With them, [`Link::room`] needs no division.
 const TRAINS: [u32; 3] = [44, 16, 4];
 
-/// One direction of a link. Packets leave one after the other at its rate.
+/// One direction of a link. Packets leave one after the other at the link's rate.
 ///
-/// The queue itself is not stored. The time at which it will be empty describes a FIFO completely.
+/// The queue is not stored. The time at which the queue will be empty describes a FIFO completely.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     rate: DataRate,
     free_at: Instant,
-    /// Transmission time of a full queue [ns].
+    /// The time that a full queue needs for transmission [ns].
     depth: u64,
-    /// Size [B] and transmission time [ns] of the last small and the last large packet. Most packets have the same
+    /// Size [B] and transmission time [ns] of the last small packet and of the last large one. Most packets repeat a
     /// size.
     like_last: [(u64, u64); 2],
-    /// Bytes sent so far, with the queue [B].
+    /// Bytes sent so far, including those in the queue [B].
     carried: Bytes,
 }
 
 impl Link {
-    /// A link with a queue of `queue` bytes.
     pub(crate) fn new(rate: DataRate, queue: Bytes) -> Self {
         let depth = rate.nanos_for(queue.get());
         Link { rate, free_at: Instant::ZERO, depth, like_last: [(0, 0); 2], carried: Bytes::ZERO }
     }
 
-    /// Transmission time of a packet of `bytes` [ns].
+    /// The transmission time of a packet of `bytes` [ns].
     fn nanos_for(&mut self, bytes: u64) -> u64 {
         let known = &mut self.like_last[usize::from(bytes > LARGE)];
         if known.0 != bytes {
@@ -46,7 +43,7 @@ impl Link {
         waiting == 0 || waiting + self.nanos_for(bytes) <= self.depth
     }
 
-    /// A number of packets of `bytes` that fit one after the other, at most the actual limit; 0 if none fits [packet].
+    /// A safe number of packets of `bytes` that fit into the queue [packet]; 0 if none fits. More packets might fit.
     pub(crate) fn room(&mut self, now: Instant, bytes: u64) -> u32 {
         let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
         let each = self.nanos_for(bytes);
@@ -54,13 +51,13 @@ impl Link {
         TRAINS.iter().find(fits).copied().unwrap_or(u32::from(self.has_room(now, bytes)))
     }
 
-    /// The time at which a packet of `bytes` has left, if it joins the queue now.
+    /// Adds a packet of `bytes` to the queue. Returns the time at which it will have left.
     pub(crate) fn send(&mut self, now: Instant, bytes: u64) -> Instant {
         self.send_train(now, bytes, 1).0
     }
 
-    /// The time at which the first of `count` packets of `bytes` has left, if they join the queue now, and the gap
-    /// between two packets [ns].
+    /// Adds `count` packets of `bytes` to the queue. Returns the time at which the first one will have left, and the
+    /// gap between two packets [ns].
     pub(crate) fn send_train(&mut self, now: Instant, bytes: u64, count: u32) -> (Instant, u64) {
         let start = self.free_at.max(now).as_nanos();
         let each = self.nanos_for(bytes);
@@ -69,7 +66,7 @@ impl Link {
         (Instant::from_nanos(start + each), each)
     }
 
-    /// Bytes that have left [B].
+    /// Bytes that have left the link [B].
     pub(crate) fn carried(&self, now: Instant) -> Bytes {
         self.carried.saturating_sub(self.backlog(now))
     }
@@ -79,7 +76,7 @@ impl Link {
         self.rate.bytes_in(self.free_at.since(now))
     }
 
-    /// The time at which `bytes` of the present queue have left, or the whole queue.
+    /// When `bytes` of the current queue will have left; if the queue is shorter, when it will be empty.
     pub(crate) fn after(&self, now: Instant, bytes: u64) -> Instant {
         let gone = Instant::from_nanos(now.as_nanos() + self.rate.nanos_for(bytes));
         gone.min(self.free_at.max(now))

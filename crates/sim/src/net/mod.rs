@@ -1,9 +1,9 @@
 //! The network below Tor: hosts, links, TCP connections, datagrams, and the readiness of sockets.
 //!
 //! A segment leaves through its host's interface, which has one FIFO for all sockets. It crosses the network with a
-//! fixed delay, and may be lost. It waits in the drop-tail queue of the receiver's access link and then reaches the
-//! kernel. A packet takes one step of its receiver. All packets that arrive within a host's look-ahead join the queue
-//! at once, because no other packet can come between them.
+//! fixed delay, and may be lost. At the receiver it waits in the access link's drop-tail queue and then reaches the
+//! kernel. All packets that arrive within a host's look-ahead join this queue in one step, because no other packet can
+//! arrive between them.
 
 mod channel_setup;
 mod cpu;
@@ -45,66 +45,57 @@ use std::collections::BTreeMap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
-/// A full interface wakes waiting sockets after this many packets [packet].
+/// Sockets that wait for a full interface wake after it has sent this many packets [packet].
 const NIC_WAKE_PACKETS: u64 = 5;
 
-/// All hosts, and the packets between them.
 #[derive(Debug)]
 pub(crate) struct Net {
-    /// The time of the acting host.
+    /// The time of the host that currently acts.
     now: Instant,
     pub(crate) host_queue: HostQueue,
-    /// The shortest delay of a packet: how far a host may run ahead of the others.
+    /// How far a host may run ahead of the others: the shortest delay of a packet.
     pub(crate) lookahead: Duration,
     pub(crate) hosts: Vec<Host>,
     pub(crate) tracker: Tracker,
     conns: Slab<Conn>,
-    /// Datagrams in transit.
     datagrams: Slab<Datagram>,
     /// Unused buffers for the messages of datagrams.
     spare_buffers: Vec<Vec<Message<SimCell>>>,
     generations: u32,
-    /// Maximum number of segments in a train [segment].
     longest_train: u32,
-    /// Connections that both sides have closed, to be removed at the next barrier.
+    /// Connections that both sides have closed. The next barrier removes them.
     finished: Vec<u32>,
     topology: Topology,
-    /// The Markov models of each workload, if it has some.
+    /// The Markov models of each workload that has them.
     models: Vec<Option<Tgen>>,
-    /// Cells that were lost when their connection closed.
     lost: u64,
-    /// Packets delivered to a kernel.
     pub(crate) delivered: u64,
-    /// Packets and timers handled.
     pub(crate) handled: u64,
     /// The connection of a client without Tor has changed.
     pub(crate) plain_progress: bool,
-    /// Channels and streams that opened or broke. The main loop passes them on.
+    /// Channels and streams that opened or broke. The main loop informs their relays.
     pub(crate) events: Vec<(HostId, NetEvent)>,
 }
 
-/// An event that the main loop passes on to a relay.
+/// An event about which the main loop informs a relay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NetEvent {
-    /// A channel that this host opened is established, with this peer.
+    /// The channel that this host opened to this peer is established.
     Opened(penstock_core::ChannelKey, HostId),
-    /// A peer opened a channel to this host.
     Accepted(SockRef, HostId),
-    /// An exit's stream is connected to its server.
     Connected(penstock_core::StreamKey),
-    /// A channel's connection broke.
     ChannelBroke(penstock_core::ChannelKey),
-    /// A stream's connection broke.
     StreamBroke(penstock_core::StreamKey),
 }
 
-/// Delay and loss between each pair of hosts, with the random streams for loss.
+/// Delay and loss between each pair of hosts, with the random streams for packet loss.
 #[derive(Debug)]
 struct Topology {
     seed: Seed,
     names: Vec<penstock_scenario::model::Host>,
     network: penstock_scenario::model::Network,
-    /// One stream for each ordered pair with loss, and more for datagrams that are duplicated or reordered.
+    /// A random stream for each ordered pair of hosts with loss. Duplicated and reordered datagrams have separate
+    /// streams.
     loss_rngs: BTreeMap<(HostId, HostId), Rng>,
     duplicate_rngs: BTreeMap<(HostId, HostId), Rng>,
     reorder_rngs: BTreeMap<(HostId, HostId), Rng>,
@@ -114,7 +105,7 @@ struct Topology {
 pub(crate) const TICK: Duration = Duration::from_nanos(1);
 
 impl Topology {
-    /// The shortest one-way delay between two hosts.
+    /// The shortest one-way delay between any two hosts.
     fn shortest(&self) -> Duration {
         (self.network.shortest_rtt() / 2).max(TICK)
     }
@@ -123,13 +114,12 @@ impl Topology {
         loss > 0.0 && draw(&mut self.loss_rngs, self.seed, &self.names, (from, to), "loss").bernoulli(loss)
     }
 
-    /// Whether a datagram arrives twice.
     fn duplicates(&mut self, from: HostId, to: HostId, duplicate: f64) -> bool {
         let (duplicates, ends) = (&mut self.duplicate_rngs, (from, to));
         duplicate > 0.0 && draw(duplicates, self.seed, &self.names, ends, "duplicate").bernoulli(duplicate)
     }
 
-    /// Extra delay of a datagram that is to be overtaken: up to a round trip.
+    /// The extra delay of a datagram that later datagrams overtake: up to one round trip.
     fn reorder_delay(&mut self, from: HostId, to: HostId, wire: Wire) -> Duration {
         if wire.reorder == 0.0 {
             return Duration::ZERO;
@@ -140,7 +130,7 @@ impl Topology {
     }
 }
 
-/// The random stream of packets from one host to another.
+/// The random stream for packets from one host to another.
 fn draw<'a>(
     streams: &'a mut BTreeMap<(HostId, HostId), Rng>,
     seed: Seed,
@@ -154,9 +144,8 @@ fn draw<'a>(
     })
 }
 
-/// Runs a server's script: writes until the buffer is full or the script pauses. Returns the pause.
-///
-/// `left` are the bytes that did not fit into the buffer yet [B].
+/// Runs a server's script until the send buffer is full or the script pauses. Returns the pause. `left` are the
+/// script's bytes that did not fit into the buffer [B].
 fn run_server_script(
     script: &mut Script,
     endpoint: &mut Endpoint,
@@ -180,7 +169,6 @@ fn run_server_script(
     }
 }
 
-/// The Markov models of a workload, if it has some.
 fn model_of(workload: &Workload) -> Option<Tgen> {
     match &workload.does {
         Activity::Tgen(tgen) => Some(tgen.clone()),
@@ -188,7 +176,7 @@ fn model_of(workload: &Workload) -> Option<Tgen> {
     }
 }
 
-/// All hosts with their TCP configuration. Hosts with the same buffers share it.
+/// Creates all hosts. Hosts with the same buffers share one TCP configuration.
 fn with_tcp(hosts: &[&penstock_scenario::model::Host], tcp: &Tcp) -> Vec<Host> {
     let mut known: Vec<(&penstock_scenario::model::Host, Arc<TcpConfig>)> = Vec::new();
     let mut config = |host| {
@@ -205,7 +193,6 @@ fn with_tcp(hosts: &[&penstock_scenario::model::Host], tcp: &Tcp) -> Vec<Host> {
 }
 
 impl Net {
-    /// All hosts of a scenario, in the order of their names.
     pub(crate) fn new(scenario: &Scenario, hosts: &[&penstock_scenario::model::Host], seed: Seed) -> Self {
         let topology = Topology {
             seed,
@@ -237,7 +224,6 @@ impl Net {
         }
     }
 
-    /// Turns look-ahead and trains off.
     pub(crate) fn one_by_one(&mut self) {
         (self.lookahead, self.longest_train) = (TICK, 1);
     }
@@ -246,14 +232,13 @@ impl Net {
         self.now
     }
 
-    /// Sets a timer of a host.
     pub(crate) fn set_timer(&mut self, id: HostId, at: Instant, due: Timer) {
         assert!(at >= self.now, "a timer at {at} comes after {}", self.now);
         self.hosts[id as usize].timers.push(at, due);
         self.host_queue.advance(id, at);
     }
 
-    /// A host begins to act: all packets that reach its access link before `horizon` join the link's drop-tail queue.
+    /// Prepares a host to act: all packets that reach its access link before `horizon` join the link's drop-tail queue.
     pub(crate) fn enqueue(&mut self, id: HostId, horizon: Instant) {
         let host = &mut self.hosts[id as usize];
         while let Some(Arrival { mut at, from, what, .. }) = host.inbox.peek().copied() {
@@ -299,9 +284,8 @@ impl Net {
         }
     }
 
-    /// The next event of a host before `horizon`. The time of the host advances to it.
-    ///
-    /// At one instant, packets come before timers.
+    /// The next event of a host before `horizon`. The host's time advances to this event. Packets come before timers of
+    /// the same time.
     pub(crate) fn step(&mut self, id: HostId, horizon: Instant) -> Option<Step> {
         let host = &mut self.hosts[id as usize];
         let delivery = host.deliveries.front().map_or(Instant::FAR_FUTURE, |delivery| delivery.at);
@@ -319,17 +303,18 @@ impl Net {
         }
     }
 
-    /// Whether the host has ready sockets or events to pass on.
+    /// Whether the host has ready sockets, or events for its relay.
     pub(crate) fn has_work(&self, id: HostId) -> bool {
         !self.hosts[id as usize].ready.is_empty() || !self.events.is_empty() || self.plain_progress
     }
 
-    /// The time until which the host's processor is busy, if it is.
+    /// Until when the host's processor is busy, if it is busy.
     pub(crate) fn busy_until(&self, id: HostId) -> Option<Instant> {
         self.hosts[id as usize].cpu.as_ref()?.busy_until(self.now)
     }
 
-    /// Whether ready sockets must wait for the processor. If so, sets a timer for its end.
+    /// Whether ready sockets must wait for the processor. If so, sets a timer for the time at which the processor is
+    /// free.
     pub(crate) fn awaits_cpu(&mut self, id: HostId) -> bool {
         let Some(free_at) = self.busy_until(id) else { return false };
         let host = &mut self.hosts[id as usize];
@@ -340,31 +325,30 @@ impl Net {
         true
     }
 
-    /// The processor may be free. More work may have joined its queue since the timer was set.
+    /// Handles the processor's timer. More work may have been charged after the timer was set.
     pub(crate) fn on_cpu_free(&mut self, id: HostId) {
         if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.awaited = false;
         }
     }
 
-    /// A turn is over. `scanned` is the total number of circuits that policies have scanned.
+    /// Ends a turn. `scanned` is the total number of circuits that policies have scanned.
     pub(crate) fn end_turn(&mut self, id: HostId, scanned: u64) {
         if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.end_turn(self.now, scanned);
         }
     }
 
-    /// Charges work of Tor to the host's processor.
     fn charge(&mut self, id: HostId, work: Work) {
         if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.charge(work);
         }
     }
 
-    /// A host has handled all its events: registers the time of the next one.
+    /// Registers the time of a host's next event, after the host has handled all events in its look-ahead.
     pub(crate) fn schedule_next(&mut self, id: HostId) {
         let host = &self.hosts[id as usize];
-        // A packet that arrives while the link is busy is delivered after the packets in its queue.
+        // A packet that arrives while the link is busy is delivered after the packets in the link's queue.
         let packet = match host.deliveries.front() {
             Some(delivery) => delivery.at,
             None => host.inbox.peek().map_or(Instant::FAR_FUTURE, |arrival| arrival.at),
@@ -372,7 +356,7 @@ impl Net {
         self.host_queue.set(id, packet.min(host.timers.next()));
     }
 
-    /// All hosts have reached `now`: removes finished connections.
+    /// Removes finished connections at a barrier, where all hosts have reached `now`.
     pub(crate) fn at_barrier(&mut self, now: Instant) {
         self.now = now;
         let mut finished = std::mem::take(&mut self.finished);
@@ -384,7 +368,6 @@ impl Net {
         &mut self.conns[sock.conn as usize].sides[sock.side as usize]
     }
 
-    /// Opens a connection from one host to another.
     pub(crate) fn connect(&mut self, from: HostId, to: HostId, owner: Owner, accepting: Owner) -> SockRef {
         let wire = self
             .topology
@@ -406,9 +389,9 @@ impl Net {
         sock
     }
 
-    /// Sends the data of a socket as far as the interface accepts it, and sets the TCP timer.
+    /// Sends the data of a socket until the interface is full, and sets the TCP timer.
     ///
-    /// If the interface is full, or other sockets wait for it, the socket joins its waiting line.
+    /// If the interface is full, or other sockets wait for it, the socket joins the waiting sockets.
     pub(crate) fn pump(&mut self, sock: SockRef) {
         let now = self.now();
         if self.side(sock).tcp.is_settled() {
@@ -436,9 +419,8 @@ impl Net {
         self.arm_tcp_timer(sock);
     }
 
-    /// Sends one segment or a train of at most `most` segments. Returns false if TCP has none.
-    ///
-    /// With loss or tracked cells, segments are sent one at a time.
+    /// Sends one segment, or a train of at most `most` segments. Returns false if TCP has nothing to send. On paths
+    /// with loss, or with tracked cells, segments are sent one at a time.
     fn send_segments(&mut self, sock: SockRef, most: u32) -> bool {
         let now = self.now();
         let to = sock.peer();
@@ -475,7 +457,6 @@ impl Net {
         true
     }
 
-    /// A packet is in transit to a host.
     fn transmit(&mut self, far: HostId, arrival: Arrival) {
         let host = &mut self.hosts[far as usize];
         let at = arrival.at;
@@ -485,7 +466,6 @@ impl Net {
         }
     }
 
-    /// Sets the TCP timer of a socket after it has sent.
     fn arm_tcp_timer(&mut self, sock: SockRef) {
         self.update_unsent(sock);
         let now = self.now();
@@ -501,7 +481,7 @@ impl Net {
         }
     }
 
-    /// Sets a timer that wakes waiting sockets after a few packets have left the interface.
+    /// Sets a timer that wakes waiting sockets after the interface has sent a few packets.
     fn schedule_nic(&mut self, id: HostId) {
         let now = self.now();
         let host = &mut self.hosts[id as usize];
@@ -511,7 +491,6 @@ impl Net {
         }
     }
 
-    /// A packet has reached the receiver's kernel.
     pub(crate) fn on_delivered(&mut self, what: Packet) {
         match what {
             Packet::Segment(to) => self.on_segment(to),
@@ -547,7 +526,7 @@ impl Net {
     pub(crate) fn on_tcp_timer(&mut self, sock: SockRef, generation: u32) {
         let now = self.now();
         let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
-        // An earlier timer may have replaced this one.
+        // An earlier timer may have replaced this timer.
         let Some(side) =
             conn.map(|conn| &mut conn.sides[sock.side as usize]).filter(|side| side.timer == now)
         else {
@@ -560,7 +539,7 @@ impl Net {
         self.after_input(sock);
     }
 
-    /// The interface has room again: waiting sockets send one segment each, in turn.
+    /// Lets waiting sockets send one segment each, in turn, because the interface has space again.
     pub(crate) fn on_nic_drained(&mut self, id: HostId) {
         let now = self.now();
         self.hosts[id as usize].drain_scheduled = false;
@@ -582,7 +561,6 @@ impl Net {
         self.schedule_nic(id);
     }
 
-    /// Acts on a changed connection for its owner.
     fn after_input(&mut self, sock: SockRef) {
         let side = self.side(sock);
         let (id, owner) = (side.host, side.owner);
@@ -612,7 +590,7 @@ impl Net {
         }
     }
 
-    /// Whether the peer closed the channel and all its bytes are read.
+    /// Whether the peer has closed the channel and all received bytes are read.
     fn channel_ended(&mut self, sock: SockRef) -> bool {
         self.side(sock).tcp.receive_closed()
     }
@@ -632,7 +610,6 @@ impl Net {
         self.abandon(sock);
     }
 
-    /// A server reads requests and sends responses.
     fn serve_requests(&mut self, sock: SockRef) {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
@@ -662,7 +639,6 @@ impl Net {
         }
         let mut paused_until = None;
         if here.tcp.receive_closed() && here.cold().is_some_and(|cold| cold.script.take().is_some()) {
-            // The client has closed its side.
             left = 0;
         } else if let Some(script) = here.cold.as_mut().and_then(|cold| cold.script.as_mut()) {
             if left == 0 || here.tcp.is_writable(tcp) {
@@ -674,7 +650,7 @@ impl Net {
             here.tcp.write(tcp, now, bytes);
             left -= bytes;
             if left == 0 {
-                // Without keep-alive, the end of the file is the end of the connection.
+                // Without keep-alive, the server closes the connection at the end of the response.
                 here.tcp.shutdown(tcp, now);
             }
         }
@@ -694,7 +670,6 @@ impl Net {
         }
     }
 
-    /// The pause of a server's script is over.
     pub(crate) fn on_server_script_timer(&mut self, sock: SockRef, generation: u32) {
         let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
         let Some(script) = conn.and_then(|conn| conn.sides[sock.side as usize].script()) else {
@@ -704,7 +679,6 @@ impl Net {
         self.serve_requests(sock);
     }
 
-    /// Discards the input of a side without an owner.
     fn discard(&mut self, sock: SockRef) {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
@@ -720,8 +694,8 @@ impl Net {
         self.mark_finished(sock);
     }
 
-    /// The owner closes its side. Written bytes are still sent. If the peer may send more, the connection is aborted,
-    /// as in Linux `tcp_close()`.
+    /// Closes the owner's side. Written bytes are still sent. If the peer may send more data, the connection is
+    /// aborted, as in Linux `tcp_close()`.
     pub(crate) fn close(&mut self, sock: SockRef) {
         let now = self.now();
         let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
@@ -737,7 +711,7 @@ impl Net {
         self.discard(sock);
     }
 
-    /// A broken connection loses its owner.
+    /// Detaches a broken connection from its owner.
     fn abandon(&mut self, sock: SockRef) {
         self.side(sock).owner = Owner::Closed;
         self.side(sock).interest = Default::default();
@@ -745,7 +719,7 @@ impl Net {
         self.mark_finished(sock);
     }
 
-    /// Marks a connection that both sides have closed.
+    /// Marks a connection for removal if both sides have closed it.
     fn mark_finished(&mut self, sock: SockRef) {
         let conn = &mut self.conns[sock.conn as usize];
         if conn.sides.iter().all(Side::is_done) && !std::mem::replace(&mut conn.finished, true) {
@@ -753,8 +727,8 @@ impl Net {
         }
     }
 
-    /// Removes a closed connection, if it has no packet in transit and no pending turn. Otherwise a new connection in
-    /// this slot could take that turn.
+    /// Removes a closed connection, unless it has a packet in transit or a pending turn. A new connection in the same
+    /// slot would otherwise get that turn.
     fn remove(&mut self, index: u32) -> bool {
         let conn = &self.conns[index as usize];
         let is_over = |side: &Side| side.inbound.is_empty() && side.ready == Interest::default();
@@ -769,7 +743,7 @@ impl Net {
         true
     }
 
-    /// Queues a socket of its host if it is ready for an operation that its owner wants.
+    /// Queues a socket if it is ready for an operation that its owner wants.
     pub(crate) fn refresh(&mut self, sock: SockRef) {
         let Some(conn) = self.conns.get_mut(sock.conn as usize) else { return };
         let [here, there] = sides(conn, sock);
@@ -789,7 +763,7 @@ impl Net {
         }
     }
 
-    /// Takes the turn of a socket. Returns its owner if the operation is still wanted and possible.
+    /// Ends the turn of a socket. Returns the socket's owner if the operation is still wanted and possible.
     pub(crate) fn take_turn(&mut self, ready: Ready) -> Option<Owner> {
         let (sock, reading) = match ready {
             Ready::Readable(sock) => (sock, true),
@@ -828,12 +802,10 @@ impl Net {
         waits
     }
 
-    /// Whether work waits for the processor.
     pub(crate) fn cpu_waits(&self, id: HostId) -> bool {
         self.hosts[id as usize].cpu.as_ref().is_some_and(|cpu| cpu.awaited)
     }
 
-    /// Updates the number of channel sockets with bytes that TCP cannot send yet.
     pub(super) fn update_unsent(&mut self, sock: SockRef) {
         let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
         let is_channel = matches!(side.owner, Owner::Channel(_) | Owner::Linking(Some(_)));
@@ -858,13 +830,11 @@ impl Net {
         sockets.map(|sock| self.tcp_info(*sock).queued).sum()
     }
 
-    /// TCP's state of a socket.
     pub(crate) fn tcp_info(&self, sock: SockRef) -> Info {
         let side = &self.conns[sock.conn as usize].sides[sock.side as usize];
         side.tcp.info(&self.hosts[side.host as usize].tcp)
     }
 
-    /// The cells, connections and packets between the hosts.
     pub(crate) fn report(&self) -> crate::NetworkReport {
         let sides = || self.conns.iter().flat_map(|(_, conn)| &conn.sides);
         let cells = sides().map(Side::cells).sum();
@@ -878,7 +848,7 @@ impl Net {
     }
 }
 
-/// One side of a connection, and the other side.
+/// The side of `sock`, and the other side of its connection.
 fn sides(conn: &mut Conn, sock: SockRef) -> [&mut Side; 2] {
     let [zero, one] = &mut conn.sides;
     if sock.side == 0 { [zero, one] } else { [one, zero] }

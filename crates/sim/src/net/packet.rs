@@ -1,5 +1,3 @@
-//! References to packets, on their way to a host or in its link's queue.
-
 use crate::queue::HostId;
 use penstock_units::Instant;
 use std::cmp::Ordering;
@@ -8,20 +6,19 @@ use std::cmp::Ordering;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SockRef {
     pub(crate) conn: u32,
-    /// 0 for the side that connected, 1 for the side that accepted.
+    /// 0 is the side that opened the connection, 1 the side that accepted it.
     pub(crate) side: u8,
 }
 
 impl SockRef {
-    /// The other end.
     pub(crate) fn peer(self) -> SockRef {
         SockRef { conn: self.conn, side: self.side ^ 1 }
     }
 }
 
-/// A packet on its way to a host: the first segment in flight of a connection, or any datagram.
+/// A packet in transit to a host: the first segment in flight of a connection, or any datagram.
 ///
-/// Packets of one instant are ordered by the names of their senders, then by their number at the sender.
+/// Packets with the same arrival time are ordered by the sender's name, then by the sender's packet number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
@@ -30,12 +27,9 @@ pub(crate) struct Arrival {
     pub(crate) what: Packet,
 }
 
-/// A reference to a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Packet {
-    /// The next segment of this connection.
     Segment(SockRef),
-    /// The datagram in this slot.
     Datagram(u32),
 }
 
@@ -57,16 +51,15 @@ impl PartialOrd for Arrival {
     }
 }
 impl Ord for Arrival {
-    /// The reverse order: a heap's maximum is the earliest packet.
+    /// Reverses the order, so that the maximum of a heap is the earliest packet.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
 }
 
-/// A packet in the access link's queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
-    /// The time at which it reaches the kernel.
+    /// When the packet reaches the kernel.
     pub(crate) at: Instant,
     pub(crate) what: Packet,
 }

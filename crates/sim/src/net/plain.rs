@@ -1,7 +1,7 @@
-//! Clients without Tor: a request and its response over one TCP connection to the server.
+//! Clients without Tor: a client sends a request to the server over one TCP connection and gets the response.
 //!
-//! Source: KIST §3 uses such downloads between two nodes to test its TCP. The application reads all available bytes at
-//! once, like a server.
+//! Source: KIST §3 uses such downloads between two nodes to test its TCP. The application reads all available bytes in
+//! one call, like a server.
 
 use super::host::App;
 use super::packet::SockRef;
@@ -11,17 +11,18 @@ use crate::queue::HostId;
 use crate::tcp::Info;
 use penstock_core::StreamKey;
 
-/// The only stream of a client without Tor. Such a client has no onion proxy that assigns keys.
+/// The only stream key of a client without Tor. This client has no onion proxy that assigns keys.
 pub(crate) const PLAIN: StreamKey = StreamKey::first(0);
 
 impl Net {
-    /// A client without Tor connects to its server. It sends the request of `app` over the established connection.
+    /// Connects a client without Tor to its server. The client sends the request of `app` over the established
+    /// connection.
     pub(crate) fn connect_plain(&mut self, from: HostId, to: HostId, app: App) {
         let sock = self.connect(from, to, Owner::Plain, Owner::Server(0));
         self.hosts[from as usize].set_stream(PLAIN, Some(StreamSock::Plain { sock: Some(sock), app }));
     }
 
-    /// A client's own connection has changed: sends the request when it is established, and reads all received bytes.
+    /// Sends the request after the client's connection was established, and reads all received bytes.
     pub(super) fn on_plain_input(&mut self, sock: SockRef) {
         let now = self.now();
         let [here, _] = sides(&mut self.conns[sock.conn as usize], sock);
@@ -54,14 +55,13 @@ impl Net {
         }
     }
 
-    /// Closes a client's own connection. Its received bytes remain until the next connection.
+    /// Closes a client's own connection. The counters of received bytes stay until the next connection.
     pub(crate) fn close_plain(&mut self, id: HostId) {
         if let Some(sock) = self.take_plain(id) {
             self.close(sock);
         }
     }
 
-    /// Removes a client's own connection from its stream.
     pub(super) fn take_plain(&mut self, id: HostId) -> Option<SockRef> {
         match self.hosts[id as usize].stream(PLAIN) {
             Some(StreamSock::Plain { sock, .. }) => sock.take(),
@@ -69,12 +69,11 @@ impl Net {
         }
     }
 
-    /// Whether a client still has its own connection.
     pub(crate) fn has_plain(&mut self, id: HostId) -> bool {
         matches!(self.hosts[id as usize].stream(PLAIN), Some(StreamSock::Plain { sock: Some(_), .. }))
     }
 
-    /// TCP's state at the server of a client's own connection.
+    /// TCP's state at the server side of a client's own connection.
     pub(crate) fn plain_server(&mut self, id: HostId) -> Option<Info> {
         match self.hosts[id as usize].stream(PLAIN)? {
             StreamSock::Plain { sock: Some(sock), .. } => {

@@ -1,5 +1,3 @@
-//! Connections: two TCP endpoints, and the messages in each stream.
-
 use crate::cell::{Request, SimCell};
 use crate::queue::HostId;
 use crate::script::Script;
@@ -16,76 +14,68 @@ use std::collections::VecDeque;
 /// stream.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    /// Distinguishes this connection from earlier ones in the same slot.
+    /// The connection's generation. Earlier connections in the same slot have other generations.
     pub(crate) generation: u32,
-    /// The delay and loss between its hosts.
     pub(crate) wire: Wire,
-    /// Both sides have closed it.
     pub(crate) finished: bool,
     pub(crate) sides: [Side; 2],
 }
 
-/// One end of a connection at its host.
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) host: HostId,
     pub(crate) owner: Owner,
     pub(crate) tcp: Endpoint,
-    /// Trains in transit to this side, the earliest first.
+    /// Trains in transit to this side, earliest first.
     pub(crate) inbound: VecDeque<TrainInFlight>,
-    /// Number of these trains with all segments in the access link's queue.
+    /// The number of trains in `inbound` whose segments have all joined the access link's queue.
     pub(crate) enqueued: usize,
-    /// Messages that this side sent and the other side has not read. The key is the byte after the message.
+    /// Messages that this side has sent and the other side has not read. The number is the stream position after the
+    /// message.
     pub(crate) sent: VecDeque<(u64, Item)>,
     pub(crate) interest: Interest,
-    /// Waiting for its turn in the main loop.
+    /// The operations for which the socket waits for its turn in the main loop.
     pub(crate) ready: Interest,
-    /// Time of the earliest TCP timer; FAR_FUTURE if there is none.
+    /// The time of the earliest TCP timer; FAR_FUTURE if there is none.
     pub(crate) timer: Instant,
-    /// The owner knows that the connection is established.
+    /// Whether the owner knows that the connection is established.
     pub(crate) announced: bool,
     /// Bytes of an incomplete TLS record that a channel has read [B].
     pub(crate) partial: u32,
-    /// A channel's socket holds bytes that TCP cannot send yet.
+    /// Whether a channel's socket holds bytes that TCP cannot send yet.
     pub(crate) holds: bool,
-    /// Waits for room in the network interface's queue.
+    /// Whether the socket waits for space in the interface's queue.
     pub(crate) awaits_nic: bool,
     pub(crate) cold: Option<Box<Cold>>,
 }
 
-/// Rarely used state. It is separate, so that a side takes less space in the cache.
+/// Rarely used state of a side. Its separate allocation makes a side smaller in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Cold {
-    /// Received datagrams that are not read yet.
     pub(crate) unread: VecDeque<DatagramBody>,
-    /// Their total size [B].
+    /// The total size of the unread datagrams [B].
     pub(crate) unread_bytes: u64,
-    /// Tracked messages in flight, with the byte after the message.
     pub(crate) tracked: VecDeque<Tracked>,
-    /// A traced circuit at its exit, with the arrival times of bytes.
+    /// At an exit, the arrival times of a traced circuit's bytes.
     pub(crate) traced: Option<Traced>,
-    /// The script of a server.
     pub(crate) script: Option<Script>,
 }
 
-/// A train in transit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrainInFlight {
-    /// The arrival of its first segment at the queue of the receiver's access link.
+    /// When the train's first segment arrives at the queue of the receiver's access link.
     pub(crate) at: Instant,
-    /// The gap between two segments [ns].
     pub(crate) gap: u64,
-    /// The number of its first segment among all packets of the sender.
+    /// The packet number of the train's first segment at the sender.
     pub(crate) count: u64,
     pub(crate) train: Train,
-    /// Segments that have joined the link's queue [segment].
+    /// Segments that have joined the access link's queue [segment].
     pub(crate) enqueued: u32,
-    /// Segments that have reached the kernel [segment].
     pub(crate) delivered: u32,
 }
 
 impl TrainInFlight {
-    /// The arrival of its next segment at the link's queue, and the number of that packet at the sender.
+    /// When the train's next segment arrives at the access link's queue, and its packet number at the sender.
     pub(crate) fn next(&self) -> (Instant, u64) {
         let index = u64::from(self.enqueued);
         (Instant::from_nanos(self.at.as_nanos() + index * self.gap), self.count + index)
@@ -96,7 +86,6 @@ impl TrainInFlight {
         (self.train.count - self.delivered) as usize
     }
 
-    /// The next segment reaches the kernel.
     pub(crate) fn deliver(&mut self) -> Segment {
         self.delivered += 1;
         self.train.segment(self.delivered - 1)
@@ -113,21 +102,20 @@ impl TrainInFlight {
     }
 }
 
-/// Packets in transit to a side.
 impl Side {
-    /// The next arrival at the access link's queue, and the number of that packet at the sender.
+    /// When the next segment arrives at the access link's queue, and its packet number at the sender.
     pub(crate) fn next_arrival(&self) -> Option<(Instant, u64)> {
         self.inbound.get(self.enqueued).map(TrainInFlight::next)
     }
 
-    /// The next segment joins the link's queue.
+    /// Lets the next segment join the access link's queue.
     pub(crate) fn enqueue(&mut self) {
         let train_in_flight = &mut self.inbound[self.enqueued];
         train_in_flight.enqueued += 1;
         self.enqueued += usize::from(train_in_flight.enqueued == train_in_flight.train.count);
     }
 
-    /// The next segment is dropped, because the link's queue is full.
+    /// Drops the next segment, because the access link's queue is full.
     pub(crate) fn drop_next(&mut self) {
         let train_in_flight = &mut self.inbound[self.enqueued];
         let rest = train_in_flight.split();
@@ -144,7 +132,6 @@ impl Side {
         }
     }
 
-    /// The next segment reaches the kernel.
     pub(crate) fn deliver(&mut self) -> Segment {
         let train_in_flight = self.inbound.front_mut().expect("what lands was on its way");
         let segment = train_in_flight.deliver();
@@ -156,16 +143,14 @@ impl Side {
     }
 }
 
-/// The content of a datagram.
 #[derive(Clone, Debug)]
 pub(crate) struct DatagramBody {
-    /// Size with DTLS [B].
+    /// The size with DTLS [B].
     pub(crate) bytes: u64,
     pub(crate) messages: Vec<Message<SimCell>>,
 }
 
 impl DatagramBody {
-    /// The tags of its tracked cells.
     pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> + '_ {
         self.messages.iter().filter_map(|message| match message {
             Message::Data { body, .. } => body.tag(),
@@ -174,7 +159,7 @@ impl DatagramBody {
     }
 }
 
-/// A tracked message of a stream.
+/// A tracked message of a stream; `end` is the stream position after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tracked {
     pub(crate) end: u64,
@@ -187,35 +172,30 @@ pub(crate) struct Tracked {
 #[derive(Debug)]
 pub(crate) struct Traced {
     pub(crate) circuit: u32,
-    /// The byte after the last received one, and the time.
+    /// For each arrival, the stream position after its last byte, and the time.
     pub(crate) arrivals: VecDeque<(u64, Instant)>,
 }
 
-/// A message of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Item {
-    /// A cell in a TLS record.
     Cell(SimCell),
-    /// A step of the link handshake.
+    /// A message of the link handshake, by its number.
     Link(u8),
     /// The end of a request.
     Request(Request),
 }
 
-/// The owner of a side.
+/// The owner of one side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A channel that is being set up. The initiator already has a key.
+    /// A channel that is being set up. Only the initiator already has a key.
     Linking(Option<ChannelKey>),
-    /// A relay's channel.
     Channel(ChannelKey),
-    /// An exit's stream.
     Stream(StreamKey),
-    /// The connection of a client without Tor.
     Plain,
-    /// A server's connection, with the bytes still to send [B].
+    /// A server, with the bytes that it still has to send [B].
     Server(u64),
-    /// None. Input is discarded.
+    /// No owner. Received data is discarded.
     Closed,
 }
 
@@ -239,48 +219,41 @@ impl Side {
         }
     }
 
-    /// TLS reads all available bytes, even an incomplete record.
+    /// Reads all available bytes, even those of an incomplete TLS record.
     ///
     /// Source: OpenSSL and rustls both read incomplete records.
-    ///
-    /// Deviation: this read is free and does not wait for the host's processor.
+    /// Deviation: this read costs nothing and does not wait for the host's processor.
     pub(crate) fn take_partial(&mut self, tcp: &TcpConfig, now: Instant) {
         let bytes = self.tcp.readable();
         self.tcp.read(tcp, now, bytes);
         self.partial += bytes as u32;
     }
 
-    /// The rarely used state, if there is some.
     pub(crate) fn cold(&mut self) -> Option<&mut Cold> {
         self.cold.as_deref_mut()
     }
 
-    /// The rarely used state, created if necessary.
     pub(crate) fn cold_mut(&mut self) -> &mut Cold {
         self.cold.get_or_insert_default()
     }
 
-    /// Whether it has unread datagrams.
     pub(crate) fn has_datagrams(&self) -> bool {
         self.cold.as_ref().is_some_and(|cold| !cold.unread.is_empty())
     }
 
-    /// Its tracked messages in flight.
     pub(crate) fn tracked(&mut self) -> impl Iterator<Item = &mut Tracked> {
         self.cold.iter_mut().flat_map(|cold| &mut cold.tracked)
     }
 
-    /// The script of this server.
     pub(crate) fn script(&mut self) -> Option<&mut Script> {
         self.cold()?.script.as_mut()
     }
 
-    /// Cells that it sent and the other side has not read.
+    /// Cells that this side has sent and the other side has not read.
     pub(crate) fn cells(&self) -> u64 {
         self.sent.iter().filter(|item| matches!(item, (_, Item::Cell(_)))).count() as u64
     }
 
-    /// Whether the host has closed it.
     pub(crate) fn is_done(&self) -> bool {
         self.owner == Owner::Closed && self.tcp.is_closed()
     }

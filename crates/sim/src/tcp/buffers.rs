@@ -1,9 +1,7 @@
-//! Sizes of socket buffers, and their tuning by the kernel.
-
 use super::config::{Buffer, Kernel, TcpConfig};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// Payload capacity of a new connection's send buffer [B].
+/// The payload capacity of a new connection's send buffer [B].
 ///
 /// Source: Linux `tcp_fixup_sndbuf` (3.2), `tcp_init_buffer_space`.
 pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
@@ -13,12 +11,13 @@ pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
     }
 }
 
-/// Payload capacity of a send buffer of `current` with a window of `cwnd` segments [B].
+/// The payload capacity to which a send buffer of `current` bytes grows, with a window of `cwnd` segments [B].
 ///
-/// The target is two windows of segments with the kernel's estimated overhead. It never shrinks, and the maximum is
-/// `tcp_wmem[2]`. Because segments take less than the estimate, it holds about three windows of payload.
+/// The target is the memory of two windows, with the kernel's estimated overhead for each segment. The capacity never
+/// shrinks, and its maximum is `tcp_wmem[2]`. Because segments need less than the estimate, the buffer holds about
+/// three windows of payload.
 ///
-/// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`. `Sender` decides when to call it.
+/// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`. `Sender` decides when to call this function.
 pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reordering: u32) -> u64 {
     match cfg.send_buffer {
         Buffer::Auto { max, .. } => {
@@ -30,46 +29,43 @@ pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reor
     }
 }
 
-/// The payload that fits into `memory` of a send buffer [B].
+/// The payload that fits into `memory` bytes of a send buffer [B].
 ///
 /// Deviation: the kernel counts the memory of each packet (`sk_wmem_queued`), which depends on the sizes of writes.
-/// This is the usual rate.
+/// Penstock uses the usual ratio.
 fn payload_of(cfg: &TcpConfig, memory: u64) -> u64 {
     memory * u64::from(cfg.mss) / u64::from(cfg.mss + cfg.send_charge)
 }
 
-/// Whether `poll()` reports a socket with `queued` of `capacity` bytes writable.
+/// Whether `poll()` reports the socket as writable. The socket has `queued` of `capacity` bytes.
 ///
-/// Source: Linux `sk_stream_is_writeable`: free space of at least half of what is queued.
+/// Source: Linux `sk_stream_is_writeable`: the free space is at least half of the queued bytes.
 pub(super) fn is_writable(queued: u64, capacity: u64) -> bool {
     capacity.saturating_sub(queued) >= queued.div_ceil(2) && queued < capacity
 }
 
-/// The window part of a receive buffer's memory [B].
-///
-/// Source: Linux `tcp_win_from_space`.
+/// How much of a receive buffer's memory TCP offers as window [B]. Source: Linux `tcp_win_from_space`.
 fn window_of(cfg: &TcpConfig, memory: u64) -> u64 {
     memory - (memory >> cfg.adv_win_scale)
 }
 
-/// Receive-buffer tuning: dynamic right-sizing.
+/// Automatic tuning of the receive buffer (dynamic right-sizing).
 ///
-/// After each round trip, the window becomes twice the data that the application read in it, and more in 6.x.
+/// After each round trip, the window becomes twice the data that the application read in this round trip. Linux 6.x
+/// adds more.
 ///
 /// Source: Linux `tcp_rcv_space_adjust`, `tcp_rcv_rtt_update`; Fisk and Feng 2001.
-///
 /// Deviation: only `tcp_adv_win_scale` converts between window and memory, not truesize.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RightSizing {
-    /// Payload that the buffer offers as window [B].
+    /// The payload that the buffer offers as window [B].
     window: u64,
-    /// Maximum target so far [B].
+    /// The maximum target so far [B].
     space: u64,
-    /// Read position at the begin of this round trip [B].
+    /// The read position at the start of the current round trip [B].
     seq: u64,
-    /// Begin of this round trip.
     since: Instant,
-    /// Smoothed round trip of the receiver [ns]; 0 before the first sample.
+    /// The receiver's smoothed round trip [ns]; 0 before the first sample.
     rtt: u64,
 }
 
@@ -83,12 +79,11 @@ impl RightSizing {
         RightSizing { window, space: first.min(window), since: now, ..RightSizing::default() }
     }
 
-    /// Payload that the buffer offers as window [B].
     pub(super) fn window(&self) -> u64 {
         self.window
     }
 
-    /// A full segment echoed an own timestamp.
+    /// Handles a full segment that echoed one of this endpoint's timestamps.
     pub(super) fn on_rtt(&mut self, sample: Duration) {
         let sample = nanos(sample).max(1);
         if self.rtt == 0 {
@@ -100,7 +95,7 @@ impl RightSizing {
         }
     }
 
-    /// The application has read up to `copied` [B].
+    /// Handles a read by the application up to the position `copied` [B].
     pub(super) fn on_read(&mut self, cfg: &TcpConfig, now: Instant, copied: u64) {
         if self.rtt == 0 || nanos(now.since(self.since)) < self.rtt {
             return;
@@ -119,8 +114,8 @@ impl RightSizing {
         self.since = now;
     }
 
-    /// Twice the data of this round trip, plus sixteen segments, plus the growth of the reading rate (Linux 4.10 to
-    /// 6.12 `tcp_rcv_space_adjust`) [B].
+    /// The target window [B]: twice the data of this round trip, plus sixteen segments, plus the growth of the reading
+    /// rate (Linux 4.10 to 6.12 `tcp_rcv_space_adjust`).
     fn wanted_by_6(&self, cfg: &TcpConfig, read: u64) -> u64 {
         let window = 2 * read + 16 * u64::from(cfg.mss);
         let grew = u128::from(window) * u128::from(read - self.space) / u128::from(self.space.max(1));

@@ -1,8 +1,8 @@
-//! The TCP configuration of a host, shared by all its connections.
+//! The TCP configuration of a host. All connections of the host share it.
 
 use penstock_units::Duration;
 
-/// The TCP implementation, for differences without a setting.
+/// The TCP implementation. It selects differences between implementations that have no setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// Linux 3.2 of January 2012.
@@ -13,14 +13,14 @@ pub enum Kernel {
     Ns3,
 }
 
-/// The rule by which a segment counts as lost before the retransmission timeout.
+/// When TCP counts a segment as lost before the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossDetection {
-    /// Forward acknowledgement: the segment is far enough below the highest SACK (Linux 3.2 `tcp_fack`).
+    /// When it is far enough below the highest SACK (forward acknowledgement, Linux 3.2 `tcp_fack`).
     Fack,
-    /// Enough segments above it are SACKed (RFC 6675).
+    /// When enough segments above it are SACKed (RFC 6675).
     Sack,
-    /// A later segment has arrived, and some time has passed; a probe detects a lost tail (RFC 8985).
+    /// When a later segment has arrived and some time has passed; a probe detects a lost tail (RFC 8985).
     Rack,
 }
 
@@ -33,18 +33,18 @@ pub enum Congestion {
     Cubic,
 }
 
-/// How data reach the network interface. Only the tuning of the send buffer depends on it.
+/// How data reach the network interface. Only the tuning of the send buffer depends on this.
 ///
-/// A buffer that fills the congestion window does not grow. So the buffer grows only if the kernel sees an unfilled
-/// window after it has sent. This happens when the data run out, and in these cases:
+/// A send buffer grows only if the kernel, after sending, sees an unfilled congestion window. A buffer that fills the
+/// window therefore does not grow. The window is unfilled when the data run out, and in the case that each variant
+/// describes.
 ///
-/// Deviation: it affects only the tuning. Segments leave one by one and are never held back.
+/// Deviation: segments always leave one by one and are never held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// No other case: each segment is sent separately (no GSO).
+    /// In no other case: each segment is sent separately (no GSO).
     None,
-    /// While part of the window is held back for a larger segment: on any ACK in the state Open (Linux 3.2
-    /// `tcp_tso_should_defer`).
+    /// While TCP holds back data for a larger segment: on any ACK in the state Open (Linux 3.2 `tcp_tso_should_defer`).
     Deferred,
     /// Between the bursts after an ACK, unless a single burst fills the window as in slow start (Linux ≥ 5.18
     /// `tcp_event_new_data_sent`; measured on 6.18).
@@ -54,9 +54,9 @@ pub enum Offload {
 /// The size of a socket buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// Tuned by the kernel: it starts at `initial` [B], grows up to `max` [B] and never shrinks.
+    /// The kernel tunes the size: it starts at `initial` [B], grows up to `max` [B] and never shrinks.
     ///
-    /// Both count kernel memory. [`TcpConfig::send_charge`] converts it to payload for sending,
+    /// Both sizes count kernel memory. [`TcpConfig::send_charge`] converts memory to payload for sending,
     /// [`TcpConfig::adv_win_scale`] for receiving.
     Auto {
         /// The size of a new connection's buffer [B].
@@ -64,13 +64,12 @@ pub enum Buffer {
         /// The largest size [B].
         max: u64,
     },
-    /// Set by the application (SO_SNDBUF, SO_RCVBUF): a fixed number of payload bytes [B].
+    /// The application sets the size (SO_SNDBUF, SO_RCVBUF): a fixed number of payload bytes [B].
     Fixed(u64),
 }
 
-/// The sysctls and constants of a host's TCP.
-///
-/// The default is [`TcpConfig::linux_3_2`] with CUBIC, the kernel of the papers' experiments.
+/// The sysctls and constants of a host's TCP. The default is [`TcpConfig::linux_3_2`] with CUBIC, the kernel of the
+/// papers' experiments.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
     /// The TCP implementation.
@@ -83,29 +82,31 @@ pub struct TcpConfig {
     pub initial_ssthresh: u32,
     /// The congestion control algorithm.
     pub congestion: Congestion,
-    /// Leave slow start when the round trip grows or ACKs arrive in a long train (only CUBIC).
+    /// Whether slow start ends when the round trip grows or when ACKs arrive in a long train (only CUBIC).
     pub hystart: bool,
-    /// Grow the window by acknowledged segments instead of ACKs (RFC 3465; Linux ≥ 3.10).
+    /// Whether the window grows by the number of acknowledged segments instead of ACKs (RFC 3465; Linux ≥ 3.10).
     ///
-    /// Without it, delayed ACKs halve Reno's growth. Above ssthresh, CUBIC compensates for delayed ACKs itself.
+    /// Without byte counting, delayed ACKs halve Reno's growth. Above ssthresh, CUBIC compensates for delayed ACKs
+    /// itself.
     pub byte_counting: bool,
     /// The send buffer.
     pub send_buffer: Buffer,
-    /// Overhead of a full segment that the tuning of the send buffer assumes [B] (`SKB_TRUESIZE` in `tcp_new_space`).
+    /// The overhead of a full segment that the tuning of the send buffer assumes [B] (`SKB_TRUESIZE` in
+    /// `tcp_new_space`).
     pub send_reckoning: u32,
-    /// Actual overhead of a full segment in the send buffer [B].
+    /// The actual overhead of a full segment in the send buffer [B].
     pub send_charge: u32,
     /// How data reach the network interface.
     pub offload: Offload,
     /// The receive buffer.
     pub receive_buffer: Buffer,
-    /// One part in 2^`adv_win_scale` of the receive buffer's memory is not offered as window (`tcp_adv_win_scale`).
+    /// The fraction 1/2^`adv_win_scale` of the receive buffer's memory is not offered as window (`tcp_adv_win_scale`).
     pub adv_win_scale: u8,
     /// The initial receive window [segments] (`TCP_DEFAULT_INIT_RCVWND`).
     pub initial_receive_window: u32,
-    /// Minimum addition to the round trip for the RTO (`TCP_RTO_MIN`).
+    /// The minimum that the RTO adds to the round trip (`TCP_RTO_MIN`).
     pub min_rto: Duration,
-    /// RTO before the first sample, and of the first SYN (`TCP_TIMEOUT_INIT`).
+    /// The RTO before the first round-trip sample, and for the first SYN (`TCP_TIMEOUT_INIT`).
     pub initial_rto: Duration,
     /// Maximum RTO and probe interval (`TCP_RTO_MAX`).
     pub max_rto: Duration,
@@ -113,25 +114,24 @@ pub struct TcpConfig {
     pub delayed_ack: Duration,
     /// Maximum delay of a delayed ACK (`TCP_DELACK_MAX`).
     pub max_delayed_ack: Duration,
-    /// Number of immediate ACKs when data start to arrive (`TCP_MAX_QUICKACKS`).
+    /// The number of immediate ACKs when data start to arrive (`TCP_MAX_QUICKACKS`).
     pub quick_acks: u8,
-    /// Duplicate ACKs, or SACKed segments above a hole, until the hole counts as lost (`tcp_reordering`).
+    /// How many duplicate ACKs, or SACKed segments above a hole, show that the hole is lost (`tcp_reordering`).
     pub reordering: u32,
-    /// The rule by which a segment counts as lost.
+    /// When TCP counts a segment as lost before the retransmission timeout.
     pub loss_detection: LossDetection,
-    /// Undo a window reduction if a timestamp shows that it was spurious (RFC 3522).
+    /// Whether TCP undoes a window reduction after a timestamp shows that the reduction was spurious (RFC 3522).
     pub undo: bool,
-    /// Delay data while much of this socket's data is queued at the interface (TCP small queues).
-    ///
-    /// It requires calls of [`Endpoint::on_departure`](super::Endpoint::on_departure).
+    /// Whether a socket delays data while the interface's queue holds much of its data (TCP small queues). This
+    /// requires calls of [`Endpoint::on_departure`](super::Endpoint::on_departure).
     pub small_queues: bool,
-    /// Shrink the window of an idle or application-limited flow (`tcp_slow_start_after_idle`).
+    /// Whether the window of an idle or application-limited flow shrinks (`tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
-    /// Delay a small segment while another small segment is unacknowledged (no TCP_NODELAY).
+    /// Whether TCP delays a small segment while another small segment is unacknowledged (no TCP_NODELAY).
     pub nagle: bool,
-    /// Number of SYN or SYN-ACK retransmissions before the connection fails (`tcp_syn_retries`).
+    /// The number of SYN or SYN-ACK retransmissions before the connection fails (`tcp_syn_retries`).
     pub syn_retries: u8,
-    /// Number of consecutive RTOs that end the connection (`tcp_retries2`).
+    /// The number of consecutive RTOs that end the connection (`tcp_retries2`).
     pub retries: u8,
 }
 
@@ -143,7 +143,7 @@ impl TcpConfig {
 }
 
 impl TcpConfig {
-    /// Linux 3.2: FACK, proportional rate reduction (new in it), HyStart.
+    /// Linux 3.2: FACK, proportional rate reduction (introduced in 3.2), HyStart.
     ///
     /// Source: Linux 3.2 `tcp_init`, `net/ipv4/sysctl_net_ipv4.c`, `include/net/tcp.h`.
     pub fn linux_3_2() -> Self {
@@ -155,14 +155,14 @@ impl TcpConfig {
             congestion: Congestion::Cubic,
             hystart: true,
             byte_counting: false,
-            // tcp_fixup_sndbuf: ten segments as estimated by tcp_new_space, each of 1460 B, at most 304 B of headers
+            // tcp_fixup_sndbuf: ten segments as tcp_new_space estimates them: each has 1460 B, at most 304 B of headers
             // (MAX_TCP_HEADER), 256 B of sk_buff and 320 B of skb_shared_info.
             send_buffer: Buffer::Auto { initial: 23_400, max: 4 << 20 },
             send_reckoning: 892,
-            // Several segments share a page fragment: 4 to 17 % overhead in 6.18, which has similar skbs.
+            // Several segments share a page fragment. The overhead is 4 to 17 % in 6.18, which has similar skbs.
             send_charge: 145,
             offload: Offload::Deferred,
-            // Linux 3.4 introduced 6 MiB with half of it for the window.
+            // Linux 3.4 introduced 6 MiB, half of which is the window.
             receive_buffer: Buffer::Auto { initial: 87_380, max: 4 << 20 },
             adv_win_scale: 2,
             initial_receive_window: 10,
@@ -207,7 +207,7 @@ impl TcpConfig {
 
     /// ns-3's `TcpSocketBase` with its default attributes, except for segments of 1448 B.
     ///
-    /// Source: attributes of ns-3.44. Its buffers have a fixed size of 128 KiB.
+    /// Source: attributes of ns-3.44, in which both buffers have a fixed size of 128 KiB.
     pub fn ns3() -> Self {
         TcpConfig {
             kernel: Kernel::Ns3,

@@ -1,5 +1,3 @@
-//! One end of a connection: handshake, close, and the calls of its two halves.
-
 use super::buffers;
 use super::config::TcpConfig;
 use super::receive::Receiver;
@@ -9,7 +7,7 @@ use super::send::{Chunk, Outgoing, Sender, TimedOut};
 use super::small_queue::SmallQueue;
 use penstock_units::{Duration, Instant};
 
-/// The stage of the handshake. The two halves know the later state.
+/// The stage of the handshake. After the handshake, `halves` has the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Closed,
@@ -20,22 +18,22 @@ enum Stage {
     Reset,
 }
 
-/// The host's information about a connection (TCP_INFO, SIOCOUTQ, SIOCOUTQNSD).
+/// What the host reports about a connection (TCP_INFO, SIOCOUTQ, SIOCOUTQNSD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Congestion window [segments] (`tcpi_snd_cwnd`).
     pub cwnd: u32,
     /// Slow-start threshold [segments], `u32::MAX` if infinite (`tcpi_snd_ssthresh`).
     pub ssthresh: u32,
-    /// Segments sent and not acknowledged [segments] (`tcpi_unacked`).
+    /// Segments sent but not acknowledged [segments] (`tcpi_unacked`).
     pub unacked: u32,
     /// Payload of a full segment [B] (`tcpi_snd_mss`).
     pub mss: u32,
     /// Payload capacity of the send buffer [B] (SO_SNDBUF).
     pub send_capacity: u64,
-    /// Bytes written and not acknowledged [B] (SIOCOUTQ).
+    /// Bytes written but not acknowledged [B] (SIOCOUTQ).
     pub queued: u64,
-    /// Bytes written and not sent [B] (SIOCOUTQNSD).
+    /// Bytes written but not sent [B] (SIOCOUTQNSD).
     pub not_sent: u64,
     /// Smoothed round trip, zero before the first sample (`tcpi_rtt`).
     pub srtt: Duration,
@@ -47,27 +45,24 @@ pub struct Info {
     pub retransmits: u64,
 }
 
-/// One end of a TCP connection.
+/// One end of a TCP connection: handshake, close, and the calls of its two halves.
 ///
-/// Pass the same [`TcpConfig`] to every call of one connection; it is not stored. After each call with `&mut self`,
-/// drain [`Endpoint::poll_transmit`].
+/// Pass the same [`TcpConfig`] to every call for one connection; the endpoint does not store it. After each call with
+/// `&mut self`, call [`Endpoint::poll_transmit`] until it returns `None`.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     stage: Stage,
-    /// A SYN or a SYN-ACK is due.
     syn_due: bool,
-    /// A RST is due.
     reset_due: bool,
-    /// Allocated when the connection opens. A closed endpoint takes only a pointer.
+    /// Allocated when the connection opens, so that a closed endpoint takes only a pointer.
     halves: Option<Box<Halves>>,
 }
 
-/// The state of an open connection.
 #[derive(Clone, Debug)]
 struct Halves {
     send: Sender,
     receive: Receiver,
-    /// Nothing was due at the last poll, and no call has changed this since.
+    /// The last poll returned nothing, and no call has changed the state since.
     settled: bool,
 }
 
@@ -83,15 +78,13 @@ impl Endpoint {
         Endpoint { stage: Stage::Closed, syn_due: false, reset_due: false, halves: None }
     }
 
-    /// Opens the connection: a SYN becomes due.
-    ///
-    /// Source: RFC 9293 §3.10.1; Linux `tcp_connect`.
+    /// Opens the connection: a SYN becomes due. Source: RFC 9293 §3.10.1; Linux `tcp_connect`.
     pub fn connect(&mut self, cfg: &TcpConfig, now: Instant) {
         self.open(cfg, now);
         self.stage = Stage::SynSent;
     }
 
-    /// Waits for a SYN.
+    /// Waits for a SYN from the peer.
     pub fn listen(&mut self) {
         *self = Endpoint { stage: Stage::Listen, ..Endpoint::new() };
     }
@@ -104,14 +97,14 @@ impl Endpoint {
         self.reset_due = false;
     }
 
-    /// Whether the handshake is complete and the connection was not reset. It remains true after both FINs, because a
-    /// repeated FIN must still be answered; see [`Endpoint::is_closed`].
+    /// Whether the handshake is complete and the connection was not reset. Stays true after both FINs, because the
+    /// endpoint must still answer a repeated FIN; see [`Endpoint::is_closed`].
     pub fn is_established(&self) -> bool {
         self.stage == Stage::Established
     }
 
-    /// Whether no data will be sent or received any more: never opened, reset, or both streams ended, acknowledged and
-    /// read.
+    /// Whether no data will be sent or received any more. The connection was never opened, was reset, or both streams
+    /// ended and their data were acknowledged and read.
     pub fn is_closed(&self) -> bool {
         match self.stage {
             Stage::Closed | Stage::Reset => true,
@@ -120,7 +113,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether the own FIN was sent and acknowledged.
+    /// Whether this endpoint's FIN was sent and acknowledged.
     pub fn send_closed(&self) -> bool {
         self.halves.as_ref().is_some_and(|halves| halves.send.fin && halves.send.una > halves.send.written)
     }
@@ -130,45 +123,44 @@ impl Endpoint {
         self.halves.as_ref().is_some_and(|halves| halves.receive.has_fin() && halves.receive.readable() == 0)
     }
 
-    /// Whether a RST was sent or received, or retransmissions to the peer failed (ECONNRESET, ETIMEDOUT).
+    /// Whether a RST was sent or received, or the peer did not answer retransmissions (ECONNRESET, ETIMEDOUT).
     pub fn is_reset(&self) -> bool {
         self.stage == Stage::Reset
     }
 
-    /// Free space of the send buffer [B]; 0 is EWOULDBLOCK.
+    /// The free space of the send buffer [B]; 0 corresponds to EWOULDBLOCK.
     pub fn write_space(&self, _cfg: &TcpConfig) -> u64 {
         self.open_send().map_or(0, |send| send.capacity.saturating_sub(send.queued()))
     }
 
-    /// Whether `poll()` returns POLLOUT: a third of the buffer must be free.
+    /// Whether `poll()` reports POLLOUT, which requires that a third of the buffer is free.
     ///
     /// Source: Linux `sk_stream_is_writeable`.
     pub fn is_writable(&self, _cfg: &TcpConfig) -> bool {
         self.open_send().is_some_and(|send| buffers::is_writable(send.queued(), send.capacity))
     }
 
-    /// The sending half, while the application may write.
     fn open_send(&self) -> Option<&Sender> {
         let halves = self.halves.as_ref().filter(|_| self.is_established())?;
         Some(&halves.send).filter(|send| !send.fin)
     }
 
-    /// The application writes `bytes` [B].
+    /// The application writes `bytes` [B]. Ignored during the handshake and after [`Endpoint::shutdown`].
     ///
-    /// It observes [`Endpoint::write_space`], which only the last message of a write may exceed: the kernel accepts
-    /// that message whole. Ignored after [`Endpoint::shutdown`] and during the handshake.
+    /// The caller must respect [`Endpoint::write_space`]. Only the last message of a write may exceed it, because the
+    /// kernel accepts that message whole.
     pub fn write(&mut self, _cfg: &TcpConfig, _now: Instant, bytes: u64) {
         if self.open_send().is_some() {
             self.with(|halves| halves.send.on_write(bytes));
         }
     }
 
-    /// The application ends its stream: FIN follows the queued data.
+    /// The application ends its stream. The FIN follows the queued data.
     pub fn shutdown(&mut self, _cfg: &TcpConfig, _now: Instant) {
         self.with(|halves| halves.send.fin = true);
     }
 
-    /// Aborts the connection: queued data are lost, and a RST is due.
+    /// Aborts the connection. Queued data are lost, and a RST becomes due.
     pub fn reset(&mut self, _now: Instant) {
         self.reset_due = matches!(self.stage, Stage::SynReceived | Stage::Established);
         self.abort();
@@ -189,7 +181,7 @@ impl Endpoint {
         self.halves.as_ref().map_or(0, |halves| halves.receive.readable())
     }
 
-    /// End of the bytes that arrived in order [B].
+    /// The stream position after the bytes that arrived in order [B].
     pub fn received_end(&self) -> u64 {
         self.halves.as_ref().map_or(0, |halves| halves.receive.received_end())
     }
@@ -202,16 +194,16 @@ impl Endpoint {
         }
     }
 
-    /// Whether [`Endpoint::poll_transmit`] would return `None`, and [`Endpoint::poll_timeout`] its last result.
+    /// Whether [`Endpoint::poll_transmit`] would return `None` and [`Endpoint::poll_timeout`] would repeat its last
+    /// result.
     pub fn is_settled(&self) -> bool {
         self.halves.as_ref().is_some_and(|halves| halves.settled)
     }
 
-    /// A segment arrived.
+    /// Handles an arriving segment.
     ///
     /// Source: RFC 9293 §3.10.7.
-    ///
-    /// Deviation: any RST is accepted, even outside of the window.
+    /// Deviation: any RST is accepted, even one outside the window.
     pub fn on_segment(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         let syn = segment.flags.has(Flags::SYN);
         if segment.flags.has(Flags::RST) {
@@ -237,7 +229,7 @@ impl Endpoint {
                 self.establish(cfg, now, segment);
                 self.on_established_segment(cfg, now, segment);
             }
-            // The own ACK of the SYN-ACK was lost.
+            // The peer repeats its SYN-ACK because this endpoint's ACK was lost.
             Stage::Established if syn => self.with(|halves| halves.receive.ack_due = true),
             Stage::Established => self.on_established_segment(cfg, now, segment),
         }
@@ -261,7 +253,7 @@ impl Endpoint {
         });
     }
 
-    /// A timer may have fired; early and repeated calls are harmless.
+    /// Handles expired timers. Early and repeated calls are harmless.
     pub fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         match self.stage {
             Stage::Closed | Stage::Listen | Stage::Reset => {}
@@ -295,19 +287,19 @@ impl Endpoint {
         self.syn_due = true;
     }
 
-    /// The time of the next [`Endpoint::on_timer`].
+    /// When to call [`Endpoint::on_timer`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let halves = self.halves.as_ref()?;
         Some(halves.send.due().min(halves.receive.delayed_ack)).filter(|at| *at != Instant::FAR_FUTURE)
     }
 
-    /// The next segment to send. Call it until `None` after every other call.
+    /// The next segment to send. After every other call, call this until it returns `None`.
     pub fn poll_transmit(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Segment> {
         self.poll_train(cfg, now, 1).map(|train| train.first)
     }
 
-    /// The next segments to send, at most `most`. A train consists of full segments of new data that
-    /// [`Endpoint::poll_transmit`] would return one by one. With small queues it has one segment.
+    /// The next segments to send, at most `most`. A train consists of full segments of new data, which
+    /// [`Endpoint::poll_transmit`] would return one by one. With small queues a train has one segment.
     pub fn poll_train(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Train> {
         let single = |first| Train { first, count: 1 };
         match self.stage {
@@ -321,11 +313,12 @@ impl Endpoint {
         }
     }
 
-    /// The host's interface accepted the last polled segment of `bytes` on the wire, and will have sent it at `at`.
-    /// Later segments are not sent sooner.
+    /// The host's interface accepted the last polled segment, which has `bytes` on the wire, and will have sent it at
+    /// `at`. Later segments are sent later.
     ///
-    /// This is for TCP small queues ([`TcpConfig::small_queues`]). Otherwise, and for segments without data, the call
-    /// has no effect. If a socket waits for its own segments, [`Endpoint::poll_timeout`] includes that time.
+    /// Only TCP small queues need this call ([`TcpConfig::small_queues`]); without them, and for segments without data,
+    /// it has no effect. If a socket waits until its own segments have left, [`Endpoint::poll_timeout`] includes that
+    /// time.
     pub fn on_departure(&mut self, cfg: &TcpConfig, at: Instant, bytes: u64) {
         if cfg.small_queues && bytes > u64::from(super::HEADER_BYTES) {
             self.with(|halves| halves.send.on_departure(at, bytes as u32));
@@ -341,7 +334,7 @@ impl Endpoint {
         Some(segment)
     }
 
-    /// The host's information about the connection.
+    /// What the host reports about the connection.
     pub fn info(&self, cfg: &TcpConfig) -> Info {
         let Some(halves) = &self.halves else {
             return Info {
@@ -374,7 +367,7 @@ impl Endpoint {
         }
     }
 
-    /// Bytes written and not sent [B] (SIOCOUTQNSD).
+    /// Bytes written but not sent [B] (SIOCOUTQNSD).
     pub fn not_sent(&self) -> u64 {
         self.halves.as_ref().map_or(0, |halves| halves.send.not_sent())
     }
@@ -384,12 +377,12 @@ impl Endpoint {
         self.halves.as_ref().map_or(0, |halves| halves.send.una.min(halves.send.written))
     }
 
-    /// End of the data that were sent at least once (`snd_nxt`), without FIN [B].
+    /// The stream position after the data that were sent at least once (`snd_nxt`), without FIN [B].
     pub fn sent_end(&self) -> u64 {
         self.halves.as_ref().map_or(0, |halves| halves.send.nxt.min(halves.send.written))
     }
 
-    /// End of the data that the application wrote (`write_seq`) [B].
+    /// The stream position after the data that the application wrote (`write_seq`) [B].
     pub fn written_end(&self) -> u64 {
         self.halves.as_ref().map_or(0, |halves| halves.send.written)
     }

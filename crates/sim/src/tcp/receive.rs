@@ -1,55 +1,52 @@
-//! The receiving half: reassembly, ACKs and the receive window.
-
 use super::buffers::RightSizing;
 use super::config::{Kernel, TcpConfig};
 use super::segment::{Flags, Segment};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// Number of recent arrivals beyond a hole that SACK reports.
+/// The number of recent arrivals beyond a hole that SACK blocks report.
 const RECENT: usize = 4;
 
-/// The receiving half of a connection.
+/// The receiving half of a connection: reassembly, ACKs and the receive window.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
-    /// The next expected number, with FIN (`rcv_nxt`) [B].
+    /// The next expected sequence number, which includes a FIN (`rcv_nxt`) [B].
     pub(super) nxt: u64,
-    /// End of the data that the application has read (`copied_seq`) [B].
+    /// The position up to which the application has read (`copied_seq`) [B].
     pub(super) copied: u64,
-    /// End of the peer's stream [B]; `u64::MAX` while unknown.
+    /// The end of the peer's stream [B]; `u64::MAX` while unknown.
     fin_at: u64,
-    /// `nxt` at the last ACK (`rcv_wup`) [B].
+    /// The value of `nxt` in the last ACK (`rcv_wup`) [B].
     acked: u64,
-    /// The window of the last ACK (`rcv_wnd`) [B].
+    /// The window in the last ACK (`rcv_wnd`) [B].
     window: u64,
-    /// Present maximum of the window, a slow start of the receiver (`rcv_ssthresh`) [B].
+    /// The current maximum of the window, which rises as in a slow start (`rcv_ssthresh`) [B].
     window_limit: u64,
     sizing: RightSizing,
-    /// Arrivals beyond a hole, allocated at the first one.
+    /// Data that arrived beyond a hole; allocated when needed.
     beyond: Option<Box<OutOfOrder>>,
-    /// The timestamp to echo (`ts_recent`).
+    /// The timestamp that the next ACK echoes (`ts_recent`).
     pub(super) echo: Instant,
-    /// Time of a delayed ACK; FAR_FUTURE is none.
+    /// When a delayed ACK is due; FAR_FUTURE if none is.
     pub(super) delayed_ack: Instant,
-    /// Time of the last data (`lrcvtime`); ZERO is never.
+    /// When the last data arrived (`lrcvtime`); ZERO if none has.
     last_data: Instant,
-    /// Delay of ACKs (`icsk_ack.ato`) [ns].
+    /// The delay of ACKs (`icsk_ack.ato`) [ns].
     delay: u64,
-    /// Remaining immediate ACKs (`icsk_ack.quick`).
+    /// The number of ACKs that are still sent immediately (`icsk_ack.quick`).
     quick: u8,
     /// Both sides send data, so data segments carry the ACKs (`icsk_ack.pingpong`).
     interactive: bool,
-    /// A small segment arrived and is not acknowledged (`ICSK_ACK_PUSHED`).
+    /// A small segment has arrived and is not yet acknowledged (`ICSK_ACK_PUSHED`).
     pushed: bool,
-    /// An ACK is due now.
     pub(super) ack_due: bool,
 }
 
-/// Byte ranges beyond a hole.
+/// Byte ranges that arrived beyond a hole.
 #[derive(Clone, Debug, Default)]
 struct OutOfOrder {
-    /// Disjoint, not adjacent, in ascending order.
+    /// Disjoint ranges that are not adjacent, in ascending order.
     ranges: Vec<(u64, u64)>,
-    /// A number in each of the ranges that changed last, the latest first (RFC 2018 §4).
+    /// For each of the last changed ranges, a sequence number in it, latest range first (RFC 2018 §4).
     recent: [u64; RECENT],
     bytes: u64,
 }
@@ -79,7 +76,7 @@ impl OutOfOrder {
         self.recent = recent;
     }
 
-    /// Takes ranges that continue `nxt`, and returns the new `nxt`.
+    /// Removes the ranges that continue `nxt`, and returns the new `nxt`.
     fn take(&mut self, mut nxt: u64) -> u64 {
         let mut joined = 0;
         while let Some(range) = self.ranges.get(joined).filter(|range| range.0 <= nxt) {
@@ -121,7 +118,7 @@ impl Receiver {
         }
     }
 
-    /// End of the data that arrived in order, without FIN [B].
+    /// The stream position after the data that arrived in order, without FIN [B].
     pub(super) fn received_end(&self) -> u64 {
         self.nxt.min(self.fin_at)
     }
@@ -131,12 +128,11 @@ impl Receiver {
         self.received_end() - self.copied
     }
 
-    /// Whether the peer's FIN arrived in order.
     pub(super) fn has_fin(&self) -> bool {
         self.nxt > self.fin_at
     }
 
-    /// Stores the timestamp to echo: that of the first unacknowledged segment.
+    /// Stores the timestamp of the first unacknowledged segment, which the next ACK echoes.
     ///
     /// Source: RFC 7323 §4.3; Linux `tcp_replace_ts_recent`.
     pub(super) fn on_timestamp(&mut self, segment: &Segment) {
@@ -145,11 +141,10 @@ impl Receiver {
         }
     }
 
-    /// A segment arrived. `srtt` is the sending half's round trip, if known.
+    /// Handles an arriving segment. `srtt` is the smoothed round trip of the sending half, if known.
     ///
     /// Source: Linux `tcp_data_queue`, `tcp_sequence`.
-    ///
-    /// Deviation: a segment is cut at the window's edge; FIN is acknowledged at once.
+    /// Deviation: a segment is cut at the edge of the window; a FIN is acknowledged immediately.
     pub(super) fn on_segment(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment, srtt: Duration) {
         self.on_timestamp(segment);
         if !segment.has_data() {
@@ -159,7 +154,7 @@ impl Receiver {
         let edge = self.acked + self.window;
         let end = segment.end().min(edge);
         if end <= self.nxt || segment.seq >= edge {
-            // A duplicate, or data beyond the window: sends an immediate ACK.
+            // Duplicates, and data beyond the window, cause an immediate ACK.
             self.enter_quick_mode(cfg);
             self.ack_due = true;
             return;
@@ -182,7 +177,7 @@ impl Receiver {
         self.schedule_ack(cfg, now, fills || self.has_fin(), srtt);
     }
 
-    /// Takes data that waited beyond a hole. Returns whether there was or is a hole.
+    /// Takes the data that now continue the in-order data. Returns whether there was or is a hole.
     fn take_beyond(&mut self) -> bool {
         let Some(beyond) = self.beyond.as_mut().filter(|beyond| !beyond.ranges.is_empty()) else {
             return false;
@@ -191,7 +186,7 @@ impl Receiver {
         true
     }
 
-    /// Adapts the ACK delay to the gaps between arrivals, and raises the window's limit.
+    /// Adapts the ACK delay to the gaps between arrivals, and raises the maximum of the window.
     ///
     /// Source: Linux `tcp_event_data_recv`, `tcp_grow_window`.
     fn on_data_event(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
@@ -249,7 +244,6 @@ impl Receiver {
         }
     }
 
-    /// The delayed ACK may be due (Linux `tcp_delack_timer`).
     pub(super) fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         if now < self.delayed_ack {
             return;
@@ -261,14 +255,15 @@ impl Receiver {
         self.ack_due = true;
     }
 
-    /// Own data are sent. If they answer the peer's data, they will carry the ACKs (Linux `tcp_event_data_sent`).
+    /// Records that this endpoint sends data. If they answer the peer's data, they also carry the ACKs (Linux
+    /// `tcp_event_data_sent`).
     pub(super) fn on_data_sent(&mut self, now: Instant) {
         if self.last_data != Instant::ZERO && nanos(now.since(self.last_data)) < self.delay {
             self.interactive = true;
         }
     }
 
-    /// The application read `bytes`. The window may have opened enough for an update.
+    /// Handles a read of `bytes` by the application. The window may have grown enough for a window update.
     ///
     /// Source: Linux `tcp_cleanup_rbuf`.
     pub(super) fn on_read(&mut self, cfg: &TcpConfig, now: Instant, bytes: u64) {
@@ -287,21 +282,21 @@ impl Receiver {
         self.ack_due |= window > 0 && window >= 2 * offered && 2 * offered <= self.sizing.window();
     }
 
-    /// The rest of the last offered window (Linux `tcp_receive_window`) [B].
+    /// What is left of the last offered window (Linux `tcp_receive_window`) [B].
     fn offered(&self) -> u64 {
         (self.acked + self.window).saturating_sub(self.nxt)
     }
 
-    /// The window that could be offered now (Linux `__tcp_select_window`) [B].
+    /// The window that the receiver could offer now (Linux `__tcp_select_window`) [B].
     fn select_window(&self, cfg: &TcpConfig) -> u64 {
         let room = self.sizing.window();
         let held = self.readable() + self.beyond.as_ref().map_or(0, |beyond| beyond.bytes);
         let free = room.saturating_sub(held);
-        // Silly window avoidance: less than a segment counts as zero (RFC 9293 §3.8.6.2.2).
+        // Silly window avoidance: a window below one segment becomes zero (RFC 9293 §3.8.6.2.2).
         if free < u64::from(cfg.mss).min(room) { 0 } else { free.min(self.window_limit) }
     }
 
-    /// `count` segments with an ACK are sent: writes the window and the SACK blocks into the first, for all of them.
+    /// Writes the window and the SACK blocks into the first of `count` segments that are sent with an ACK.
     ///
     /// Source: Linux `tcp_select_window` (an offered window is never taken back), `tcp_event_ack_sent`.
     pub(super) fn on_ack_sent(&mut self, cfg: &TcpConfig, segment: &mut Segment, count: u32) {
@@ -316,7 +311,7 @@ impl Receiver {
         segment.ts_ecr = self.echo;
         let Some(beyond) = self.beyond.as_ref().filter(|beyond| !beyond.ranges.is_empty()) else { return };
         for at in beyond.recent {
-            // The tail of `recent` may repeat a range.
+            // The last entries of `recent` may repeat a range.
             if let Some((start, end)) = beyond.range_of(at).filter(|_| !repeats(segment, at)) {
                 segment.push_sack(start, end);
             }
@@ -324,7 +319,6 @@ impl Receiver {
     }
 }
 
-/// Whether a block of the segment already contains `at`.
 fn repeats(segment: &Segment, at: u64) -> bool {
     segment.sack_blocks().any(|(start, end)| (start..end).contains(&at))
 }

@@ -1,55 +1,51 @@
-//! The congestion states of Linux: Open, Disorder, Recovery, Loss.
-
 use super::config::{Kernel, LossDetection, TcpConfig};
 use super::scoreboard::Acked;
 use super::send::{Awaits, Sender, TIMER_GRAIN};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// The sender's view of the network (`tcp_ca_state`).
+/// The sender's congestion state in Linux (`tcp_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CaState {
-    /// No loss and no reordering.
+    /// ACKs show neither loss nor reordering.
     #[default]
     Open,
-    /// Segments arrived out of order; there may be a loss.
+    /// Segments arrived out of order, so one may be lost.
     Disorder,
-    /// ACKs showed a loss: lost segments are retransmitted while the window shrinks.
+    /// ACKs showed a loss. The sender retransmits lost segments and reduces the window.
     Recovery,
-    /// The retransmission timer fired: all unacknowledged data are retransmitted from a window of one.
+    /// The retransmission timer expired. The sender retransmits all unacknowledged data, starting with a window of one
+    /// segment.
     Loss,
 }
 
 impl CaState {
-    /// Whether lost segments are retransmitted in this state.
     pub(super) fn retransmits(self) -> bool {
         matches!(self, CaState::Recovery | CaState::Loss)
     }
 }
 
-/// The congestion state and its variables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
     pub(super) state: CaState,
-    /// The reduction may be undone (`undo_marker`).
+    /// Whether the window reduction may be undone (`undo_marker`).
     undo: bool,
-    /// `snd_nxt` at the begin of the state, which ends when this is acknowledged (`high_seq`) [B].
+    /// The value of `snd_nxt` when the state began. The state ends when this number is acknowledged (`high_seq`) [B].
     high_seq: u64,
-    /// Time of the first retransmission in this state (`retrans_stamp`); ZERO is never.
+    /// When the first segment was retransmitted in this state (`retrans_stamp`); ZERO if none was.
     first_resent: Instant,
-    /// The window before the state [segments].
+    /// The window before this state began [segments].
     prior_cwnd: u32,
-    /// ssthresh before the state [segments].
+    /// The ssthresh before this state began [segments].
     prior_ssthresh: u32,
     /// Segments delivered in this recovery (`prr_delivered`).
     delivered: u32,
     /// Segments sent in this recovery (`prr_out`).
     out: u32,
-    /// A partial ACK restarted the timer in this recovery (ns-3 `m_isFirstPartialAck`).
+    /// A partial ACK has restarted the timer in this recovery (ns-3 `m_isFirstPartialAck`).
     restarted: bool,
 }
 
 impl Recovery {
-    /// A segment was retransmitted.
     pub(super) fn on_retransmit(&mut self, now: Instant) {
         if self.first_resent == Instant::ZERO {
             self.first_resent = now;
@@ -57,13 +53,12 @@ impl Recovery {
         self.out += 1;
     }
 
-    /// New data were sent.
     pub(super) fn on_send(&mut self) {
         self.out += u32::from(self.state == CaState::Recovery);
     }
 
-    /// Whether an ACK up to `una` with progress restarts the timer. In ns-3 only the first partial ACK of a recovery
-    /// does.
+    /// Whether an ACK that advances `una` restarts the timer. In ns-3 only the first partial ACK of a recovery restarts
+    /// it.
     ///
     /// Source: RFC 6582 §4, impatient variant; ns-3 `TcpSocketBase::ProcessAck`.
     pub(super) fn restarts_timer(&mut self, cfg: &TcpConfig, una: u64) -> bool {
@@ -71,8 +66,8 @@ impl Recovery {
         !(partial && std::mem::replace(&mut self.restarted, true))
     }
 
-    /// The growth credit of an ACK up to `una` that delivered so many segments, outside of recovery. The ACK that ends
-    /// the state Loss counts only beyond the recovery point, so the window may remain at one segment.
+    /// The growth credit in ns-3 of an ACK outside of recovery that delivered `delivered` segments. If the ACK ends the
+    /// state Loss, only data beyond the recovery point count, so the window may stay at one segment.
     ///
     /// Source: ns-3.44 `TcpSocketBase::ProcessAck`.
     pub(super) fn credit_like_ns3(&self, cfg: &TcpConfig, una: u64, delivered: u32) -> u32 {
@@ -84,13 +79,12 @@ impl Recovery {
 }
 
 impl Sender {
-    /// An ACK that is no plain progress. `delivered` segments arrived, `news` means that some were SACKed now, `acked`
-    /// is the result of the cumulative ACK, and `echo` is its timestamp.
+    /// Handles an ACK that shows or may show a loss. `delivered` segments arrived. `news`: the ACK SACKed new segments.
+    /// `acked` is the result of the cumulative ACK, and `echo` the echoed timestamp.
     ///
     /// Source: Linux 3.2 and 6.12 `tcp_fastretrans_alert`.
-    ///
-    /// Deviation: a recovery that a timestamp shows to be spurious ends at once. There is no F-RTO. Timestamps detect
-    /// spurious timeouts as well, but new data do not precede retransmissions.
+    /// Deviation: a recovery ends immediately if a timestamp shows that it was spurious. There is no F-RTO. Timestamps
+    /// detect spurious timeouts as well, but new data do not precede retransmissions.
     pub(super) fn on_dubious_ack(
         &mut self,
         cfg: &TcpConfig,
@@ -137,7 +131,7 @@ impl Sender {
             }
         };
         if cfg.loss_detection != LossDetection::Rack && (entered || self.board.gives_up_holes()) {
-            // In 3.2, segments sent since the begin of the recovery wait for the next recovery.
+            // In Linux 3.2, segments sent since the recovery began wait for the next recovery.
             let all = cfg.kernel != Kernel::Linux3_2;
             let limit = if all { u64::MAX } else { self.recovery.high_seq };
             self.board.mark_lost(entered, limit);
@@ -150,10 +144,9 @@ impl Sender {
         self.reduce_proportionally(cfg, delivered, entered, clean);
     }
 
-    /// Detects losses by time, and sets the timer for segments that are still too young.
+    /// Detects losses by time (RACK), and sets the timer for segments that are not yet old enough.
     ///
     /// Source: RFC 8985 §6.2; Linux `tcp_rack_mark_lost`, `tcp_rack_reo_wnd`.
-    ///
     /// Deviation: without DSACK the reordering window never exceeds a quarter of a round trip.
     fn detect_by_time(&mut self, cfg: &TcpConfig, now: Instant) {
         if cfg.loss_detection == LossDetection::Rack && self.board.rack_advanced() {
@@ -175,7 +168,7 @@ impl Sender {
         }
     }
 
-    /// Reordered segments would have arrived by now (Linux `tcp_rack_reo_timeout`).
+    /// Handles the time at which reordered segments would have arrived (Linux `tcp_rack_reo_timeout`).
     pub(super) fn on_reordering_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         let before = self.board.in_flight();
         self.mark_lost_by_time(cfg, now);
@@ -193,7 +186,7 @@ impl Sender {
         }
     }
 
-    /// Open if no segment is out of order, otherwise Disorder (Linux `tcp_try_keep_open`).
+    /// Enters Open if no segment is out of order, otherwise Disorder (Linux `tcp_try_keep_open`).
     fn keep_open(&mut self) {
         let state = if self.board.is_quiet() { CaState::Open } else { CaState::Disorder };
         if state != self.recovery.state {
@@ -202,7 +195,7 @@ impl Sender {
         }
     }
 
-    /// All data that were sent before the state began have arrived.
+    /// Ends the state, because all data that were sent before it began have arrived.
     ///
     /// Source: Linux 3.2 `tcp_try_undo_recovery`, `tcp_complete_cwr`.
     fn complete(&mut self, cfg: &TcpConfig, echo: Instant) {
@@ -220,9 +213,9 @@ impl Sender {
         self.window.on_loss(cfg);
     }
 
-    /// The retransmission timer fired.
+    /// Handles the retransmission timeout.
     ///
-    /// Source: Linux `tcp_enter_loss`: ssthresh falls once per loss event, even after several timeouts.
+    /// Source: Linux `tcp_enter_loss`, where ssthresh falls only once in a loss event, even after several timeouts.
     pub(super) fn enter_loss(&mut self, cfg: &TcpConfig, now: Instant) {
         let fresh = match self.recovery.state {
             CaState::Open | CaState::Disorder => true,
@@ -235,7 +228,7 @@ impl Sender {
         }
         self.board.mark_all_lost(now);
         self.board.forget_reordering(cfg.reordering);
-        // With RACK, recently sent segments remain in flight.
+        // With RACK, segments that were sent recently remain in flight.
         self.window.on_timeout(cfg, self.board.in_flight() + 1);
         self.tail_high = 0;
         self.recovery.state = CaState::Loss;
@@ -253,7 +246,7 @@ impl Sender {
         };
     }
 
-    /// Undoes the reduction if this ACK answers an original that was sent before the first retransmission.
+    /// Undoes the window reduction if this ACK answers an original segment, not a retransmission.
     ///
     /// Source: Linux `tcp_may_undo`, `tcp_packet_delayed`, `tcp_undo_cwr`; RFC 3522 (Eifel).
     fn try_undo(&mut self, cfg: &TcpConfig, echo: Instant) -> bool {
@@ -269,8 +262,8 @@ impl Sender {
         true
     }
 
-    /// Proportional rate reduction: the window falls to ssthresh in proportion to delivered data. `clean` means that
-    /// the ACK made progress and showed no further loss.
+    /// Proportional rate reduction: the window falls to ssthresh in proportion to the delivered data. `clean`: the ACK
+    /// made progress and showed no further loss.
     ///
     /// Source: RFC 6937 §3; Linux 3.2 `tcp_update_cwnd_in_recovery`, 6.12 `tcp_cwnd_reduction`.
     fn reduce_proportionally(&mut self, cfg: &TcpConfig, delivered: u32, entered: bool, clean: bool) {
@@ -287,17 +280,15 @@ impl Sender {
             let earned = state.delivered.saturating_sub(state.out).max(delivered) + more;
             earned.min(ssthresh - in_flight)
         };
-        // The first retransmission is sent at once.
         let first = entered || (state.out == 0 && cfg.kernel == Kernel::Linux6);
         self.window.cwnd = (in_flight + may_send.max(u32::from(first))).max(1);
     }
 
-    /// The reduction of ns-3.44. An ACK with new SACKs counts one segment more than it delivered; with progress it
-    /// counts twice. The reduction starts from the data in flight after the loss detection. Its product in bytes has 32
-    /// bits.
+    /// The window reduction of ns-3.44. An ACK with new SACKs counts one segment more than it delivered; an ACK with
+    /// progress counts twice. The reduction starts from the data in flight after the loss was detected. Its product in
+    /// bytes has 32 bits.
     ///
     /// Source: ns-3.44 `TcpSocketBase::DupAck`, `ProcessAck`, `TcpPrrRecovery::DoRecovery`.
-    ///
     /// Deviation: a partial ACK sends no data beyond the window.
     fn reduce_like_ns3(&mut self, cfg: &TcpConfig, delivered: u32, news: bool, entered: bool, acked: &Acked) {
         let in_flight = self.board.in_flight();
@@ -314,7 +305,7 @@ impl Sender {
         }
     }
 
-    /// `again` means that the ACK covered a retransmission.
+    /// `again`: the ACK covered a retransmission.
     fn reduce_once(&mut self, cfg: &TcpConfig, in_flight: u32, delivered: u32, again: bool) {
         let state = &mut self.recovery;
         state.delivered += delivered;

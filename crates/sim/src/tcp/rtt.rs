@@ -1,30 +1,26 @@
-//! Round-trip times and the retransmission timeout.
-
 use super::config::{Kernel, TcpConfig};
 use penstock_units::{Duration, time::nanos};
 
-/// The smoothed round trip, its variation and the timeout.
+/// The smoothed round trip, its variation and the retransmission timeout (RTO).
 ///
-/// Source: RFC 6298 §2; Linux `tcp_rtt_estimator`, `tcp_set_rto`. Linux differs: the *variation* is at least the
-/// minimum RTO (so RTO = srtt + max(200 ms, 4·mdev)), falls at most once per window, and learns slowly from unusually
-/// short samples. Timestamps satisfy Karn's rule: a sample is `now` minus the echoed timestamp.
-///
+/// Source: RFC 6298 §2; Linux `tcp_rtt_estimator`, `tcp_set_rto`. In Linux the variation is at least the minimum RTO
+/// (so RTO = srtt + max(200 ms, 4·mdev)). It falls at most once in a window, and changes slowly after unusually short
+/// samples. Timestamps satisfy Karn's rule: a sample is `now` minus the echoed timestamp.
 /// Deviation: nanoseconds instead of jiffies.
 #[derive(Clone, Debug)]
 pub(super) struct Rtt {
-    /// Smoothed round trip [ns]; 0 before the first sample.
+    /// The smoothed round trip [ns]; 0 before the first sample.
     srtt: u64,
-    /// Mean deviation [ns].
+    /// The mean deviation [ns].
     mdev: u64,
-    /// Largest 4·mdev of this window [ns].
+    /// The largest 4·mdev in the current window [ns].
     window_max: u64,
-    /// Addition to srtt [ns].
+    /// The time that the RTO adds to srtt [ns].
     rttvar: u64,
-    /// The window ends when this is acknowledged [B].
+    /// The sequence number whose ACK ends the current window [B].
     window_end: u64,
-    /// The shortest round trip [ns]; `u64::MAX` is unknown.
     min: u64,
-    /// Number of doublings since the last sample.
+    /// The number of doublings of the RTO since the last sample.
     backoff: u8,
 }
 
@@ -35,19 +31,19 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// The shortest round trip [ns]; `u64::MAX` is unknown.
+    /// The shortest round trip [ns]; `u64::MAX` before the first sample.
     ///
-    /// Deviation: of the whole connection; Linux forgets it after 5 min (`tcp_min_rtt_wlen`).
+    /// Deviation: the minimum covers the whole connection; Linux forgets it after 5 min (`tcp_min_rtt_wlen`).
     pub(super) fn min(&self) -> u64 {
         self.min
     }
 
-    /// Takes a sample; `una` and `nxt` delimit the window of data in flight [B].
+    /// Adds a sample. `una` and `nxt` are the limits of the data in flight [B].
     pub(super) fn on_sample(&mut self, cfg: &TcpConfig, sample: Duration, una: u64, nxt: u64) {
         let sample = nanos(sample).max(1);
         let floor = match cfg.kernel {
             Kernel::Linux3_2 | Kernel::Linux6 => nanos(cfg.min_rto),
-            // In ns-3 the minimum timeout limits the sum, and the clock's resolution limits the variation.
+            // In ns-3 the minimum RTO limits the sum, and the clock's resolution limits the variation.
             Kernel::Ns3 => 1_000_000,
         };
         self.backoff = 0;
@@ -73,7 +69,7 @@ impl Rtt {
         if error <= self.mdev {
             self.mdev -= (self.mdev - error) / 4;
         } else {
-            // A sudden improvement of the path must not raise the timeout much.
+            // A sudden improvement of the path must not raise the RTO much.
             self.mdev += (error - self.mdev) / if shorter { 32 } else { 4 };
         }
         self.window_max = self.window_max.max(4 * self.mdev);
@@ -85,23 +81,22 @@ impl Rtt {
         }
     }
 
-    /// The timeout fired: the next one waits twice as long (RFC 6298 §5.5).
+    /// Doubles the next RTO after a timeout (RFC 6298 §5.5).
     pub(super) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(31);
     }
 
-    /// The peer is heard again: no back-off.
+    /// Ends the doubling, because the peer has answered.
     pub(super) fn forget_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// The timeout, backed off.
+    /// The RTO, doubled after each consecutive timeout.
     pub(super) fn rto(&self, cfg: &TcpConfig) -> Duration {
         let base = nanos(self.base_rto(cfg));
         Duration::from_nanos(base.saturating_mul(1 << self.backoff).min(nanos(cfg.max_rto)))
     }
 
-    /// The timeout without back-off.
     pub(super) fn base_rto(&self, cfg: &TcpConfig) -> Duration {
         if self.srtt == 0 {
             return cfg.initial_rto;
@@ -109,7 +104,6 @@ impl Rtt {
         Duration::from_nanos(self.srtt + self.rttvar).max(cfg.min_rto).min(cfg.max_rto)
     }
 
-    /// The smoothed round trip; zero before the first sample.
     pub(super) fn srtt(&self) -> Duration {
         Duration::from_nanos(self.srtt)
     }

@@ -1,28 +1,26 @@
-//! The retransmission queue: unacknowledged segments with their SACK marks.
-
 use super::config::LossDetection;
 use penstock_units::{Instant, fifo::take_first, time::nanos};
 use std::collections::VecDeque;
 
-/// The peer has received it out of order (`TCPCB_SACKED_ACKED`).
+/// The peer has received the segment out of order (`TCPCB_SACKED_ACKED`).
 const SACKED: u8 = 1;
-/// Marked as lost (`TCPCB_LOST`).
+/// The segment counts as lost (`TCPCB_LOST`).
 const LOST: u8 = 2;
-/// Retransmitted, and the retransmission counts as in flight (`TCPCB_SACKED_RETRANS`).
+/// The segment was retransmitted, and the retransmission counts as in flight (`TCPCB_SACKED_RETRANS`).
 const RETRANS: u8 = 4;
-/// Retransmitted at some time (`TCPCB_EVER_RETRANS`).
+/// The segment was retransmitted at least once (`TCPCB_EVER_RETRANS`).
 const EVER_RETRANS: u8 = 8;
 
-/// Maximum reordering degree (`TCP_MAX_REORDERING`) [segments].
+/// The maximum reordering degree (`TCP_MAX_REORDERING`) [segments].
 const MAX_REORDERING: u32 = 127;
 
-/// A segment in flight, with payload or FIN.
+/// A segment in flight that has payload or FIN.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     seq: u64,
-    /// Time of its last transmission.
+    /// When the segment was last sent.
     at: Instant,
-    /// `snd_nxt` at its last retransmission [B].
+    /// The value of `snd_nxt` when the segment was last retransmitted [B].
     nxt_when_resent: u64,
     len: u32,
     marks: u8,
@@ -38,64 +36,59 @@ impl Sent {
     }
 }
 
-/// The result of a cumulative ACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acked {
-    /// `una` has advanced, at least within a segment.
+    /// Whether `una` has advanced, possibly only within a segment.
     pub(super) advanced: bool,
-    /// Acknowledged segments.
     pub(super) segments: u32,
     /// The reordering degree that this ACK shows [segments].
     pub(super) reordered: u32,
-    /// Transmission time of the last of them; ZERO if any was retransmitted, or if there is none.
+    /// When the last acknowledged segment was sent; ZERO if any acknowledged segment was retransmitted, or if there is
+    /// none.
     pub(super) left: Instant,
 }
 
-/// Of all segments that arrived, the one that was sent last.
-///
-/// Source: RFC 8985 §6.1; Linux `tcp_rack`.
+/// The segment that was sent last among all segments that arrived. Source: RFC 8985 §6.1; Linux `tcp_rack`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rack {
-    /// Time of its transmission.
+    /// When the segment was sent.
     at: Instant,
-    /// Its end [B].
+    /// The sequence number after the segment [B].
     end: u64,
-    /// Its round trip [ns].
+    /// The segment's round trip [ns].
     rtt: u64,
-    /// A segment has arrived since the last detection of losses.
+    /// Whether a segment has arrived since the last loss detection.
     advanced: bool,
 }
 
-/// Sent segments in order, with marks.
+/// The retransmission queue: unacknowledged segments in order, with their SACK marks.
 ///
 /// Source: Linux `tcp_sacktag_write_queue`, `tcp_mark_head_lost`, `tcp_mark_lost_retrans`, `tcp_clean_rtx_queue`; RFC
-/// 2018, RFC 6675 §4, FACK (Mathis and Mahdavi 1996). Each `hint` counts segments since the begin of the connection, so
-/// it remains valid when segments leave the front.
+/// 2018, RFC 6675 §4, FACK (Mathis and Mahdavi 1996). Each `hint` counts segments since the start of the connection, so
+/// it stays valid when segments leave the queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     queue: VecDeque<Sent>,
-    /// Number of the front segment.
+    /// The number of the front segment, counted since the start of the connection.
     first: u64,
-    /// All segments below are marked as lost or SACKed.
+    /// All segments below this number are lost or SACKed.
     lost_hint: u64,
-    /// No segment below waits for retransmission.
+    /// No segment below this number waits for retransmission.
     retransmit_hint: u64,
-    /// End of the highest SACKed segment [B]. Valid only while `sacked_out` > 0.
+    /// The sequence number after the highest SACKed segment [B]. Valid only while `sacked_out` > 0.
     highest_sacked: u64,
-    /// No retransmission was sent before `snd_nxt` reached this number [B] (`lost_retrans_low`).
+    /// Retransmissions in flight were sent when `snd_nxt` was at least this number [B] (`lost_retrans_low`).
     lost_retrans_low: u64,
-    /// The SACK blocks of the last ACK, whose segments are already marked (`recv_sack_cache`).
+    /// The SACK blocks of the last ACK; their segments are already marked (`recv_sack_cache`).
     seen: [(u64, u64); 3],
     sacked_out: u32,
     lost_out: u32,
     retrans_out: u32,
-    /// Reordering degree below which no loss is assumed [segments].
+    /// The reordering degree below which no segment counts as lost [segments].
     reordering: u32,
-    /// FACK is in use. Reordering turns it off.
+    /// Whether FACK is in use. Reordering disables it.
     fack: bool,
-    /// RACK is in use.
     rack_in_use: bool,
-    /// The network has reordered segments (`reord_seen`).
     reorders: bool,
     rack: Rack,
 }
@@ -111,17 +104,15 @@ impl Scoreboard {
         self.queue.len() as u32
     }
 
-    /// Reordering degree below which no loss is assumed (`tcp_sock.reordering`) [segments].
+    /// The reordering degree below which no segment counts as lost (`tcp_sock.reordering`) [segments].
     pub(super) fn reordering(&self) -> u32 {
         self.reordering
     }
 
-    /// Segments that the peer has received out of order (`sacked_out`).
     pub(super) fn sacked_out(&self) -> u32 {
         self.sacked_out
     }
 
-    /// Segments marked as lost (`lost_out`).
     pub(super) fn lost_out(&self) -> u32 {
         self.lost_out
     }
@@ -131,12 +122,12 @@ impl Scoreboard {
         self.sacked_out == 0 && self.lost_out == 0 && self.retrans_out == 0
     }
 
-    /// Estimated segments in the network (`tcp_packets_in_flight`).
+    /// The estimated number of segments in the network (`tcp_packets_in_flight`).
     pub(super) fn in_flight(&self) -> u32 {
         self.packets_out() + self.retrans_out - self.sacked_out - self.lost_out
     }
 
-    /// Segments up to the highest SACKed one (`fackets_out`).
+    /// The number of segments up to the highest SACKed one (`fackets_out`).
     pub(super) fn fackets_out(&self) -> u32 {
         if self.sacked_out == 0 {
             return 0;
@@ -144,29 +135,27 @@ impl Scoreboard {
         self.queue.partition_point(|sent| sent.seq < self.highest_sacked) as u32
     }
 
-    /// A new segment was sent.
     pub(super) fn on_send(&mut self, now: Instant, seq: u64, len: u32) {
         debug_assert!(self.queue.back().is_none_or(|last| last.end() == seq), "new data follow the old");
         self.queue.push_back(Sent { seq, at: now, nxt_when_resent: 0, len, marks: 0 });
     }
 
-    /// Time of the first segment's last transmission.
+    /// When the first segment was last sent.
     pub(super) fn head_left(&self) -> Option<Instant> {
         self.queue.front().map(|sent| sent.at)
     }
 
-    /// The last segment: its number for [`Self::on_retransmit`], offset and length.
+    /// The last segment: its number for [`Self::on_retransmit`], its offset and its length.
     pub(super) fn last(&self) -> Option<(u64, u64, u32)> {
         let sent = self.queue.back().filter(|sent| !sent.is(SACKED | RETRANS))?;
         Some((self.first + self.queue.len() as u64 - 1, sent.seq, sent.len))
     }
 
-    /// All numbers below `una` have arrived. `fackets` is [`fackets_out`](Self::fackets_out) before the SACK blocks of
-    /// this ACK, because these segments arrived together with the others.
+    /// Removes all segments below `una`. `fackets` is [`fackets_out`](Self::fackets_out) before the SACK blocks of this
+    /// ACK, because the segments of the blocks arrived together with the others. `min_rtt` is the shortest round trip
+    /// [ns].
     ///
     /// Source: Linux 3.2 `tcp_clean_rtx_queue` (`prior_fackets`).
-    ///
-    /// `min_rtt` is the shortest round trip [ns].
     pub(super) fn on_ack(&mut self, now: Instant, una: u64, fackets: u32, min_rtt: u64) -> Acked {
         let mut acked = Acked::default();
         let mut resent = false;
@@ -198,7 +187,7 @@ impl Scoreboard {
         acked
     }
 
-    /// Marks the segments in the blocks. Returns the reordering degree that this ACK shows.
+    /// Marks the segments in the SACK blocks. Returns the reordering degree that this ACK shows.
     pub(super) fn on_sack(
         &mut self,
         now: Instant,
@@ -236,10 +225,10 @@ impl Scoreboard {
         self.fackets_out().saturating_sub(u32::try_from(earliest).unwrap_or(u32::MAX))
     }
 
-    /// `sent` arrived: stores it, unless a segment that was sent later has arrived.
+    /// Stores the arrived segment `sent`, unless a segment that was sent later has already arrived.
     ///
-    /// Source: RFC 8985 §6.2 step 2; Linux `tcp_rack_advance`: an answer within less than the minimum round trip is for
-    /// the original, not for the retransmission.
+    /// Source: RFC 8985 §6.2 step 2; Linux `tcp_rack_advance`. An answer in less than the minimum round trip is for the
+    /// original, not for the retransmission.
     fn rack_advance(&mut self, now: Instant, sent: &Sent, min_rtt: u64) {
         let rtt = nanos(now.since(sent.at));
         if rtt < min_rtt && sent.is(EVER_RETRANS) {
@@ -252,19 +241,19 @@ impl Scoreboard {
         }
     }
 
-    /// Remaining time until a segment counts as lost [ns]; 0 is now.
+    /// The time until the segment counts as lost [ns]; 0 if it counts as lost now.
     fn rack_wait(&self, now: Instant, sent: &Sent, window: u64) -> u64 {
         (self.rack.rtt + window).saturating_sub(nanos(now.since(sent.at)))
     }
 
-    /// Marks segments as lost that were sent before an arrived one, and longer ago than a round trip and `window` [ns].
-    /// Returns the time until the next check [ns]; 0 is never.
+    /// Marks a segment as lost if it was sent before an arrived segment, and more than a round trip plus `window` ago
+    /// [ns]. Returns the time until the next check [ns]; 0 means no check.
     ///
     /// Source: RFC 8985 §6.2 step 5; Linux `tcp_rack_detect_loss`.
     pub(super) fn mark_lost_by_time(&mut self, now: Instant, window: u64) -> u64 {
         self.rack.advanced = false;
         let mut longest = 0;
-        // Below the hint, only retransmitted segments can have been lost since.
+        // Below the hint, only retransmissions can be newly lost.
         let known = self.lost_hint.saturating_sub(self.first) as usize;
         let start = if self.retrans_out > 0 { 0 } else { known };
         for at in start..self.queue.len() {
@@ -276,7 +265,7 @@ impl Scoreboard {
                 if sent.is(EVER_RETRANS) {
                     continue;
                 }
-                // All segments after it were sent even later.
+                // All later segments were sent even later.
                 break;
             }
             let wait = self.rack_wait(now, &sent, window);
@@ -295,17 +284,15 @@ impl Scoreboard {
         longest
     }
 
-    /// Whether a segment has arrived since the last detection of losses by time.
     pub(super) fn rack_advanced(&self) -> bool {
         self.rack.advanced
     }
 
-    /// Whether the network has reordered segments.
     pub(super) fn reorders(&self) -> bool {
         self.reorders
     }
 
-    /// The segment and its retransmission are lost.
+    /// Marks a segment as lost, together with its retransmission.
     fn give_up(&mut self, at: usize) {
         let sent = &mut self.queue[at];
         if sent.is(RETRANS) {
@@ -316,7 +303,8 @@ impl Scoreboard {
         self.mark_one_lost(at);
     }
 
-    /// The network reorders by `degree` segments: later losses need more evidence, and FACK is turned off.
+    /// Records that the network reorders by `degree` segments. Later losses then need more evidence, and FACK is
+    /// disabled.
     ///
     /// Source: Linux `tcp_update_reordering`.
     pub(super) fn on_reordering(&mut self, degree: u32) {
@@ -327,14 +315,12 @@ impl Scoreboard {
         }
     }
 
-    /// After a timeout, the reordering degree returns to its usual value (Linux `tcp_enter_loss`).
+    /// Resets the reordering degree to its usual value after a timeout (Linux `tcp_enter_loss`).
     pub(super) fn forget_reordering(&mut self, usual: u32) {
         self.reordering = self.reordering.min(usual);
     }
 
-    /// Whether the marks show a loss. `more` means that new data could be sent.
-    ///
-    /// Source: Linux 3.2 `tcp_time_to_recover`.
+    /// Whether the marks show a loss. `more`: new data could be sent. Source: Linux 3.2 `tcp_time_to_recover`.
     pub(super) fn shows_loss(&self, threshold: u32, more: bool) -> bool {
         if self.rack_in_use {
             return self.lost_out > 0;
@@ -345,7 +331,7 @@ impl Scoreboard {
         self.lost_out > 0 || self.gives_up_holes() || few
     }
 
-    /// Whether segments arrived so far beyond the first hole that it counts as lost.
+    /// Whether enough segments arrived beyond the first hole that the hole counts as lost.
     ///
     /// Source: Linux 3.2 `tcp_dupack_heuristics`, and the condition of `tcp_try_undo_partial`: a partial ACK alone
     /// shows no further loss.
@@ -354,7 +340,7 @@ impl Scoreboard {
         evidence > self.reordering
     }
 
-    /// Marks holes below `limit` [B] as lost by the SACKs so far, and at least the first segment if `head`.
+    /// Marks holes below `limit` as lost, as the SACKs so far show [B]. If `head`, marks at least the first segment.
     ///
     /// Source: Linux 3.2 `tcp_update_scoreboard`, `tcp_mark_head_lost`; RFC 6675 `IsLost`.
     pub(super) fn mark_lost(&mut self, head: bool, limit: u64) {
@@ -373,7 +359,7 @@ impl Scoreboard {
         }
     }
 
-    /// Index of the segment from which on only `reordering` segments are SACKed.
+    /// The index of the segment from which on only `reordering` segments are SACKed.
     fn holes_below_reordering(&self) -> usize {
         if self.sacked_out < self.reordering {
             return 0;
@@ -387,9 +373,9 @@ impl Scoreboard {
         at
     }
 
-    /// Finds lost retransmissions: data that were sent after them have arrived.
+    /// Finds lost retransmissions, which are those for which later data have already arrived.
     ///
-    /// Source: Linux 3.2 `tcp_mark_lost_retrans`, which requires FACK as well.
+    /// Source: Linux 3.2 `tcp_mark_lost_retrans`, which also requires FACK.
     pub(super) fn mark_lost_retransmissions(&mut self) {
         if !self.fack || self.retrans_out == 0 || self.sacked_out == 0 {
             return;
@@ -416,8 +402,8 @@ impl Scoreboard {
         self.lost_retrans_low = if low == u64::MAX { self.highest_sacked } else { low };
     }
 
-    /// The retransmission timeout marks all segments as lost that are not SACKed, even retransmissions. With RACK, it
-    /// spares segments that were sent less than a round trip ago, except for the first.
+    /// After a retransmission timeout, marks all segments as lost that are not SACKed, even retransmitted ones. With
+    /// RACK, segments other than the first stay unmarked if they were sent less than a round trip ago.
     ///
     /// Source: Linux `tcp_enter_loss`, `tcp_timeout_mark_lost`.
     pub(super) fn mark_all_lost(&mut self, now: Instant) {
@@ -441,7 +427,7 @@ impl Scoreboard {
         self.lost_hint = self.first;
     }
 
-    /// The first segment to retransmit: its number for [`Self::on_retransmit`], offset and length.
+    /// The first segment to retransmit: its number for [`Self::on_retransmit`], its offset and its length.
     pub(super) fn next_lost(&mut self) -> Option<(u64, u64, u32)> {
         if self.lost_out == 0 {
             return None;
@@ -458,8 +444,8 @@ impl Scoreboard {
         None
     }
 
-    /// Segment `number` was retransmitted while `snd_nxt` was `nxt`. Returns whether it is the first in the queue,
-    /// which restarts the timer.
+    /// Records that segment `number` was retransmitted while `snd_nxt` was `nxt`. Returns whether it is the first in
+    /// the queue, which restarts the timer.
     pub(super) fn on_retransmit(&mut self, now: Instant, number: u64, nxt: u64) -> bool {
         let sent = &mut self.queue[(number - self.first) as usize];
         sent.at = now;

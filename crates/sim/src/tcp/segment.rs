@@ -2,10 +2,10 @@
 
 use penstock_units::Instant;
 
-/// Headers of a segment on the wire [B]: Ethernet 14, IP 20, TCP 20 and the timestamp option 12.
+/// The size of a segment's headers on the wire [B]: Ethernet 14, IP 20, TCP 20 and the timestamp option 12.
 pub const HEADER_BYTES: u32 = 66;
 
-/// Number of SACK blocks that fit next to a timestamp (RFC 2018 §3).
+/// The number of SACK blocks that fit next to a timestamp (RFC 2018 §3).
 const SACK_BLOCKS: usize = 3;
 
 /// The flags of a segment.
@@ -13,20 +13,20 @@ const SACK_BLOCKS: usize = 3;
 pub struct Flags(u8);
 
 impl Flags {
-    /// No flag.
+    /// No flag is set.
     pub const NONE: Flags = Flags(0);
     /// Opens the connection.
     pub const SYN: Flags = Flags(1);
     /// `ack` is valid. All segments except for the first SYN have it.
     pub const ACK: Flags = Flags(2);
-    /// The number after the payload ends the stream.
+    /// The stream ends after the payload. FIN takes one sequence number.
     pub const FIN: Flags = Flags(4);
     /// Aborts the connection.
     pub const RST: Flags = Flags(8);
     /// Requests an ACK with the current window.
     ///
-    /// Deviation: on the wire this is a segment one number below `snd_una`, which does not exist for the first byte of
-    /// our numbering.
+    /// Deviation: on the wire, a probe is a segment one number below `snd_una`. In Penstock's numbering, no number is
+    /// below the first byte.
     pub const PROBE: Flags = Flags(16);
 
     /// The union of both sets of flags.
@@ -34,7 +34,7 @@ impl Flags {
         Flags(self.0 | other.0)
     }
 
-    /// Whether all of the other's flags are set.
+    /// Whether all flags of `other` are set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -43,26 +43,26 @@ impl Flags {
 /// A TCP segment without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Segment {
-    /// Offset of the first byte of payload in the sender's stream [B].
+    /// The offset of the first payload byte in the sender's stream [B].
     pub seq: u64,
-    /// The next byte that the sender of this segment expects [B]. The peer's FIN counts as one byte.
+    /// The next byte that the segment's sender expects [B]. The peer's FIN counts as one byte.
     pub ack: u64,
     /// The receive window beyond `ack`, already scaled [B].
     pub window: u64,
-    /// Time of transmission on the sender's clock.
+    /// When the segment was sent, on the sender's clock.
     pub ts_val: Instant,
-    /// The `ts_val` that this segment echoes; [`Instant::ZERO`] is none (RFC 7323 §4.3).
+    /// The `ts_val` that this segment echoes; [`Instant::ZERO`] if there is none (RFC 7323 §4.3).
     pub ts_ecr: Instant,
-    /// Payload [B].
+    /// The payload's size [B].
     pub len: u32,
     /// SYN, ACK, FIN, RST or a window probe.
     pub flags: Flags,
-    /// SACK blocks as offsets from `ack`, the most recent first. An empty block ends the list.
+    /// SACK blocks as offsets from `ack`, most recent first. An empty block ends the list.
     pub(super) sack: [(u32, u32); SACK_BLOCKS],
 }
 
 impl Segment {
-    /// Bytes on the wire without preamble and checksum [B].
+    /// The size on the wire without preamble and checksum [B].
     ///
     /// Deviation: SACK options are not counted.
     pub const fn wire_bytes(&self) -> u64 {
@@ -74,12 +74,12 @@ impl Segment {
         self.seq + u64::from(self.len) + u64::from(self.flags.has(Flags::FIN))
     }
 
-    /// Whether it carries payload or FIN.
+    /// Whether the segment carries payload or FIN.
     pub fn has_data(&self) -> bool {
         self.end() > self.seq
     }
 
-    /// The SACK blocks as half-open ranges, the most recent first [B].
+    /// The SACK blocks as half-open ranges, most recent first [B].
     pub fn sack_blocks(&self) -> impl Iterator<Item = (u64, u64)> + use<'_> {
         let blocks = self.sack.iter().take_while(|(start, end)| start < end);
         blocks.map(|&(start, end)| (self.ack + u64::from(start), self.ack + u64::from(end)))
@@ -95,7 +95,7 @@ impl Segment {
     }
 }
 
-/// Full segments of new data that leave together (TSO). They differ only in their offsets.
+/// Full segments of new data that leave together, as in TSO. They differ only in their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// The first segment. The others follow without a gap.
@@ -105,7 +105,7 @@ pub struct Train {
 }
 
 impl Train {
-    /// One of its segments.
+    /// The segment with this index in the train.
     pub fn segment(&self, index: u32) -> Segment {
         let seq = self.first.seq + u64::from(index) * u64::from(self.first.len);
         Segment { seq, ..self.first }

@@ -1,5 +1,3 @@
-//! The sending half: the segments that may be sent, and the retransmission timer.
-
 use super::buffers;
 use super::config::{Kernel, LossDetection, Offload, TcpConfig};
 use super::congestion::Window;
@@ -10,33 +8,31 @@ use super::segment::Segment;
 use super::small_queue::{LIMIT_OUTPUT, SmallQueue};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// Addition to a short timer (`TCP_TIMEOUT_MIN_US`).
+/// The minimum that is added to a short timer (`TCP_TIMEOUT_MIN_US`).
 pub(super) const TIMER_GRAIN: Duration = Duration::from_millis(2);
 
-/// The sending half's part of a segment.
+/// The contribution of the sending half to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Offset of the first byte [B].
+    /// The stream position of the first byte [B].
     pub(super) seq: u64,
-    /// Payload [B].
+    /// The payload's size [B].
     pub(super) len: u32,
-    /// The stream ends after the payload.
+    /// The stream ends after this payload.
     pub(super) fin: bool,
 }
 
-/// The result of [`Sender::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    /// Payload or FIN, new or retransmitted, and the number of consecutive chunks of the same size.
+    /// Payload or FIN, new or retransmitted. The number counts consecutive chunks of the same size.
     Data(Chunk, u32),
-    /// A window probe.
     Probe,
 }
 
-/// The purpose of the timer.
+/// What the timer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
-    /// Retransmission, or a probe of a closed window (`ICSK_TIME_RETRANS`, `ICSK_TIME_PROBE0`).
+    /// A retransmission, or a probe of a closed window (`ICSK_TIME_RETRANS`, `ICSK_TIME_PROBE0`).
     Timeout,
     /// A tail loss probe (`ICSK_TIME_LOSS_PROBE`).
     Tail,
@@ -44,13 +40,11 @@ pub(super) enum Awaits {
     Reordering,
 }
 
-/// The kind of a tail loss probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TailProbe {
     None,
-    /// New data, regardless of the congestion window.
+    /// New data, even beyond the congestion window.
     New,
-    /// A retransmission of the last segment.
     Again,
 }
 
@@ -58,47 +52,46 @@ enum TailProbe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedOut;
 
-/// The sending half of a connection.
+/// The sending half of a connection: selects the segments to send, and runs the retransmission timer.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
-    /// First unacknowledged number (`snd_una`) [B].
+    /// The first unacknowledged sequence number (`snd_una`) [B].
     pub(super) una: u64,
-    /// First unsent number (`snd_nxt`) [B].
+    /// The first unsent sequence number (`snd_nxt`) [B].
     pub(super) nxt: u64,
-    /// End of the data that the application has written (`write_seq`) [B].
+    /// The stream position after the data that the application has written (`write_seq`) [B].
     pub(super) written: u64,
     /// The peer's window beyond `una` (`snd_wnd`) [B].
     pub(super) peer_window: u64,
-    /// `seq` of the segment with this window (`snd_wl1`).
+    /// The `seq` of the segment that announced `peer_window` (`snd_wl1`).
     peer_window_seq: u64,
-    /// Payload capacity of the socket (`sk_sndbuf`) [B].
+    /// The payload capacity of the socket (`sk_sndbuf`) [B].
     pub(super) capacity: u64,
-    /// The application filled the socket and waits for writability.
+    /// The application has filled the socket and waits until it is writable.
     wants_space: bool,
-    /// An ACK has freed part of the buffer since the last check.
+    /// An ACK has freed a part of the buffer since the last check.
     shrank: bool,
     pub(super) board: Scoreboard,
     pub(super) window: Window,
     pub(super) rtt: Rtt,
     pub(super) recovery: Recovery,
-    /// Time of the retransmission or probe timer. As in Linux, there is only one timer.
+    /// The time of the retransmission or probe timer. As in Linux, there is only one timer.
     pub(super) timer: Instant,
     pub(super) awaits: Awaits,
     tail_probe: TailProbe,
-    /// The tail probe was a retransmission of the last segment (`tlp_retrans`).
+    /// The tail loss probe was a retransmission of the last segment (`tlp_retrans`).
     tail_again: bool,
-    /// `snd_nxt` at the tail probe; 0 is none (`tlp_high_seq`) [B].
+    /// The value of `snd_nxt` at the tail loss probe; 0 if there was none (`tlp_high_seq`) [B].
     pub(super) tail_high: u64,
-    /// End of the last small segment (`snd_sml`) [B].
+    /// The sequence number after the last small segment (`snd_sml`) [B].
     small_end: u64,
     pub(super) small_queue: SmallQueue,
-    /// Time of the last data segment (`lsndtime`).
+    /// When the last data segment was sent (`lsndtime`).
     last_sent: Instant,
-    /// Retransmitted segments, with SYNs.
+    /// Retransmitted segments, including SYNs.
     pub(super) retransmits: u64,
     /// Consecutive timeouts without an answer (`icsk_retransmits`, `icsk_probes_out`).
     pub(super) retries: u8,
-    /// The stream ends at `written`.
     pub(super) fin: bool,
     probe_due: bool,
     /// New data were sent since the last validation of the window.
@@ -136,9 +129,9 @@ impl Sender {
         }
     }
 
-    /// The handshake is complete. `segment` has the peer's first window.
+    /// Completes the handshake. `segment` has the peer's first window.
     ///
-    /// Source: Linux 3.2 `tcp_init_cwnd`: more than one lost SYN costs the initial window.
+    /// Source: Linux 3.2 `tcp_init_cwnd`: if more than one SYN was lost, the window starts at one segment.
     pub(super) fn on_established(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         self.peer_window = segment.window;
         self.window = Window::new(cfg, now);
@@ -152,36 +145,35 @@ impl Sender {
         self.rtt.forget_backoff();
     }
 
-    /// The application writes. It waits for space if the socket is then not writable (`SOCK_NOSPACE`).
+    /// Records a write by the application. If the socket is then not writable, the application waits for space
+    /// (`SOCK_NOSPACE`).
     ///
     /// Source: Linux `tcp_sendmsg`, `tcp_poll`.
-    ///
     /// Deviation: the application waits even if it has no more data.
     pub(super) fn on_write(&mut self, bytes: u64) {
         self.written += bytes;
         self.wants_space = !buffers::is_writable(self.queued(), self.capacity);
     }
 
-    /// Bytes written and not acknowledged [B].
+    /// Bytes written but not acknowledged [B].
     pub(super) fn queued(&self) -> u64 {
         self.written - self.una.min(self.written)
     }
 
-    /// Bytes written and not sent [B].
+    /// Bytes written but not sent [B].
     pub(super) fn not_sent(&self) -> u64 {
         self.written - self.nxt.min(self.written)
     }
 
-    /// Unsent numbers, with FIN [B].
+    /// Unsent sequence numbers, including the FIN [B].
     fn unsent(&self) -> u64 {
         self.written + u64::from(self.fin) - self.nxt
     }
 
-    /// An acceptable segment with ACK arrived.
+    /// Handles an acceptable segment with an ACK.
     ///
     /// Source: Linux 3.2 `tcp_ack`.
-    ///
-    /// Deviation: an ACK older than `una` is ignored with its SACKs.
+    /// Deviation: an ACK older than `una` is ignored, together with its SACKs.
     pub(super) fn on_ack(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         if segment.ack > self.nxt || segment.ack < self.una {
             return;
@@ -189,7 +181,7 @@ impl Sender {
         let advanced = segment.ack > self.una;
         self.update_peer_window(segment, advanced);
         if self.is_idle() && !advanced {
-            // Only the peer sends, so its ACKs have no news.
+            // Only the peer sends data, so its ACKs report nothing new.
             self.retries = 0;
             return;
         }
@@ -232,13 +224,13 @@ impl Sender {
             self.on_dubious_ack(cfg, now, delivered, news > 0, &acked, segment.ts_ecr);
             let recovered = before == CaState::Recovery && self.recovery.state != before;
             if cfg.kernel == Kernel::Ns3 && recovered {
-                // The growth includes all segments acknowledged by the ACK that ends recovery (`ProcessAck`).
+                // In ns-3, growth counts all segments that the ACK at the end of recovery acknowledges (`ProcessAck`).
                 self.window.on_ack(cfg, now, acked.segments, u32::MAX);
             }
         }
     }
 
-    /// No data are in flight or waiting.
+    /// Whether no data are in flight and none wait to be sent.
     fn is_idle(&self) -> bool {
         self.recovery.state == CaState::Open
             && self.board.packets_out() == 0
@@ -246,7 +238,7 @@ impl Sender {
             && self.tail_high == 0
     }
 
-    /// Segments were acknowledged, so the congestion window may grow.
+    /// Lets the congestion window grow after segments were acknowledged.
     ///
     /// Source: Linux 3.2 `tcp_ack` (`tcp_may_raise_cwnd`), `bictcp_acked`.
     fn grow_window(&mut self, cfg: &TcpConfig, now: Instant, acked: &Acked, delivered: u32, in_flight: u32) {
@@ -263,8 +255,8 @@ impl Sender {
         }
     }
 
-    /// Grows the buffer if the application waits for space, an ACK freed some, and the buffer did not fill the
-    /// congestion window.
+    /// Grows the send buffer under three conditions: the application waits for space, an ACK has freed some, and the
+    /// buffer did not fill the congestion window.
     ///
     /// Source: Linux 3.2 `tcp_check_space`, `tcp_should_expand_sndbuf`, `sk_stream_write_space`.
     fn tune_buffer(&mut self, cfg: &TcpConfig, now: Instant) {
@@ -301,7 +293,8 @@ impl Sender {
         }
     }
 
-    /// The next segment to send, or at most `most` segments of new data. Call it until `None`.
+    /// The next segment to send, or at most `most` segments of new data. The caller repeats this until it returns
+    /// `None`.
     ///
     /// Source: Linux `tcp_xmit_retransmit_queue`, then `tcp_write_xmit`.
     pub(super) fn poll(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Outgoing> {
@@ -332,10 +325,10 @@ impl Sender {
         Some(self.send_again(cfg, now, number, seq, numbers))
     }
 
-    /// Retransmits segment `number`, which has `numbers` from `seq`.
+    /// Retransmits segment `number`, which has `numbers` sequence numbers from `seq` on.
     fn send_again(&mut self, cfg: &TcpConfig, now: Instant, number: u64, seq: u64, numbers: u32) -> Chunk {
         let is_head = self.board.on_retransmit(now, number, self.nxt);
-        // ns-3 `SendDataPacket` does not restart a running timer.
+        // ns-3's `SendDataPacket` does not restart a running timer.
         if is_head && (cfg.kernel != Kernel::Ns3 || self.timer == Instant::FAR_FUTURE) {
             self.arm(Awaits::Timeout, now + self.rtt.rto(cfg));
         }
@@ -346,8 +339,8 @@ impl Sender {
         Chunk { seq, len: numbers - u32::from(fin), fin }
     }
 
-    /// Whether this socket must wait, because too much of its data is queued at the interface: 1 ms at the rate of the
-    /// connection, or two packets of two segments. The limit is `times` larger for retransmissions.
+    /// Whether this socket must wait because the interface's queue holds too much of its data. The limit is 1 ms at the
+    /// connection's rate, but at least two packets of two segments. For retransmissions the limit is `times` larger.
     ///
     /// Source: Linux `tcp_small_queue_check`, `tcp_update_pacing_rate`.
     fn interface_is_full(&mut self, cfg: &TcpConfig, now: Instant, times: u64) -> bool {
@@ -363,19 +356,15 @@ impl Sender {
         self.small_queue.exceeds(now, least.max(times * limit.min(LIMIT_OUTPUT)))
     }
 
-    /// The interface accepted a segment of `bytes` and will have sent it at `at`.
     pub(super) fn on_departure(&mut self, at: Instant, bytes: u32) {
         self.small_queue.push(at, bytes);
     }
 
-    /// Time of the sender's next timer.
     pub(super) fn due(&self) -> Instant {
         self.timer.min(self.small_queue.wake)
     }
 
-    /// The tail loss probe that is due.
-    ///
-    /// Source: RFC 8985 §7.3; Linux `tcp_send_loss_probe`.
+    /// The tail loss probe that is due. Source: RFC 8985 §7.3; Linux `tcp_send_loss_probe`.
     fn poll_tail_probe(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
         let chunk = match std::mem::replace(&mut self.tail_probe, TailProbe::None) {
             TailProbe::None => return None,
@@ -390,11 +379,10 @@ impl Sender {
         Some(chunk)
     }
 
-    /// An ACK after a tail probe.
+    /// Handles an ACK after a tail loss probe.
     ///
     /// Source: RFC 8985 §7.4; Linux `tcp_process_tlp_ack`.
-    ///
-    /// Deviation: without DSACK, a pure duplicate ACK shows that the original and the probe both arrived.
+    /// Deviation: without DSACK, a pure duplicate ACK shows that both the original and the probe arrived.
     fn on_tail_ack(&mut self, cfg: &TcpConfig, segment: &Segment, advanced: bool, sacks: bool) {
         if segment.ack < self.tail_high {
             return;
@@ -403,7 +391,7 @@ impl Sender {
         if !self.tail_again || bare {
             self.tail_high = 0;
         } else if segment.ack > self.tail_high {
-            // The probe repaired a loss, which reduces the window like any other loss.
+            // The probe repaired a loss. Like any other loss, it reduces the window.
             self.tail_high = 0;
             self.window.cwnd = self.window.on_loss(cfg).max(1);
         }
@@ -413,7 +401,7 @@ impl Sender {
         (self.awaits, self.timer) = (awaits, at);
     }
 
-    /// Sets the timer of a tail loss probe if one is allowed.
+    /// Sets the timer of a tail loss probe, if a probe is allowed.
     ///
     /// Source: RFC 8985 §7.2; Linux `tcp_schedule_loss_probe`.
     fn arm_tail_probe(&mut self, cfg: &TcpConfig, now: Instant, timeout: Instant) -> bool {
@@ -432,7 +420,7 @@ impl Sender {
         true
     }
 
-    /// The timeout of the first segment (Linux `tcp_rto_delta_us`).
+    /// When the first segment's RTO expires (Linux `tcp_rto_delta_us`).
     fn timeout_of_head(&self, cfg: &TcpConfig, now: Instant) -> Instant {
         (self.board.head_left().unwrap_or(now) + self.rtt.rto(cfg)).max(now)
     }
@@ -454,7 +442,7 @@ impl Sender {
         Some((chunk, 1 + more))
     }
 
-    /// Number of consecutive full segments without FIN that [`Self::next_new`] allows.
+    /// The number of consecutive full segments without FIN that [`Self::next_new`] allows.
     fn full_segments(&self, cfg: &TcpConfig) -> u64 {
         let mss = u64::from(cfg.mss);
         let left = (self.written - self.nxt).saturating_sub(u64::from(self.fin));
@@ -482,11 +470,11 @@ impl Sender {
         chunk
     }
 
-    /// The next segment of new data, if the congestion window, the peer's window and Nagle's rule allow it.
+    /// The next segment of new data, if the congestion window, the peer's window and Nagle's rule allow it. `beyond`
+    /// ignores the congestion window.
     ///
-    /// Source: Linux `tcp_snd_test`: the congestion window (a single FIN is exempt), Nagle, the peer's window. A
-    /// segment is sent whole, or up to the window's end as a probe (`tcp_write_wakeup`). `beyond` ignores the
-    /// congestion window. Nagle's rule is Minshall's variant (`tcp_minshall_check`).
+    /// Source: Linux `tcp_snd_test` (the congestion window does not limit a single FIN). A segment is sent whole, or up
+    /// to the window's end as a probe (`tcp_write_wakeup`). Nagle's rule is Minshall's variant (`tcp_minshall_check`).
     fn next_new(&self, cfg: &TcpConfig, beyond: bool) -> Option<Chunk> {
         if self.unsent() == 0 {
             return None;
@@ -509,7 +497,7 @@ impl Sender {
         Some(Chunk { seq: self.nxt, len: len as u32, fin })
     }
 
-    /// The burst is over: validates the window, and sets a timer if the peer's window is closed.
+    /// Ends a burst: validates the window, and sets a timer if the peer's window is closed.
     fn on_nothing_to_send(&mut self, cfg: &TcpConfig, now: Instant) {
         self.tune_buffer(cfg, now);
         if std::mem::take(&mut self.sent_new) {
@@ -535,7 +523,7 @@ impl Sender {
         }
     }
 
-    /// An ACK while only the peer's window prevents sending (Linux `tcp_ack_probe`).
+    /// Handles an ACK while only the peer's window prevents sending (Linux `tcp_ack_probe`).
     fn on_window_answer(&mut self, cfg: &TcpConfig, now: Instant) {
         if self.next_new(cfg, false).is_some() {
             self.rtt.forget_backoff();
@@ -545,7 +533,7 @@ impl Sender {
         }
     }
 
-    /// The first segment was acknowledged: restarts the timer (Linux `tcp_set_xmit_timer`).
+    /// Restarts the timer after the first segment was acknowledged (Linux `tcp_set_xmit_timer`).
     pub(super) fn restart_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         let timeout = now + self.rtt.rto(cfg);
         if self.board.packets_out() == 0 {
@@ -555,10 +543,9 @@ impl Sender {
         }
     }
 
-    /// The timer may have fired.
+    /// Handles an expired timer. Early calls are harmless.
     ///
     /// Source: Linux `tcp_retransmit_timer`, `tcp_probe_timer`; RFC 6298 §5.4 to 5.6, RFC 9293 §3.8.6.1.
-    ///
     /// Deviation: the connection fails after a number of timeouts, not after their total time.
     pub(super) fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) -> Result<(), TimedOut> {
         if now >= self.small_queue.wake {
@@ -597,7 +584,7 @@ impl Sender {
         Ok(())
     }
 
-    /// No ACK arrived for two round trips: sends a tail loss probe.
+    /// Sends a tail loss probe, because no ACK arrived for two round trips.
     fn on_tail_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         if self.board.packets_out() == 0 {
             return;

@@ -1,25 +1,22 @@
-//! TCP small queues: the data of one socket in the queue of the host's interface.
-
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
-/// Maximum for a socket at the interface (`tcp_limit_output_bytes`) [B].
+/// The maximum that one socket may have in the interface's queue (`tcp_limit_output_bytes`) [B].
 pub(super) const LIMIT_OUTPUT: u64 = 4 << 20;
 
-/// Segments that the interface has accepted and not sent.
+/// TCP small queues: the segments of one socket that the interface has accepted but not sent.
 ///
-/// The interface is a FIFO, so the departure of each segment is known at once. Departures are checked when they matter.
-/// They cost no event unless the socket waits for one.
+/// The interface is a FIFO, so each segment's departure time is known when the interface accepts it. Departures cost no
+/// event unless the socket waits for one.
 ///
 /// Source: Linux `tcp_small_queue_check`, `tcp_wfree` (`sk_wmem_alloc`).
-///
-/// Deviation: bytes on the wire instead of truesize.
+/// Deviation: the limit counts bytes on the wire instead of truesize.
 #[derive(Clone, Debug)]
 pub(super) struct SmallQueue {
     departures: VecDeque<(Instant, u32)>,
-    /// Accepted bytes, without those that are known to have left [B].
+    /// Accepted bytes that have not left, as of the last check [B].
     pub(super) bytes: u64,
-    /// The departure for which the socket waits; FAR_FUTURE is none.
+    /// The departure time for which the socket waits; FAR_FUTURE if it does not wait.
     pub(super) wake: Instant,
 }
 
@@ -30,13 +27,14 @@ impl Default for SmallQueue {
 }
 
 impl SmallQueue {
-    /// The interface accepted `bytes` and will have sent them at `at`, after all earlier ones.
+    /// The interface accepted `bytes` and will have sent them at `at`, after all earlier bytes.
     pub(super) fn push(&mut self, at: Instant, bytes: u32) {
         self.departures.push_back((at, bytes));
         self.bytes += u64::from(bytes);
     }
 
-    /// Whether more than `limit` [B] are queued. If so, `wake` is the departure of the first of them.
+    /// Whether more than `limit` bytes are queued [B]. If so, `wake` becomes the departure time of the first queued
+    /// segment.
     pub(super) fn exceeds(&mut self, now: Instant, limit: u64) -> bool {
         while let Some((_, bytes)) = self.departures.front().filter(|departure| departure.0 <= now) {
             self.bytes -= u64::from(*bytes);

@@ -1,7 +1,7 @@
 //! Open loops: streams that begin independently of earlier streams, and the client's side of streams with a Markov
 //! model.
 //!
-//! A generator is a session that begins other sessions. A traffic generator begins flows, and each flow begins streams
+//! A generator is a session that starts other sessions. A traffic generator starts flows, and each flow starts streams
 //! on its own circuit.
 
 use super::{Role, World};
@@ -16,12 +16,11 @@ use penstock_scenario::model::{Activity, Tgen};
 use penstock_units::{Bytes, Duration, Seed};
 use std::sync::Arc;
 
-/// Delay until a stream retries, if its circuit broke during the build.
+/// After this time a stream retries, if its circuit broke while it was built.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// The next action of a generator.
 enum Next {
-    /// Begin a flow or a stream. With a delay, the generator continues after it.
+    /// Starts a flow or a stream. If there is a delay, the generator continues after the delay.
     Begin {
         flow: bool,
         then: Option<Duration>,
@@ -30,7 +29,7 @@ enum Next {
 }
 
 impl World<'_> {
-    /// Begins a session with Markov models, as a flow or as a generator of flows.
+    /// Starts a session with Markov models, either as a flow or as a generator of flows.
     pub(super) fn begin_traffic(&mut self, id: HostId, session: u32) {
         let scenario = self.scenario;
         let Some(client) = self.client(id, session) else { return };
@@ -43,7 +42,7 @@ impl World<'_> {
         self.advance_generator(id, session);
     }
 
-    /// A generator begins its next flows or streams.
+    /// Lets a generator start its next flows or streams.
     pub(super) fn advance_generator(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, session) else { return };
@@ -75,7 +74,7 @@ impl World<'_> {
         }
     }
 
-    /// Begins a flow, which has its own circuit and random streams.
+    /// Starts a flow, which has its own circuit and random streams.
     fn begin_flow(&mut self, id: HostId, of: u32) {
         let scenario = self.scenario;
         let Some(parent) = self.client(id, of) else { return };
@@ -86,7 +85,6 @@ impl World<'_> {
         self.advance_generator(id, flow);
     }
 
-    /// Begins a stream on the circuit of its flow.
     fn begin_stream(&mut self, id: HostId, of: u32) {
         let scenario = self.scenario;
         let Some(parent) = self.client(id, of) else { return };
@@ -110,7 +108,7 @@ impl World<'_> {
         self.begin(id, stream);
     }
 
-    /// Begins a circuit of an earlier run, or those of its downloads that are due.
+    /// In a replay, starts a recorded circuit or, if the circuit was started, its downloads that are due.
     fn replay_downloads(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, session) else { return };
@@ -136,7 +134,6 @@ impl World<'_> {
         }
     }
 
-    /// Begins a download of an earlier run.
     fn begin_replayed(&mut self, id: HostId, of: u32, Replayed { what, server }: Replayed) {
         let Some(parent) = self.client(id, of) else { return };
         let mut child = parent.child();
@@ -147,7 +144,7 @@ impl World<'_> {
         self.begin(id, stream);
     }
 
-    /// Adds a session, in a free place if there is one.
+    /// Adds a session, in a free slot if there is one.
     fn add(&mut self, id: HostId, mut child: Client, owner: Option<u32>) -> u32 {
         let Role::Client(sessions) = &mut self.nodes[id as usize].role else {
             unreachable!("only clients have sessions")
@@ -156,14 +153,14 @@ impl World<'_> {
         let place = place.unwrap_or(sessions.len());
         child.circuit_owner = owner.unwrap_or(place as u32);
         match sessions.get_mut(place) {
-            // Timers of the earlier session in this place are not valid for the new one.
+            // Timers of the earlier session in this slot must not affect the new session.
             Some(spare) => *spare = Client { generation: spare.generation + 1, ..child },
             None => sessions.push(child),
         }
         place as u32
     }
 
-    /// A stream has ended, with any result.
+    /// Handles the end of a stream, whatever its result.
     pub(super) fn stream_ended(&mut self, id: HostId, session: u32) {
         let Some(client) = self.client(id, session) else { return };
         client.enter(Phase::Pausing);
@@ -172,7 +169,7 @@ impl World<'_> {
         }
     }
 
-    /// A flow or stream of this generator has ended.
+    /// Handles the end of a flow or stream of this generator.
     fn child_ended(&mut self, id: HostId, generator: u32) {
         if let Some(Client { task: Task::Generator(generator), .. }) = self.client(id, generator) {
             generator.open -= 1;
@@ -180,7 +177,7 @@ impl World<'_> {
         self.check_generator_end(id, generator);
     }
 
-    /// Closes the circuit of a generator that begins nothing more and whose streams have all ended.
+    /// Closes the circuit of a generator that will start nothing more, after all its streams have ended.
     fn check_generator_end(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, session) else { return };
@@ -208,7 +205,7 @@ impl World<'_> {
         }
     }
 
-    /// The client's side of a stream sends its next bytes after the relay has read all earlier ones.
+    /// Lets the client's script send its next bytes, after the relay has read all earlier bytes.
     pub(super) fn run_client_script(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Role::Client(sessions) = &mut self.nodes[id as usize].role else { return };
@@ -233,7 +230,6 @@ impl World<'_> {
         self.net.refresh_app(id, key);
     }
 
-    /// The pause of the client's side of a stream is over.
     pub(super) fn on_client_script_timer(&mut self, id: HostId, session: u32, generation: u32) {
         let Some(client) = self.client(id, session).filter(|client| client.generation == generation) else {
             return;
@@ -245,22 +241,21 @@ impl World<'_> {
     }
 }
 
-/// A generator with this plan, which the generator `of` began.
+/// A generator that follows `plan`; the generator `of` started it.
 fn generator(plan: Plan, of: Option<u32>) -> Task {
     Task::Generator(Box::new(Generator { plan, open: 0, of, begins: None, keeps: false }))
 }
 
-/// The streams of a flow by its model. Without a model a flow is one stream.
+/// How a flow starts its streams: as the model decides, or as a single stream if there is no model.
 fn streams(client: &mut Client, tgen: &Tgen) -> Plan {
     tgen.streams.as_ref().map_or(Plan::One, |model| Plan::Streams(walk(client, model)))
 }
 
-/// A walk through a model, with random numbers of the client.
 fn walk(client: &mut Client, model: &Arc<Markov>) -> Walk {
     Walk::new(model.clone(), Seed(client.rng.bits()).stream("walk"))
 }
 
 fn next(walk: &mut Walk, flow: bool) -> Next {
-    // Both observations of the model begin a stream.
+    // Both kinds of observation in the model start a stream.
     walk.step().map_or(Next::Nothing, |(_, delay)| Next::Begin { flow, then: Some(delay) })
 }

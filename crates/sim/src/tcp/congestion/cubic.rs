@@ -6,50 +6,48 @@ use penstock_units::{Duration, Instant, math, time::nanos};
 
 /// The cubic's coefficient [segments/s³].
 const C: f64 = 0.4;
-/// The factor of the window after a loss.
+/// The factor by which a loss reduces the window.
 const BETA: f64 = 0.7;
-/// Eighths of a window for each segment that Reno would add with CUBIC's β: (1 + β)/(3(1 − β)) in whole
-/// eighths (`beta_scale`).
+/// The window multiplied by this, in eighths, is the number of segments for each segment that Reno would add with
+/// CUBIC's β: (1 + β)/(3(1 − β)) in whole eighths (`beta_scale`).
 const RENO_SCALE: u32 = 15;
 
-/// The growth rate is computed again after this time, or when the window has changed.
+/// After this time, or when the window has changed, the growth rate is computed again.
 const PACE_LASTS: Duration = Duration::from_nanos(1_000_000_000 / 32);
-/// In so young an epoch, round trips still include the queue of the recovery.
+/// In an epoch younger than this, round trips still include the queue of the recovery.
 const YOUNG: Duration = Duration::from_secs(1);
-/// A ratio of one in sixteenths (`ACK_RATIO_SHIFT`).
+/// The ratio 1, in sixteenths (`ACK_RATIO_SHIFT`).
 const RATIO_ONE: u32 = 16;
-/// Maximum ratio of segments to ACKs (`ACK_RATIO_LIMIT`).
+/// The maximum ratio of segments to ACKs, in sixteenths (`ACK_RATIO_LIMIT`).
 const RATIO_MOST: u32 = 32 * RATIO_ONE;
 
-/// The state of one flow.
+/// The CUBIC state of one flow.
 ///
 /// Source: RFC 9438 §4; Linux 3.2 and 6.12 `tcp_cubic.c` (`bictcp_update`, `bictcp_acked`, `bictcp_recalc_ssthresh`).
-/// As in Linux, the target is the window one round trip ahead, and while Wmax is unknown the window grows by at most 1
-/// segment per 20.
-///
+/// As in Linux, the target is the window one round trip ahead. While Wmax is unknown, the window grows by at most 1
+/// segment for each 20 segments.
 /// Deviation: floating point with a portable cube root instead of Linux's fixed point of 1/1024 s.
 #[derive(Clone, Debug)]
 pub(super) struct Cubic {
-    /// The window at the last loss, lower with fast convergence [segments]; 0 is unknown.
+    /// The window at the last loss [segments], reduced by fast convergence; 0 means unknown.
     last_max: f64,
-    /// Begin of growth after the last loss; FAR_FUTURE is not yet.
+    /// When growth after the last loss began; FAR_FUTURE if it has not begun.
     epoch: Instant,
-    /// The window of the plateau [segments].
+    /// The window at the plateau of the cubic [segments].
     origin: f64,
-    /// Time from the epoch to the plateau [s].
+    /// The time from the epoch to the plateau [s].
     k: f64,
-    /// The window of Reno at this time (`tcp_cwnd`) [segments].
+    /// The window that Reno would have now (`tcp_cwnd`) [segments].
     reno: u32,
-    /// ACKs or segments towards Reno's next increase.
     reno_count: u32,
-    /// Credit per increase without Reno [segments per increase].
+    /// The credit for one increase if Reno is not ahead [segments per increase].
     pace: u32,
-    /// The window of that computation [segments], and its time.
+    /// The window [segments] and the time for which `pace` was computed.
     pace_of: u32,
     pace_at: Instant,
-    /// The shortest round trip [ns]; 0 is unknown.
+    /// The shortest round trip [ns]; 0 means unknown.
     min_rtt: u64,
-    /// Segments for each ACK in sixteenths, smoothed (`delayed_ack`).
+    /// The average number of segments that one ACK covers, in sixteenths (`delayed_ack`).
     ratio: u32,
     pub(super) hystart: HyStart,
 }
@@ -74,7 +72,6 @@ impl Default for Cubic {
 }
 
 impl Cubic {
-    /// A round trip was measured.
     pub(super) fn on_rtt(&mut self, now: Instant, sample: Duration) {
         let young = self.epoch != Instant::FAR_FUTURE && now.since(self.epoch) < YOUNG;
         let sample = nanos(sample).max(1);
@@ -83,19 +80,18 @@ impl Cubic {
         }
     }
 
-    /// The shortest round trip [ns].
     pub(super) fn min_rtt(&self) -> u64 {
         self.min_rtt
     }
 
-    /// One ACK covered so many segments.
     pub(super) fn on_acked(&mut self, segments: u32) {
         self.ratio = (self.ratio - self.ratio / RATIO_ONE + segments).min(RATIO_MOST);
     }
 
-    /// The credit that enlarges the window by one. `credit` was earned by this ACK.
+    /// The credit that increases the window by one segment. This ACK earned `credit`.
     ///
-    /// Credit counts acknowledged segments. In 3.2 it counts ACKs and compensates for their average number of segments.
+    /// Credit counts acknowledged segments. In Linux 3.2 it counts ACKs, so the value is divided by the segments for
+    /// each ACK.
     pub(super) fn credit_per_increase(
         &mut self,
         kernel: Kernel,
@@ -114,7 +110,7 @@ impl Cubic {
         let pace = self.pace.min(self.reno_pace(cwnd)).min(100 * cwnd);
         match kernel {
             Kernel::Linux3_2 => (pace * RATIO_ONE / self.ratio).max(1),
-            // At most half a window per round trip.
+            // The window grows by at most half in a round trip.
             Kernel::Linux6 | Kernel::Ns3 => pace.max(2),
         }
     }
@@ -133,9 +129,9 @@ impl Cubic {
         pace as u32
     }
 
-    /// The credit per increase of Reno, where Reno is ahead (RFC 9438 §4.3).
+    /// The credit for one increase by Reno, if Reno is ahead (RFC 9438 §4.3).
     fn reno_pace(&mut self, cwnd: u32) -> u32 {
-        // 3(1 − β)/(1 + β) segments per window; Linux uses 8/15.
+        // Reno with CUBIC's β adds 3(1 − β)/(1 + β) segments for each window; Linux uses 8/15.
         let each = (cwnd * RENO_SCALE) >> 3;
         while self.reno_count > each {
             self.reno_count -= each.max(1);
@@ -151,20 +147,19 @@ impl Cubic {
     pub(super) fn ssthresh(&mut self, cwnd: u32) -> u32 {
         let window = f64::from(cwnd);
         self.epoch = Instant::FAR_FUTURE;
-        // Fast convergence: a loss below the last maximum lowers the maximum further.
+        // Fast convergence: after a loss below the last maximum, the maximum falls further.
         let gives_way = window < self.last_max;
         self.last_max = if gives_way { window * (1.0 + BETA) / 2.0 } else { window };
         ((window * BETA) as u32).max(2)
     }
 
-    /// Resets the state after a retransmission timeout.
     pub(super) fn reset(&mut self) {
         let mut hystart = std::mem::take(&mut self.hystart);
         hystart.reset();
         *self = Cubic { min_rtt: self.min_rtt, ratio: self.ratio, hystart, ..Cubic::default() };
     }
 
-    /// The application was idle for this time, which does not count.
+    /// Excludes the time for which the application was idle.
     pub(super) fn on_idle(&mut self, idle: Duration) {
         if self.epoch != Instant::FAR_FUTURE {
             self.epoch += idle;
@@ -179,9 +174,8 @@ impl Cubic {
         self.k = math::cbrt((self.origin - window) / C);
     }
 
-    /// The window `t` after the epoch [s] [segments].
-    ///
-    /// As in Linux and ns-3, the distance from the plateau is rounded to whole segments.
+    /// The window [segments] at `t` seconds after the epoch. As in Linux and ns-3, the distance from the plateau is
+    /// rounded to whole segments.
     fn w_cubic(&self, t: f64) -> f64 {
         let x = t - self.k;
         self.origin + (C * x * x * x).trunc()

@@ -1,39 +1,36 @@
-//! HyStart: leaves slow start before the queue overflows.
-
 use crate::tcp::config::{Kernel, TcpConfig};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// Minimum window for leaving slow start [segments] (`hystart_low_window`).
+/// The minimum window for leaving slow start [segments] (`hystart_low_window`).
 const LOW_WINDOW: u32 = 16;
-/// Number of round trip samples per round before they are used (`HYSTART_MIN_SAMPLES`).
+/// The number of round-trip samples in a round before HyStart uses them (`HYSTART_MIN_SAMPLES`).
 const MIN_SAMPLES: u8 = 8;
-/// Maximum gap between two ACKs of a train [ns] (`hystart_ack_delta`).
+/// The maximum gap between two ACKs of the same train [ns] (`hystart_ack_delta`).
 const ACK_DELTA: u64 = 2_000_000;
 const MS: u64 = 1_000_000;
 
-/// Two signs of a full path: a train of ACKs as long as half a round trip, and growing round trips.
+/// HyStart leaves slow start at one of two signs of a full path: an ACK train as long as half a round trip, or growing
+/// round trips.
 ///
 /// Source: Ha and Rhee 2011; Linux 3.2 and 6.12 `hystart_update`; ns-3.44 `TcpCubic::HystartUpdate`.
-///
-/// Deviation: nanoseconds instead of the milliseconds of 3.2.
+/// Deviation: nanoseconds instead of the milliseconds of Linux 3.2.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
-    /// Begin of this round.
     round: Instant,
-    /// The last ACK of the train.
+    /// The time of the last ACK in the train.
     last_ack: Instant,
-    /// The round ends when this is acknowledged [B].
+    /// The sequence number whose ACK ends the round [B].
     end: u64,
-    /// Shortest round trip of this round [ns]; 0 is unknown.
+    /// The shortest round trip of the current round [ns]; 0 means unknown.
     current: u64,
     samples: u8,
-    /// A sign was found.
     found: bool,
 }
 
 impl HyStart {
-    /// An ACK up to `una` in slow start with a window of `cwnd`. `nxt` is the end of sent data [B]. `sample` is its
-    /// round trip, `min_rtt` the minimum and `srtt` the smoothed one [ns]. Returns whether slow start ends.
+    /// Handles an ACK in slow start that acknowledges data up to `una`. `nxt` is the end of the sent data [B], and
+    /// `sample` the ACK's round trip. `min_rtt` and `srtt` are the minimum and the smoothed round trip [ns]. Returns
+    /// whether slow start ends.
     pub(super) fn on_ack(
         &mut self,
         cfg: &TcpConfig,
@@ -67,7 +64,7 @@ impl HyStart {
 
     fn delay(&mut self, cfg: &TcpConfig, sample: u64, min_rtt: u64) -> bool {
         let fresh = self.samples < MIN_SAMPLES;
-        // 3.2 uses the minimum of the first eight samples only.
+        // Linux 3.2 uses only the minimum of the first eight samples.
         if (fresh || cfg.kernel == Kernel::Linux6) && (self.current == 0 || sample < self.current) {
             self.current = sample;
         }
@@ -83,14 +80,13 @@ impl HyStart {
         self.current > min_rtt + more
     }
 
-    /// Resets the state after a retransmission timeout.
     pub(super) fn reset(&mut self) {
         self.found = false;
     }
 }
 
-/// Delay by segmentation offload [ns]: four packets of 64 KiB at the pacing rate, which is two windows per round trip
-/// in slow start, and at most 1 ms (Linux `hystart_ack_delay`).
+/// The delay that segmentation offload adds [ns]: the time of four 64 KiB packets at the pacing rate, at most 1 ms
+/// (Linux `hystart_ack_delay`). In slow start the pacing rate is two windows in a round trip.
 fn offload_delay(cfg: &TcpConfig, cwnd: u32, srtt: u64) -> u64 {
     let window = 2 * u64::from(cwnd) * u64::from(cfg.mss);
     (4 * 65_536 * srtt / window.max(1)).min(nanos(Duration::from_millis(1)))

@@ -1,7 +1,7 @@
-//! The congestion window: growth, reduction after losses, and decay without use.
+//! The congestion window: growth, reduction after losses, and decay when unused.
 //!
-//! `Window` is common to all algorithms (Linux keeps it in `tcp_sock`). An algorithm computes the growth above
-//! ssthresh, and ssthresh after a loss.
+//! All algorithms share `Window` (Linux keeps it in `tcp_sock`). An algorithm only computes the growth above ssthresh
+//! and the ssthresh after a loss.
 
 mod cubic;
 mod hystart;
@@ -12,31 +12,29 @@ use super::rtt::Rtt;
 use cubic::Cubic;
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// The algorithm's own state.
 #[derive(Clone, Debug)]
 enum Algorithm {
     Reno,
     Cubic(Cubic),
 }
 
-/// The congestion window and its algorithm.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    /// The window [segments]; at least 1.
+    /// The congestion window [segments]; at least 1.
     pub(super) cwnd: u32,
-    /// Slow-start threshold [segments].
+    /// The slow-start threshold [segments].
     pub(super) ssthresh: u32,
-    /// Segments acknowledged towards the next increase (`snd_cwnd_cnt`).
+    /// Acknowledged segments that count towards the next increase (`snd_cwnd_cnt`).
     count: u32,
-    /// Maximum segments in flight since `validated` (`snd_cwnd_used`).
+    /// The maximum of segments in flight since `validated` (`snd_cwnd_used`).
     used: u32,
-    /// The window was full since `una` passed `usage_end`, as of sending (`is_cwnd_limited`).
+    /// Whether a sent segment has filled the window since `una` passed `usage_end` (`is_cwnd_limited`).
     full: bool,
-    /// Maximum unacknowledged segments since then (`max_packets_out`).
+    /// The maximum of unacknowledged segments since `una` passed `usage_end` (`max_packets_out`).
     most_out: u32,
-    /// `full` and `most_out` restart when this is acknowledged (`cwnd_usage_seq`) [B].
+    /// When this sequence number is acknowledged, `full` and `most_out` restart (`cwnd_usage_seq`) [B].
     usage_end: u64,
-    /// Time at which the window was last full or validated (`snd_cwnd_stamp`).
+    /// When the window was last full or validated (`snd_cwnd_stamp`).
     validated: Instant,
     algorithm: Algorithm,
 }
@@ -59,13 +57,12 @@ impl Window {
         }
     }
 
-    /// Whether the flow is in slow start.
     pub(super) fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
-    /// An ACK covered `segments`, the last of which was sent `sample` ago. `una` and `nxt` now delimit the data in
-    /// flight [B]. `open` means no loss and no reordering.
+    /// Handles an ACK that covered `segments`; the last of them was sent `sample` ago. `una` and `nxt` are the new
+    /// limits of the data in flight [B]. `open` means no loss and no reordering.
     ///
     /// Source: Linux 3.2 `bictcp_acked`, 6.12 `cubictcp_acked`.
     #[expect(clippy::too_many_arguments, reason = "what an ACK tells")]
@@ -97,7 +94,8 @@ impl Window {
         }
     }
 
-    /// An ACK outside of recovery covered `acked` segments; `in_flight` were in flight before it.
+    /// Handles an ACK outside of recovery that covered `acked` segments. Before the ACK, `in_flight` segments were in
+    /// flight.
     ///
     /// Source: Linux `tcp_cong_avoid`, `tcp_slow_start`, `tcp_is_cwnd_limited`; RFC 5681 §3.1.
     pub(super) fn on_ack(&mut self, cfg: &TcpConfig, now: Instant, acked: u32, in_flight: u32) {
@@ -123,7 +121,7 @@ impl Window {
         }
     }
 
-    /// The same in ns-3's CUBIC: an ACK adds at most one segment, and the rest of its credit is kept
+    /// Adds credit as ns-3's CUBIC does: an ACK adds at most one segment, and the remaining credit is kept
     /// (`TcpCubic::IncreaseWindow`).
     fn add_one(&mut self, credit: u32, per_increase: u32) {
         self.count += credit;
@@ -135,7 +133,7 @@ impl Window {
 
     /// Adds `credit` segments towards the next increase.
     ///
-    /// Source: Linux `tcp_cong_avoid_ai`: credit from slower growth gives at most one segment.
+    /// Source: Linux `tcp_cong_avoid_ai`, where credit from an earlier, slower growth gives at most one segment.
     fn add(&mut self, credit: u32, per_increase: u32) {
         if self.count >= per_increase {
             self.count = 0;
@@ -146,9 +144,9 @@ impl Window {
         self.count %= per_increase;
     }
 
-    /// Whether the congestion window limits the flow, not the application or the peer.
+    /// Whether the congestion window limits the flow, rather than the application or the peer.
     ///
-    /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2, less than a third of the window and 64 KiB may be
+    /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2 up to a third of the window, below 64 KiB, may be
     /// unused because of segmentation offload.
     fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
         match cfg.kernel {
@@ -159,12 +157,12 @@ impl Window {
                 held || left <= cfg.reordering
             }
             Kernel::Linux6 => self.full || (self.in_slow_start() && self.cwnd < 2 * self.most_out),
-            // ns-3's CUBIC does not check this.
+            // ns-3's CUBIC does not check whether the window limits the flow.
             Kernel::Ns3 => matches!(self.algorithm, Algorithm::Cubic(_)) || in_flight >= self.cwnd,
         }
     }
 
-    /// A loss was found: sets and returns the new ssthresh. The window follows in recovery.
+    /// Sets and returns the new ssthresh after a loss. Recovery then reduces the window.
     pub(super) fn on_loss(&mut self, cfg: &TcpConfig) -> u32 {
         // ns-3 keeps the credit (`m_cWndCnt`).
         if cfg.kernel != Kernel::Ns3 {
@@ -177,7 +175,8 @@ impl Window {
         self.ssthresh
     }
 
-    /// Retransmission timeout: `cwnd` is one segment above the data in flight, and the algorithm forgets the path.
+    /// Handles a retransmission timeout: the window becomes `cwnd`, one segment more than the data in flight, and the
+    /// algorithm forgets the path.
     ///
     /// Source: Linux `tcp_enter_loss`; `bictcp_state`.
     pub(super) fn on_timeout(&mut self, cfg: &TcpConfig, cwnd: u32) {
@@ -190,22 +189,22 @@ impl Window {
         }
     }
 
-    /// Allows no burst of more than `reordering` segments (Linux `tcp_moderate_cwnd`).
+    /// Limits the window so that no burst has more than `reordering` segments (Linux `tcp_moderate_cwnd`).
     pub(super) fn moderate(&mut self, cfg: &TcpConfig, in_flight: u32) {
         self.cwnd = self.cwnd.min(in_flight + cfg.reordering).max(1);
     }
 
-    /// The loss was spurious: restores the earlier window (Linux `tcp_undo_cwr`).
+    /// Restores the earlier window after a spurious loss (Linux `tcp_undo_cwr`).
     pub(super) fn undo(&mut self, cwnd: u32, ssthresh: u32) {
         self.cwnd = self.cwnd.max(cwnd);
         self.ssthresh = self.ssthresh.max(ssthresh);
     }
 
-    /// Data are sent after `idle` without any in flight.
+    /// Handles data that are sent after `idle`, a time without data in flight.
     ///
     /// Source: Linux `tcp_cwnd_restart`; RFC 2861.
     pub(super) fn on_idle(&mut self, cfg: &TcpConfig, now: Instant, idle: Duration, rto: Duration) {
-        // In 3.2 the cubic continues during idle time.
+        // In Linux 3.2 the cubic function also grows during idle time.
         if let (Algorithm::Cubic(cubic), Kernel::Linux6) = (&mut self.algorithm, cfg.kernel) {
             cubic.on_idle(idle);
         }
@@ -221,14 +220,15 @@ impl Window {
         self.used = 0;
     }
 
-    /// The application waits for the send buffer, so the window does not count as unused (Linux `tcp_new_space` sets
+    /// The window does not count as unused while the application waits for the send buffer (Linux `tcp_new_space` sets
     /// `snd_cwnd_stamp`).
     pub(super) fn postpone_validation(&mut self, now: Instant) {
         self.validated = now;
     }
 
-    /// Data were sent. Of the data between `una` and `nxt` [B], `in_flight` segments are in flight and `packets_out`
-    /// unacknowledged. `waits_for_app` is false while the application would write more than the socket accepts.
+    /// Validates the window after data were sent. Of the data between `una` and `nxt` [B], `in_flight` segments are in
+    /// flight and `packets_out` segments are unacknowledged. `waits_for_app` is false while the application would write
+    /// more than the socket accepts.
     ///
     /// Source: Linux 3.2 and 6.12 `tcp_cwnd_validate`, `tcp_cwnd_application_limited`.
     pub(super) fn validate(
@@ -266,7 +266,7 @@ impl Window {
         self.validated = now;
     }
 
-    /// The ssthresh after a pause of the application (Linux `tcp_current_ssthresh`).
+    /// The ssthresh after an application's pause (Linux `tcp_current_ssthresh`).
     fn remembered_ssthresh(&self) -> u32 {
         self.ssthresh.max(self.cwnd / 2 + self.cwnd / 4)
     }

@@ -1,15 +1,13 @@
-//! Reno: one segment more per round trip, half of the window after a loss.
+//! Reno: the window grows by one segment in a round trip and is halved after a loss.
 
-/// Number of acknowledged segments that enlarge a window of `cwnd` by one above ssthresh.
+/// The number of acknowledged segments that increase a window of `cwnd` by one segment above ssthresh.
 ///
 /// Source: RFC 5681 §3.1 eq. 3; Linux `tcp_reno_cong_avoid`.
 pub(super) fn segments_per_increase(cwnd: u32) -> u32 {
     cwnd.max(1)
 }
 
-/// The window after a loss [segments].
-///
-/// Source: RFC 5681 §3.1 eq. 4 with cwnd for FlightSize; Linux `tcp_reno_ssthresh`.
+/// The window after a loss [segments]. Source: RFC 5681 §3.1 eq. 4 with cwnd for FlightSize; Linux `tcp_reno_ssthresh`.
 pub(super) fn ssthresh(cwnd: u32) -> u32 {
     (cwnd / 2).max(2)
 }
