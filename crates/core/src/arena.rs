@@ -2,9 +2,12 @@ use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
 /// A key of an [`Arena`]. Two values that used the same slot one after the other have keys with different generations.
-pub(crate) trait Key: Copy {
+pub trait Key: Copy {
+    /// The key with this index and generation.
     fn new(index: u32, generation: u32) -> Self;
+    /// The place of the slot.
     fn index(self) -> usize;
+    /// How many values had the slot before.
     fn generation(self) -> u32;
 }
 
@@ -141,10 +144,96 @@ impl<K: Key, T> IndexMut<K> for Arena<K, T> {
     }
 }
 
+/// Values beside the objects of a relay, by their keys: a driver's sockets, for example. A key finds nothing when its
+/// object is gone, even if another object has the same index now.
+#[derive(Clone, Debug)]
+pub struct SecondaryMap<K, V> {
+    /// Each value with the generation of its key.
+    slots: Vec<Option<(u32, V)>>,
+    len: usize,
+    keys: PhantomData<fn() -> K>,
+}
+
+impl<K, V> Default for SecondaryMap<K, V> {
+    fn default() -> Self {
+        SecondaryMap { slots: Vec::new(), len: 0, keys: PhantomData }
+    }
+}
+
+impl<K: Key, V> SecondaryMap<K, V> {
+    /// An empty map.
+    pub fn new() -> Self {
+        SecondaryMap::default()
+    }
+
+    /// Sets the value of `key`. Returns the value that it replaces: its own, or that of another key with the same index.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let index = key.index();
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
+        }
+        let before = self.slots[index].replace((key.generation(), value));
+        self.len += usize::from(before.is_none());
+        before.map(|(_, value)| value)
+    }
+
+    /// Removes the value of `key`.
+    pub fn remove(&mut self, key: K) -> Option<V> {
+        let slot = self.slots.get_mut(key.index())?;
+        let (_, value) = slot.take_if(|(generation, _)| *generation == key.generation())?;
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: K) -> Option<&V> {
+        let (generation, value) = self.slots.get(key.index())?.as_ref()?;
+        (*generation == key.generation()).then_some(value)
+    }
+
+    /// The value of `key`.
+    pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        let (generation, value) = self.slots.get_mut(key.index())?.as_mut()?;
+        (*generation == key.generation()).then_some(value)
+    }
+
+    /// Whether `key` has a value.
+    pub fn contains(&self, key: K) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// All values, in the order of their indices.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.slots.iter().flatten().map(|(_, value)| value)
+    }
+
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::keys::ChannelKey;
+
+    #[test]
+    fn a_secondary_map_finds_nothing_for_another_generation() {
+        let [old, new] = [0, 1].map(|generation| ChannelKey::from_parts(2, generation));
+        let mut beside = SecondaryMap::new();
+        assert_eq!((beside.insert(old, 'a'), beside.get(new), beside.get(old)), (None, None, Some(&'a')));
+        assert_eq!((beside.remove(new), beside.len()), (None, 1));
+        assert_eq!((beside.insert(new, 'b'), beside.len()), (Some('a'), 1));
+        assert_eq!(beside.get_mut(old), None);
+        assert_eq!((beside.remove(old), beside.remove(new), beside.is_empty()), (None, Some('b'), true));
+        assert!(!beside.contains(ChannelKey::from_parts(9, 0)));
+    }
 
     #[test]
     fn a_slot_is_reused_last_freed_first_and_old_keys_find_nothing() {

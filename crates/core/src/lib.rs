@@ -52,6 +52,7 @@ mod windowed_min;
 #[cfg(test)]
 mod tests;
 
+pub use arena::SecondaryMap;
 pub use cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 pub use config::RelayConfig;
 pub use error::Violation;

@@ -433,8 +433,6 @@ impl Node {
                 }
                 Event::StreamClosed { stream } => {
                     self.forget_lookup(stream);
-                    // The core may reuse the key for another stream.
-                    self.ready.retain(|(token, _)| *token != Token::Stream(stream));
                 }
                 Event::Tracked { tag, circuit, station, at, .. } => {
                     self.note_station(tag, circuit, station, at);

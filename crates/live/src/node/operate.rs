@@ -63,7 +63,7 @@ impl Observation {
 impl Node {
     /// Observes the node. The run time grows with the number of circuits and channels.
     pub fn observe(&self) -> Observation {
-        let conns = self.sockets.channels.iter().flatten();
+        let conns = self.sockets.channels.values();
         Observation {
             at: self.clock.now(),
             counters: self.relay.counters(),

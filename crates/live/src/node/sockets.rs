@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use penstock_core::cell::{Cell as _, Command, Payload};
 use penstock_core::kernel::Interest;
-use penstock_core::{ChannelKey, EndReason, Kernel, SocketInfo, StreamKey, StreamRead};
+use penstock_core::{ChannelKey, EndReason, Kernel, SecondaryMap, SocketInfo, StreamKey, StreamRead};
 use penstock_link::cell::{CELL_LEN, Connected, LiveCell, LivePayload};
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -87,8 +87,8 @@ pub(super) struct Stream {
 #[derive(Debug)]
 pub(super) struct Sockets {
     epoll: Epoll,
-    pub(super) channels: Vec<Option<Conn>>,
-    pub(super) streams: Vec<Option<Stream>>,
+    pub(super) channels: SecondaryMap<ChannelKey, Conn>,
+    pub(super) streams: SecondaryMap<StreamKey, Stream>,
     pub(super) lingering: slab::Slab<(Stream, Instant)>,
     /// Streams to this relay's directory cache.
     pub(super) directory_streams: BTreeMap<StreamKey, DirectoryStream>,
@@ -107,7 +107,7 @@ pub(super) struct Sockets {
 impl Sockets {
     pub(super) fn new(clock: Clock) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let (channels, streams, lingering) = (Vec::new(), Vec::new(), slab::Slab::new());
+        let (channels, streams, lingering) = (SecondaryMap::new(), SecondaryMap::new(), slab::Slab::new());
         let (directory_streams, woken, full) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let (scratch, record) = (vec![0; READ_SIZE].into(), Vec::new());
         let trace = None;
@@ -162,11 +162,11 @@ impl Sockets {
     }
 
     pub(super) fn channel(&mut self, key: ChannelKey) -> Option<&mut Conn> {
-        self.channels.get_mut(key.index())?.as_mut()
+        self.channels.get_mut(key)
     }
 
     pub(super) fn stream(&mut self, key: StreamKey) -> Option<&mut Stream> {
-        self.streams.get_mut(key.index())?.as_mut()
+        self.streams.get_mut(key)
     }
 
     /// Assigns a connection to a channel.
@@ -174,7 +174,7 @@ impl Sockets {
         if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
             conn.stamps = stamps::begin(&conn.socket);
         }
-        put(&mut self.channels, key.index(), conn);
+        self.channels.insert(key, conn);
         self.rewatch(key);
     }
 
@@ -195,7 +195,7 @@ impl Sockets {
             said,
             broken: false,
         };
-        put(&mut self.streams, key.index(), stream);
+        self.streams.insert(key, stream);
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl Sockets {
 
     pub(super) fn rewatch(&mut self, key: ChannelKey) {
         self.note_written(key);
-        if let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut) {
+        if let Some(conn) = self.channels.get_mut(key) {
             let wanted = wanted(conn);
             if conn.watched.replace(wanted) != Some(wanted) {
                 // A failed socket is closed at the next read or write.
@@ -220,7 +220,7 @@ impl Sockets {
     /// Encrypts cells of at most `limit` bytes and writes them to the socket in one call. If encrypted bytes of an
     /// earlier call remain, writes nothing. Returns the number of bytes, including TLS overhead [B].
     fn write_piece(&mut self, key: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: u64) -> u64 {
-        let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut) else { return 0 };
+        let Some(conn) = self.channels.get_mut(key) else { return 0 };
         if conn.is_stuck() {
             conn.flush();
         }
@@ -249,7 +249,7 @@ impl Sockets {
     /// If no encrypted bytes wait, all traced cells have left TLS.
     fn note_written(&mut self, key: ChannelKey) {
         if let Some(trace) = &mut self.trace
-            && let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut)
+            && let Some(conn) = self.channels.get_mut(key)
             && !conn.is_stuck()
         {
             if conn.unsent_tags.is_empty() {
@@ -271,7 +271,7 @@ impl Sockets {
     /// Reads the kernel's timestamps of sent bytes. Unread timestamps would keep epoll awake.
     pub(super) fn take_stamps(&mut self, key: ChannelKey) {
         if let Some(trace) = &mut self.trace
-            && let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut)
+            && let Some(conn) = self.channels.get_mut(key)
             && let Some(stamps) = &mut conn.stamps
         {
             for (tag, stamp) in stamps.sent(&conn.socket) {
@@ -281,7 +281,7 @@ impl Sockets {
     }
 
     pub(super) fn rewatch_stream(&mut self, key: StreamKey) {
-        if let Some(stream) = self.streams.get(key.index()).and_then(Option::as_ref) {
+        if let Some(stream) = self.streams.get(key) {
             let mut interest = stream.interest;
             interest.writable |= stream.connecting || !stream.unwritten.is_empty();
             self.watch_for(&stream.socket, Token::Stream(key), interest);
@@ -344,25 +344,16 @@ fn event(token: Token, interest: Interest) -> EpollEvent {
     EpollEvent::new(flags, token.number())
 }
 
-fn put<T>(slots: &mut Vec<Option<T>>, key: usize, value: T) {
-    if slots.len() <= key {
-        slots.resize_with(key + 1, || None);
-    }
-    slots[key] = Some(value);
-}
-
 impl Kernel<LiveCell> for Sockets {
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<LiveCell>) -> Bytes {
-        let Some(conn) = self.channels.get_mut(channel.index()).and_then(Option::as_mut) else {
-            return Bytes::ZERO;
-        };
+        let Some(conn) = self.channels.get_mut(channel) else { return Bytes::ZERO };
         let most = usize::try_from(limit.get()).unwrap_or(READ_SIZE).clamp(1, READ_SIZE);
         // The token bucket was already charged for cells that were decrypted earlier.
         let read = if conn.has_cell() { 0 } else { conn.fill(&mut self.scratch[..most]) };
         let before = into.len();
         conn.take_cells(limit.get(), into);
         if let Some(trace) = &mut self.trace
-            && let Some(conn) = self.channels[channel.index()].as_ref()
+            && let Some(conn) = self.channels.get(channel)
         {
             let clock = self.clock;
             let arrived = conn.stamps.as_ref().and_then(|stamps| stamps.arrived);
@@ -412,8 +403,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn close(&mut self, channel: ChannelKey) {
-        let slot = self.channels.get_mut(channel.index());
-        if let Some(mut conn) = slot.and_then(Option::take) {
+        if let Some(mut conn) = self.channels.remove(channel) {
             conn.tls.send_close_notify();
             conn.flush();
             let _ = conn.socket.shutdown(Shutdown::Both);
@@ -489,8 +479,7 @@ impl Kernel<LiveCell> for Sockets {
 
     fn close_stream(&mut self, stream: StreamKey) {
         self.directory_streams.remove(&stream);
-        let slot = self.streams.get_mut(stream.index());
-        if let Some(stream) = slot.and_then(Option::take)
+        if let Some(stream) = self.streams.remove(stream)
             && !stream.unwritten.is_empty()
         {
             let until = self.clock.now() + LINGERING;
@@ -498,5 +487,50 @@ impl Kernel<LiveCell> for Sockets {
             let interest = Interest { writable: true, ..Interest::default() };
             self.watch_for(&self.lingering[number as usize].0.socket, Token::Lingering(number), interest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Node, NodeConfig};
+    use penstock_core::{PeerId, RelayConfig};
+    use penstock_link::descriptor::{ExitPolicy, Private};
+    use penstock_link::keys::Keys;
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+    /// Cells of one channel close another channel in the same turn, and a new connection gets the index of the closed
+    /// one. An event of the closed channel is still in the queue.
+    #[test]
+    fn an_event_of_a_closed_channel_does_not_touch_its_successor() {
+        let localhost = Ipv4Addr::LOCALHOST.into();
+        let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
+        let at = SocketAddr::new(localhost, 0);
+        let config = NodeConfig::new(at, localhost, RelayConfig::default(), policy);
+        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
+        let mut node = Node::bind(config, keys).unwrap();
+        let (now, peer) = (node.clock.now(), PeerId(1 << 31));
+        let old = node.relay.accept_channel(now, peer, true);
+        node.relay.close_channel(now, old, &mut node.sockets);
+        let new = node.relay.accept_channel(now, peer, true);
+        assert_eq!((old.index(), old == new), (new.index(), false));
+
+        // TLS has bytes that the socket has not taken.
+        let listener = TcpListener::bind(at).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        let conn = Conn::new(socket, node.tls.connect(), Some(peer));
+        assert!(conn.is_stuck());
+        node.sockets.watch(&conn.socket, Token::Opening(0), Interest::default()).unwrap();
+        node.sockets.attach(new, conn);
+        let both = Interest { readable: true, writable: true };
+        node.sockets.want(new, Interest { readable: true, writable: false });
+        node.serve(Token::Channel(old), both);
+
+        other.write_all(b"for the new channel").unwrap();
+        let mut tokens = Vec::new();
+        node.sockets.wait(1000, |token, _| tokens.push(token)).unwrap();
+        assert_eq!(tokens, [Token::Channel(new)]);
+        assert!(node.sockets.channel(old).is_none());
     }
 }
