@@ -1,5 +1,5 @@
-//! The option `MetricsPort`: metrics for Prometheus. A separate thread serves them, so that a slow client does not
-//! delay cells.
+//! `MetricsPort`: the metrics for Prometheus. A thread of its own serves them, so that a slow client does not delay
+//! cells.
 //!
 //! Source: OpenMetrics 1.0.0, with Prometheus' conventions for names and units.
 
@@ -19,11 +19,12 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time limit for a request, and for each part of the response.
+/// The time limit for the request, and for each part of the answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum size of a request [B].
+/// The longest request [B].
 const LONGEST: usize = 8192;
 
+/// The metrics server.
 #[derive(Debug)]
 pub(super) struct Server {
     page: Arc<Mutex<String>>,
@@ -35,7 +36,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the server cannot listen on the address.
+    /// If the address cannot be used.
     pub(super) fn start(metrics: &Metrics) -> io::Result<Self> {
         let listener = TcpListener::bind(metrics.listen)?;
         let address = listener.local_addr()?;
@@ -44,7 +45,7 @@ impl Server {
         std::thread::Builder::new().name("metrics".into()).spawn(move || {
             for socket in listener.incoming() {
                 match socket {
-                    // A malformed request, or a client that the policy forbids, gets no answer.
+                    // A malformed request and a client that is not allowed get no answer.
                     Ok(socket) => drop(answer(socket, policy.as_ref(), &shared)),
                     // The process ran out of file descriptors.
                     Err(_) => std::thread::sleep(Duration::from_millis(100)),
@@ -54,7 +55,7 @@ impl Server {
         Ok(Server { page, address })
     }
 
-    /// Updates the page that the server sends.
+    /// Sets the served page.
     pub(super) fn show(&self, observation: &Observation) {
         let page = page(observation);
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
@@ -102,10 +103,11 @@ fn response(question: &[u8], page: &str) -> String {
     )
 }
 
+/// Writes metrics in the format of OpenMetrics.
 struct Encoder<'a>(DescriptorEncoder<'a>);
 
 impl Encoder<'_> {
-    /// Writes a counter. OpenMetrics appends `_total` to the name.
+    /// A counter. The format appends `_total` to its name.
     fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         let counter = ConstCounter::new(value);
         counter.encode(self.0.encode_descriptor(name, help, None, counter.metric_type())?)
@@ -116,7 +118,7 @@ impl Encoder<'_> {
         gauge.encode(self.0.encode_descriptor(name, help, None, gauge.metric_type())?)
     }
 
-    /// Writes a counter with one value for each set of labels.
+    /// A counter with a sample for each set of labels.
     fn counters<'l>(
         &mut self,
         name: &str,
@@ -168,7 +170,7 @@ impl Collector for Observation {
         let [channels, circuits, streams] = self.population.map(|count| count as u64);
         page.gauge("channels", "Open channels.", channels)?;
         page.gauge("circuits", "Open circuits.", circuits)?;
-        page.gauge("streams", "Open exit streams.", streams)?;
+        page.gauge("open_streams", "Open exit streams.", streams)?;
         page.gauge("opening_links", "Connections with an unfinished link handshake.", self.opening as u64)?;
         page.gauge("throttled_channels", "Channels that wait for a token bucket.", self.throttled.into())?;
         page.gauge("queued_cells", "Cells in all circuit queues.", self.queued.get())?;
@@ -203,7 +205,7 @@ impl Collector for Observation {
     }
 }
 
-/// The page with all metrics at the time of the observation.
+/// All metrics at one moment.
 fn page(seen: &Observation) -> String {
     let mut registry = Registry::with_prefix("penstock_relay");
     registry.register_collector(Box::new(seen.clone()));
@@ -240,14 +242,14 @@ mod tests {
         assert!(page.contains("\npenstock_relay_sent_cells_total 7\n"));
         assert!(page.contains("\npenstock_relay_link_failures_total{reason=\"not_tor\"} 2\n"));
         assert!(page.ends_with("# EOF\n"), "{page}");
-        let mut names = Vec::new();
+        let (mut families, mut names) = (Vec::new(), Vec::new());
         for line in page.lines() {
             if let Some(about) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = about.split_once(' ').unwrap();
+                assert!(!families.contains(&name), "{name} is there twice");
+                families.push(name);
                 // The samples of a counter end in `_total`.
-                let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
-                assert!(!names.contains(&name), "{name} is there twice");
-                names.push(name);
+                names.push(if kind == "counter" { format!("{name}_total") } else { name.to_owned() });
             } else if !line.starts_with('#') {
                 let name = line.split(['{', ' ']).next().unwrap();
                 assert_eq!(names.last().map(String::as_str), Some(name), "{line}");
