@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live reference-linux worlds reference-ns3 references interop fuzz clean tools
+.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live reference-linux worlds reference-ns3 references interop attacks fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ interop: tools ## test the live relay with C tor and networks of C tor, and its 
 	@if command -v "$${TOR:-tor}" >/dev/null; then cargo test --locked $(if $(SHORT),--workspace --test interop -- \
 		--ignored,--package penstock-live --features oracles -- --include-ignored) --show-output; \
 	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
+
+attacks: tools ## flood the live relay from one host, full size, and print the delays of honest clients; 5 minutes
+	cargo test --release --locked --package penstock-live --test hostile -- --ignored --nocapture --test-threads 1 attack_
 
 # New inputs go to target/corpus, inputs that break an invariant to fuzz/artifacts.
 TARGET ?= relay

@@ -1,5 +1,6 @@
 use super::clients::Clients;
 use super::{Parts, Relay};
+use crate::arena::{Key, SecondaryMap};
 use crate::cell::{Cell, MAX_PAYLOAD};
 use crate::channel::Buckets;
 use crate::config::{Bandwidth, Refill, RelayConfig};
@@ -31,10 +32,56 @@ pub(super) struct TokenBuckets {
 /// Channels and streams that wait for a refill, in the order in which they began to wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    reads: Vec<ChannelKey>,
-    writes: Vec<ChannelKey>,
-    stream_reads: Vec<StreamKey>,
-    stream_writes: Vec<StreamKey>,
+    reads: OrderedSet<ChannelKey>,
+    writes: OrderedSet<ChannelKey>,
+    stream_reads: OrderedSet<StreamKey>,
+    stream_writes: OrderedSet<StreamKey>,
+}
+
+/// Keys in the order in which they were added, each once. No operation depends on the number of keys.
+#[derive(Debug)]
+struct OrderedSet<K> {
+    /// Removed keys stay here until all keys are taken.
+    list: Vec<K>,
+    members: SecondaryMap<K, ()>,
+}
+
+impl<K> Default for OrderedSet<K> {
+    fn default() -> Self {
+        OrderedSet { list: Vec::new(), members: SecondaryMap::default() }
+    }
+}
+
+impl<K: Key> OrderedSet<K> {
+    fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    fn contains(&self, key: K) -> bool {
+        self.members.contains(key)
+    }
+
+    fn add(&mut self, key: K) {
+        if !self.contains(key) {
+            self.members.insert(key, ());
+            self.list.push(key);
+        }
+    }
+
+    fn remove(&mut self, key: K) {
+        self.members.remove(key);
+    }
+
+    /// The keys, in their order.
+    fn iter(&self) -> impl Iterator<Item = K> {
+        self.list.iter().copied().filter(|key| self.contains(*key))
+    }
+
+    /// Takes all keys, in their order.
+    fn drain(&mut self) -> impl Iterator<Item = K> {
+        let OrderedSet { list, members } = self;
+        list.drain(..).filter(|key| members.remove(*key).is_some())
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,41 +99,35 @@ impl Waiting {
     }
 
     pub(super) fn channels(&self) -> u32 {
-        let readers_only = self.reads.iter().filter(|channel| !self.writes.contains(channel)).count();
-        (readers_only + self.writes.len()) as u32
+        let readers_only = self.reads.iter().filter(|channel| !self.writes.contains(*channel)).count();
+        (readers_only + self.writes.members.len()) as u32
     }
 
     fn add(&mut self, blocked: Blocked) {
         match blocked {
-            Blocked::Read(channel) => add(&mut self.reads, channel),
-            Blocked::Write(channel) => add(&mut self.writes, channel),
-            Blocked::ReadStream(stream) => add(&mut self.stream_reads, stream),
-            Blocked::WriteStream(stream) => add(&mut self.stream_writes, stream),
+            Blocked::Read(channel) => self.reads.add(channel),
+            Blocked::Write(channel) => self.writes.add(channel),
+            Blocked::ReadStream(stream) => self.stream_reads.add(stream),
+            Blocked::WriteStream(stream) => self.stream_writes.add(stream),
         }
     }
 
     pub(super) fn reads_stream(&self, stream: StreamKey) -> bool {
-        self.stream_reads.contains(&stream)
+        self.stream_reads.contains(stream)
     }
 
     pub(super) fn writes_stream(&self, stream: StreamKey) -> bool {
-        self.stream_writes.contains(&stream)
+        self.stream_writes.contains(stream)
     }
 
     pub(super) fn remove_channel(&mut self, channel: ChannelKey) {
-        self.reads.retain(|other| *other != channel);
-        self.writes.retain(|other| *other != channel);
+        self.reads.remove(channel);
+        self.writes.remove(channel);
     }
 
     pub(super) fn remove_stream(&mut self, stream: StreamKey) {
-        self.stream_reads.retain(|other| *other != stream);
-        self.stream_writes.retain(|other| *other != stream);
-    }
-}
-
-fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
-    if !list.contains(&item) {
-        list.push(item);
+        self.stream_reads.remove(stream);
+        self.stream_writes.remove(stream);
     }
 }
 
@@ -276,16 +317,16 @@ impl<C: Cell> Relay<C> {
         let buckets = &mut self.parts.buckets;
         let mut waiting = std::mem::replace(&mut buckets.waiting, std::mem::take(&mut buckets.spare));
         self.parts.set_throttle_timer(now);
-        for channel in waiting.reads.drain(..) {
+        for channel in waiting.reads.drain() {
             self.parts.channels.set_interest(channel, kernel, |interest| interest.readable = true);
         }
-        for channel in waiting.writes.drain(..) {
+        for channel in waiting.writes.drain() {
             self.scheduler.on_refill(now, channel, &mut self.parts.context(now, kernel));
         }
-        for stream in waiting.stream_reads.drain(..) {
+        for stream in waiting.stream_reads.drain() {
             self.parts.refresh_stream(stream, kernel);
         }
-        for stream in waiting.stream_writes.drain(..) {
+        for stream in waiting.stream_writes.drain() {
             self.parts.flush_stream(now, stream, kernel);
         }
         self.parts.buckets.spare = waiting;

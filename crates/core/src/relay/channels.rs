@@ -19,7 +19,7 @@ pub(super) struct Channels<C: Cell> {
     all: Arena<ChannelKey, Channel<C>>,
     by_peer: BTreeMap<PeerId, Vec<ChannelKey>>,
     map: Box<dyn ChannelMap>,
-    /// Channels that have cells again but are not yet reported to the scheduler.
+    /// Channels that have cells again but are not yet reported to the scheduler. Some may be closed.
     ready: VecDeque<ChannelKey>,
     to_close: Vec<ChannelKey>,
 }
@@ -63,10 +63,10 @@ impl<C: Cell> Channels<C> {
         key
     }
 
+    /// Removes a channel. It may stay in the list of ready channels.
     pub(super) fn remove(&mut self, channel: ChannelKey) -> Channel<C> {
         let state = self.all.remove(channel);
         self.remove_from_peer(state.peer, channel);
-        self.ready.retain(|other| *other != channel);
         state
     }
 

@@ -73,8 +73,6 @@ impl<C: Cell> Relay<C> {
             self.parts.close_half(now, circuit, direction, destroy);
         }
         self.parts.circuits.remove(circuit);
-        self.parts.edges.remove_circuit(circuit);
-        self.parts.events.withdraw_circuit(circuit);
         self.parts.events.push(Event::CircuitClosed { circuit, violation: why.err() });
     }
 }

@@ -248,13 +248,13 @@ impl<C: Cell> Parts<C> {
         edge.waiting -= lost as u64;
         edge.streams.retain(|other| *other != stream);
         self.memory.payloads -= lost as u64;
-        self.events.withdraw_stream(stream);
         self.events.push(Event::StreamClosed { stream });
     }
 
     pub(super) fn close_streams(&mut self, now: Instant, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
-        let streams = self.circuits[circuit].edge.as_deref().map(|edge| edge.streams.clone());
-        for stream in streams.unwrap_or_default() {
+        // The list is taken as a whole: taking each stream out of it would need quadratic time.
+        let edge = self.circuits[circuit].edge.as_deref_mut();
+        for stream in edge.map(|edge| std::mem::take(&mut edge.streams)).unwrap_or_default() {
             self.remove_stream(now, stream, kernel);
         }
     }

@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 #[derive(Debug)]
 pub(super) struct Edges<C: Cell> {
     pub(super) streams: Arena<StreamKey, Stream<C>>,
-    /// Circuits whose edges may resume reading their streams before the current call ends.
+    /// Circuits whose edges may resume reading their streams before the current call ends. Some may be closed.
     resuming: VecDeque<CircuitIndex>,
     /// The streams of one circuit in the current round of reads. The buffer is kept to avoid allocations.
     round: Vec<StreamKey>,
@@ -46,10 +46,6 @@ impl<C: Cell> Edges<C> {
 
     pub(super) fn take_resuming(&mut self) -> Option<CircuitIndex> {
         take_first(&mut self.resuming)
-    }
-
-    pub(super) fn remove_circuit(&mut self, circuit: CircuitIndex) {
-        self.resuming.retain(|other| *other != circuit);
     }
 
     pub(super) fn begin_round(&mut self, edge: &mut Edge<C>) -> Vec<StreamKey> {

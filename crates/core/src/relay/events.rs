@@ -1,6 +1,6 @@
 use crate::cell::Cell;
 use crate::event::{Event, Station};
-use crate::keys::{CircuitIndex, Direction, StreamKey};
+use crate::keys::{CircuitIndex, Direction};
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
@@ -33,30 +33,10 @@ impl<C: Cell> Events<C> {
         }
     }
 
-    /// Removes requests for a closed circuit. Otherwise another circuit could get its index before the driver polls.
-    pub(super) fn withdraw_circuit(&mut self, circuit: CircuitIndex) {
-        self.0.retain(|event| match event {
-            Event::HandshakeRequested { circuit: other, .. }
-            | Event::ExtendRequested { circuit: other, .. }
-            | Event::HandshakeNeeded { circuit: other, .. }
-            | Event::HandshakeAnswered { circuit: other, .. }
-            | Event::CircuitBuilt { circuit: other } => *other != circuit,
-            _ => true,
-        });
-    }
-
+    /// Removes a request to extend a circuit that was truncated.
     pub(super) fn withdraw_extend(&mut self, circuit: CircuitIndex) {
         self.0.retain(
             |event| !matches!(event, Event::ExtendRequested { circuit: other, .. } if *other == circuit),
         );
-    }
-
-    pub(super) fn withdraw_stream(&mut self, stream: StreamKey) {
-        self.0.retain(|event| match event {
-            Event::StreamRequested { stream: other, .. } | Event::StreamConnected { stream: other } => {
-                *other != stream
-            }
-            _ => true,
-        });
     }
 }

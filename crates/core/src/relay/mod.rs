@@ -88,6 +88,26 @@ struct Parts<C: Cell> {
     counters: Counters,
 }
 
+impl<C: Cell> Parts<C> {
+    /// Whether an event asks for something that a circuit or stream no longer needs, because it closed.
+    fn is_void(&self, event: &Event<C>) -> bool {
+        match event {
+            Event::HandshakeRequested { circuit, .. }
+            | Event::ExtendRequested { circuit, .. }
+            | Event::HandshakeNeeded { circuit, .. }
+            | Event::HandshakeAnswered { circuit, .. }
+            | Event::CircuitBuilt { circuit } => !self.circuits.contains(*circuit),
+            Event::StreamRequested { stream, .. } | Event::StreamConnected { stream } => {
+                !self.edges.streams.contains(*stream)
+            }
+            Event::Connect { .. }
+            | Event::CircuitClosed { .. }
+            | Event::StreamClosed { .. }
+            | Event::Tracked { .. } => false,
+        }
+    }
+}
+
 impl<C: Cell> Relay<C> {
     /// A node without channels that starts at `now`.
     pub fn new(config: RelayConfig, now: Instant) -> Self {
@@ -220,7 +240,12 @@ impl<C: Cell> Relay<C> {
 
     /// The next event for the driver. The driver polls events until none is left.
     pub fn poll_event(&mut self) -> Option<Event<C>> {
-        self.parts.events.poll()
+        loop {
+            let event = self.parts.events.poll()?;
+            if !self.parts.is_void(&event) {
+                return Some(event);
+            }
+        }
     }
 
     /// When to call [`on_timer`](Self::on_timer); `None` if no timer is set.

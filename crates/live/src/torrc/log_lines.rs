@@ -1,31 +1,32 @@
-//! `Log` lines: severities and destination of a log.
+//! `Log` lines: the severities and the destination of a log.
 
 use super::reader::Reader;
 use super::{Mistake, TorrcError, mistake, path};
 use std::path::PathBuf;
 
-/// Destination of a log.
+/// The destination of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sink {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// A file. New lines are appended.
+    /// A file, to which the log is appended.
     File(PathBuf),
 }
 
-/// A `Log` line.
+/// One `Log` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogTo {
-    /// Most severe level in the log.
+    /// The most severe level in the log.
     pub severest: log::Level,
-    /// Least severe level in the log.
+    /// The least severe level in the log.
     pub least: log::Level,
-    /// Destination.
+    /// The destination.
     pub sink: Sink,
 }
 
+/// Reads all `Log` lines.
 pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
     let mut logs = Vec::new();
     for (log, place) in read.all("Log", log_line)? {
@@ -44,7 +45,7 @@ pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
     Ok(logs)
 }
 
-/// Parses `Log minSeverity[-maxSeverity] [stdout|stderr|file NAME]`; `None` for syslog.
+/// `Log minSeverity[-maxSeverity] [stdout|stderr|file NAME]`; `None` for syslog.
 fn log_line(text: &str) -> Result<Option<LogTo>, Mistake> {
     let (levels, to) = text.split_once(char::is_whitespace).unwrap_or((text, "stdout"));
     if levels.contains(['[', '*', '~', ',']) {

@@ -1,12 +1,11 @@
-//! The operator's settings. The file is a torrc of C tor, with additional `Penstock` lines for settings that C tor
-//! lacks.
+//! The operator's settings: C tor's torrc, with `Penstock` lines for settings that C tor does not have.
 //!
 //! Modules: `lines` (the syntax), `values` (the types of values), `authority` (directory authorities), `known` (the
 //! names of C tor's options), `reader` (options by name), `ports`, `log_lines`, `memory` (the memory limit), and
-//! `relay` (the options of the core).
+//! `relay` (the options of the core). This file puts them together.
 //!
-//! The parser ignores no option silently. An option of C tor that has no effect in this program causes a warning with
-//! its line. An unknown option or a value out of range is an error.
+//! No option is ignored silently. An option of C tor without effect here causes a warning with its line. An unknown
+//! option and a value out of range are mistakes.
 //!
 //! Source: C tor's manual (0.4.9), for the meanings and ranges of options.
 
@@ -41,7 +40,7 @@ pub use lines::Place;
 pub use log_lines::{LogTo, Sink};
 pub use ports::{Metrics, Outbound};
 
-/// An error in a torrc, as one sentence.
+/// A mistake in a torrc, as one sentence.
 ///
 /// ```text
 /// torrc:14: BandwidthRate: "10 KBytes" is too little; a relay needs at least 75 KBytes
@@ -63,7 +62,7 @@ impl TorrcError {
     }
 }
 
-/// An error in a value, without its place.
+/// A mistake in a value, without its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 struct Mistake(String);
@@ -74,20 +73,20 @@ impl From<&str> for Mistake {
     }
 }
 
-/// Formats a [`Mistake`].
+/// A [`Mistake`] with a formatted sentence.
 macro_rules! mistake { ($($text:tt)*) => { $crate::torrc::Mistake(format!($($text)*)) } }
 use mistake;
 
-/// Settings of the `Penstock record` lines.
+/// The settings of the `Penstock record` lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Folder for the tables.
+    /// The folder for the tables.
     pub folder: PathBuf,
-    /// Interval between samples.
+    /// The interval of samples.
     pub interval: Duration,
-    /// The relay traces one in this many cells [1]; `None` traces none.
+    /// One of so many cells is traced [1].
     pub cells: Option<NonZeroU32>,
-    /// Each sample has one in this many circuits [1]; `None` samples none.
+    /// One of so many circuits is in each sample [1].
     pub circuits: Option<NonZeroU32>,
 }
 
@@ -95,39 +94,39 @@ pub struct Record {
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are what a torrc says 0 or 1 of")]
 pub struct Options {
-    /// Nickname.
+    /// The nickname.
     pub nickname: String,
-    /// Contact address of the operator.
+    /// The operator's contact address.
     pub contact: Option<String>,
-    /// Other relays of the operator, each as `$` and a fingerprint.
+    /// The operator's other relays, each as `$` and a fingerprint.
     pub family: Vec<String>,
-    /// Address in the descriptor, if the torrc has one.
+    /// The address in the descriptor, if the torrc has one.
     pub address: Option<IpAddr>,
-    /// Address and port to listen on.
+    /// The listening address.
     pub listen: SocketAddr,
-    /// Port in the descriptor; 0 is the port on which the relay listens.
+    /// The port in the descriptor; 0 stands for the listening port.
     pub advertised_port: u16,
-    /// Source addresses of outgoing connections.
+    /// The source addresses of outgoing connections.
     pub outbound: Outbound,
-    /// Data folder.
+    /// The data folder.
     pub data_directory: PathBuf,
-    /// Folder of the keys.
+    /// The folder of the keys.
     pub key_directory: PathBuf,
-    /// File for the process id.
+    /// The file for the process id.
     pub pid_file: Option<PathBuf>,
-    /// Rules for exit streams. If no rule matches, the relay rejects the stream.
+    /// The rules for exit streams. Streams without a matching rule are rejected.
     pub exit_rules: Vec<Rule>,
-    /// How the exit policy treats private addresses.
+    /// The treatment of private addresses in exit streams.
     pub private: Private,
-    /// Whether the relay rejects exit streams to its machine's own addresses.
+    /// Whether exit streams to this machine's own interfaces are rejected.
     pub reject_local: bool,
-    /// Rate and burst in the descriptor [B/s, B].
+    /// The rate and burst in the descriptor [B/s, B].
     pub advertised_bandwidth: [u64; 2],
-    /// Settings of the relay core.
+    /// The settings of the core's relay.
     pub relay: RelayConfig,
-    /// Settings of the core that the consensus does not change.
+    /// The settings in it that the consensus does not change.
     pub overrides: OperatorOverrides,
-    /// Directory authorities.
+    /// The directory authorities.
     pub authorities: Vec<Authority>,
     /// Whether the relay is in a test network.
     pub testing: bool,
@@ -137,44 +136,44 @@ pub struct Options {
     pub publish: bool,
     /// Whether the relay serves directory documents.
     pub dir_cache: bool,
-    /// Logs.
+    /// The logs.
     pub logs: Vec<LogTo>,
-    /// Interval of the heartbeat message; `None` disables the message.
+    /// The interval of the heartbeat message; `None` disables it.
     pub heartbeat: Option<Duration>,
-    /// Time for which circuits may continue after a signal to end.
+    /// The time for which circuits may go on after a signal to end.
     pub shutdown_wait: Duration,
-    /// Number of processors for handshakes; `None` is all processors.
+    /// The number of processors for handshakes; `None` stands for all.
     pub num_cpus: Option<u32>,
-    /// Metrics server, if there is one.
+    /// The metrics server, if there is one.
     pub metrics: Option<Metrics>,
-    /// File with the name servers; `None` is the system's file.
+    /// The file with the name servers; `None` stands for the system's.
     pub resolv_conf: Option<PathBuf>,
     /// Whether circuits may extend to private addresses.
     pub extend_to_private: bool,
-    /// The record of the relay's state, if there is one.
+    /// The record, if there is one.
     pub record: Option<Record>,
-    /// One warning for each option that has no effect, or an effect different from C tor's.
+    /// One sentence for each option without effect here, or with another effect than in C tor.
     pub warnings: Vec<String>,
 }
 
-/// Keys of `Penstock` lines that do not configure the relay core.
+/// The keys of `Penstock` lines that are not settings of the core's relay.
 const PROGRAM_KEYS: [&str; 5] =
     ["acknowledge", "record", "record_interval", "record_cells", "record_circuits"];
 
-/// Value of `Penstock acknowledge` that is necessary for the public network.
+/// The value of `Penstock acknowledge` that the public network needs.
 const ACKNOWLEDGEMENT: &str = "this is research software";
 
-/// Default of C tor for `BandwidthRate` and `BandwidthBurst` [B].
+/// C tor's default for `BandwidthRate` and `BandwidthBurst` [B].
 const ONE_GBYTE: u64 = 1 << 30;
-/// Lowest bandwidth of a relay [B/s] (C tor: `RELAY_REQUIRED_MIN_BANDWIDTH`).
+/// The lowest bandwidth of a relay (C tor: `RELAY_REQUIRED_MIN_BANDWIDTH`) [B/s].
 const LEAST_RATE: u64 = 75 * 1024;
 
 impl Options {
-    /// Reads `torrc`, if there is one, then the options of the command line as pairs of name and value.
+    /// Reads `torrc`, if there is one, and then the options of the command line, as names with values.
     ///
     /// # Errors
     ///
-    /// The first error in the file or on the command line.
+    /// The first mistake.
     pub fn load(torrc: Option<&Path>, command_line: &[(String, String)]) -> Result<Self, TorrcError> {
         let mut lines = Vec::new();
         if let Some(torrc) = torrc {
@@ -252,12 +251,12 @@ impl Options {
     }
 }
 
-/// Checks the text of a torrc, without opening other files and without name lookups. Returns `None` if the text needs
-/// one of these, because it has an `%include` or an `Address` that is a name.
+/// Checks the text of a torrc without opening another file and without looking up a name. Returns `None` if the text would
+/// need either: it has an `%include`, or an `Address` that is a name.
 ///
 /// # Errors
 ///
-/// The first error in the text.
+/// The first mistake in the text.
 pub fn check_text(text: &str) -> Option<Result<(), TorrcError>> {
     if text.to_ascii_lowercase().contains("%include") {
         return None;
@@ -316,7 +315,7 @@ fn folders(read: &mut Reader) -> Result<(PathBuf, PathBuf), TorrcError> {
     Ok((data, keys))
 }
 
-/// Parses an IP address, or looks up a name.
+/// An IP address, or a name with an address.
 fn host(text: &str) -> Result<IpAddr, Mistake> {
     use std::net::ToSocketAddrs;
     if let Ok(address) = values::address(text) {
@@ -389,7 +388,7 @@ fn heartbeat(text: &str) -> Result<Duration, Mistake> {
     }
 }
 
-/// The directory authorities. The default is those of the public network. They need an acknowledgement.
+/// The authorities. The public network's authorities, which are the default, need an acknowledgement.
 fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
     let acknowledged = read.penstock("acknowledge", |value| match reader::string(value)? {
         text if text == ACKNOWLEDGEMENT => Ok(()),

@@ -157,10 +157,21 @@ impl Write for Slow<'_> {
     }
 }
 
+/// A connection from an address of this machine.
+pub(crate) fn dial(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect(&to.into())?;
+    Ok(socket.into())
+}
+
 /// TLS to a node, and no more.
 pub(crate) fn tls_to(address: SocketAddr, chunk: usize) -> (TcpStream, Connection) {
+    tls_over(TcpStream::connect(address).unwrap(), chunk)
+}
+
+fn tls_over(mut socket: TcpStream, chunk: usize) -> (TcpStream, Connection) {
     let (_, credentials) = nobody();
-    let mut socket = TcpStream::connect(address).unwrap();
     socket.set_nodelay(true).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut tls = TlsConfigs::new(credentials).connect();
@@ -194,10 +205,19 @@ impl Client {
 
     /// Sends at most so many bytes in one write [B].
     pub(crate) fn connect_slowly(guard: &LinkSpec, chunk: usize) -> Self {
+        Client::connect_over(TcpStream::connect(guard.addresses[0]).unwrap(), guard, chunk)
+    }
+
+    /// Has this address.
+    pub(crate) fn connect_from(from: Ipv4Addr, guard: &LinkSpec) -> Self {
+        Client::connect_over(dial(from, guard.addresses[0]).unwrap(), guard, usize::MAX)
+    }
+
+    fn connect_over(socket: TcpStream, guard: &LinkSpec, chunk: usize) -> Self {
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let address = guard.addresses[0].ip();
         let start = |certificate| Link::connect_as_client(expected, certificate, address);
-        Client::connect_by(guard, chunk, Clock::start(), &nobody().1, start)
+        Client::connect_by(socket, chunk, Clock::start(), &nobody().1, start)
     }
 
     /// Proves new keys, as a relay does.
@@ -208,18 +228,19 @@ impl Client {
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let address = guard.addresses[0].ip();
         let start = |certificate| Link::connect(expected, certificate, address, vec![address]);
-        Client::connect_by(guard, usize::MAX, clock, &credentials, start)
+        let socket = TcpStream::connect(guard.addresses[0]).unwrap();
+        Client::connect_by(socket, usize::MAX, clock, &credentials, start)
     }
 
     fn connect_by(
-        guard: &LinkSpec,
+        socket: TcpStream,
         chunk: usize,
         clock: Clock,
         credentials: &Credentials,
         start: impl FnOnce([u8; 32]) -> Link,
     ) -> Self {
         let mut rng = rand::rng();
-        let (socket, tls) = tls_to(guard.addresses[0], chunk);
+        let (socket, tls) = tls_over(socket, chunk);
         let mut link = start(certificate_sha256(&tls).unwrap());
         let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
         let (inbuf, layers, unproven) = (Vec::new(), Vec::new(), VecDeque::new());

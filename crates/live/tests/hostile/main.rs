@@ -1,5 +1,6 @@
 //! Peers that break the protocol or say nothing: what must close closes, memory stays bounded, and others are unharmed.
 
+mod attacks;
 #[path = "../common/mod.rs"]
 mod common;
 mod handshakes;

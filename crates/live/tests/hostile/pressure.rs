@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// CPU time of a node's thread so far [s].
-fn cpu(node: &Running) -> f64 {
+pub(super) fn cpu(node: &Running) -> f64 {
     let stat = std::fs::read_to_string(node.task().join("stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     // Fields 14 and 15 of proc(5), in ticks of 10 ms.
     fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
 }
 
-fn seconds(clock: Clock) -> f64 {
+pub(super) fn seconds(clock: Clock) -> f64 {
     clock.now().since(Instant::ZERO).as_secs_f64()
 }
 
