@@ -78,7 +78,7 @@ references: setup ## TCP: compare the references in docs/data/tcp with each othe
 
 bench-live: tools ## measure the cost of a middle relay, ours and C tor's, and of kernel queries; 4 minutes on an idle machine
 	@if command -v "$${TOR:-tor}" >/dev/null; then \
-		cargo test --release --locked --package penstock-live --lib -- --ignored --nocapture what_asking_costs && \
+		cargo test --release --locked --package penstock-live --lib -- --ignored --nocapture measure_the_time_of_a_socket_query && \
 		cargo bench --locked --package penstock-live --bench middle; \
 	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
 

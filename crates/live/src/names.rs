@@ -252,7 +252,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn names_of_addresses_are_told_from_others() {
+    fn reverse_lookup_names_give_their_address() {
         assert_eq!(arpa("4.3.2.1.in-addr.arpa"), Some(Ipv4Addr::new(1, 2, 3, 4).into()));
         assert_eq!(arpa("4.3.2.1.IN-ADDR.ARPA."), Some(Ipv4Addr::new(1, 2, 3, 4).into()));
         let six: Ipv6Addr = "2001:db8::567:89ab".parse().unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_say_is_found() {
+    fn answers_of_name_servers_are_parsed() {
         let (wake, woken) = channel();
         let names = Names::start(&NameServers::At(vec![server()]), move || wake.send(()).unwrap()).unwrap();
         let address = |name: &str| Question::Addresses(name.into());
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn every_question_has_an_answer() {
+    fn each_lookup_has_an_answer() {
         let (wake, woken) = channel();
         let names = Names::start(&NameServers::At(vec![server()]), move || wake.send(()).unwrap()).unwrap();
         let long = ["a".repeat(64), "a.".repeat(127), "a.".repeat(128)];
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_that_is_cancelled_ends_at_once_and_others_go_on() {
+    fn a_cancelled_lookup_ends_immediately_and_others_continue() {
         let (wake, woken) = channel();
         let names = Names::start(&NameServers::At(vec![server()]), move || wake.send(()).unwrap()).unwrap();
         names.ask(1, Question::Addresses("mute.example".into()));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn without_servers_there_is_an_error() {
+    fn no_name_server_is_an_error() {
         let missing = NameServers::File("/nowhere/resolv.conf".into());
         assert!(Names::start(&missing, || {}).is_err());
     }

@@ -42,12 +42,12 @@ fn downloads(scheduler: &SchedulerConfig) {
 }
 
 #[test]
-fn what_comes_over_three_nodes_is_what_was_sent() {
+fn a_download_over_three_nodes_is_unchanged() {
     downloads(&SchedulerConfig::default());
 }
 
 #[test]
-fn so_it_is_with_every_scheduler() {
+fn a_download_is_unchanged_with_every_scheduler() {
     let kinds = [
         SchedulerConfig::Global(GlobalConfig::default()),
         SchedulerConfig::Kist(KistConfig::default()),
@@ -150,7 +150,7 @@ fn is_let_out(client: &mut Client, server: SocketAddr, number: u16) -> bool {
 }
 
 #[test]
-fn keys_that_no_consensus_names_make_nobody_a_relay() {
+fn a_peer_that_the_consensus_does_not_list_is_a_client() {
     // A minute before the samples' consensus is in force.
     let date = humantime::parse_rfc3339("2026-11-22T09:20:20Z").unwrap();
     let behind = Clock::start().date().duration_since(date).map(|behind| behind.as_secs() as i64);
@@ -226,7 +226,7 @@ fn ask(client: &mut Client, number: u16, request: &str) -> String {
 }
 
 #[test]
-fn a_document_comes_over_one_hop_and_over_three() {
+fn directory_documents_arrive_over_one_and_three_hops() {
     let nodes: [Running; 3] = std::array::from_fn(|_| member(300_000, true));
     let path: Vec<_> = nodes.iter().map(Running::hop).collect();
     for hops in [1, 3] {
@@ -250,7 +250,7 @@ fn a_document_comes_over_one_hop_and_over_three() {
 }
 
 #[test]
-fn who_is_no_directory_says_so() {
+fn a_relay_without_directory_serves_no_document() {
     let node = member(10, false);
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
@@ -292,7 +292,7 @@ fn extend_to_strangers(
 }
 
 #[test]
-fn nobody_waits_for_a_link_to_where_somebody_else_says_that_a_relay_is() {
+fn a_wrong_address_in_an_extend_delays_no_other_circuit() {
     let [middle, exit]: [Running; 2] =
         std::array::from_fn(|_| Running::start_with(SchedulerConfig::default(), Duration::from_secs(10)));
     let mut client = Client::connect(&middle.spec);
@@ -347,7 +347,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, passed: &AtomicUsize) {
 }
 
 #[test]
-fn who_stands_between_two_relays_gets_the_circuits_alone_that_name_his_address() {
+fn a_man_in_the_middle_gets_only_circuits_to_its_own_address() {
     let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
     let proxy = Proxy::start(exit.spec.addresses[0]);
     let [mut his, mut client] = [&middle, &middle].map(|guard| Client::connect(&guard.spec));
@@ -374,7 +374,7 @@ fn who_stands_between_two_relays_gets_the_circuits_alone_that_name_his_address()
 }
 
 #[test]
-fn who_says_no_ed25519_identity_shares_the_link_that_is_there() {
+fn an_extend_without_ed25519_identity_shares_an_existing_link() {
     let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
     // The other one opens it.
     let mut other = Client::connect(&exit.spec);
@@ -385,7 +385,7 @@ fn who_says_no_ed25519_identity_shares_the_link_that_is_there() {
 }
 
 #[test]
-fn a_relay_with_a_link_keeps_its_number_when_strangers_are_forgotten() {
+fn a_relay_with_a_link_keeps_its_number_after_a_cleanup() {
     let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
     let mut client = Client::connect(&middle.spec);
     client.build(&[middle.hop(), unnamed(&exit)]);
@@ -403,7 +403,7 @@ fn a_relay_with_a_link_keeps_its_number_when_strangers_are_forgotten() {
 }
 
 #[test]
-fn links_that_clients_have_opened_in_vain_keep_nobody_out() {
+fn unfinished_links_do_not_block_new_circuits() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     if most < 4096 {
         println!("skipped: no more than {most} files may be open");

@@ -142,7 +142,7 @@ impl Drop for Program {
 }
 
 #[test]
-fn it_makes_its_keys_and_ends_when_it_is_told_to() {
+fn the_relay_creates_keys_and_ends_after_a_signal() {
     let folder = Folder::new("ends");
     let pid = folder.0.join("pid");
     let torrc = folder.torrc(&format!("Nickname gate\nPidFile {}\n", pid.display()));
@@ -168,7 +168,7 @@ fn it_makes_its_keys_and_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn circuits_go_on_for_a_while_after_it_was_told_to_end() {
+fn circuits_continue_for_the_shutdown_time() {
     let folder = Folder::new("waits");
     let torrc = folder.torrc("ExitPolicy accept *:*\n");
     let with = |wait: &str| {
@@ -225,7 +225,7 @@ fn reaches(client: &mut Client, number: u16) -> bool {
 }
 
 #[test]
-fn a_torrc_that_is_wrong_changes_nothing_and_one_that_is_right_does() {
+fn sighup_applies_a_valid_torrc_only() {
     let folder = Folder::new("reloads");
     let torrc = folder.torrc("ExitPolicy accept *:*\n");
     let mut program = Program::start(&torrc);
@@ -251,7 +251,7 @@ fn a_torrc_that_is_wrong_changes_nothing_and_one_that_is_right_does() {
 }
 
 #[test]
-fn nobodys_address_is_in_its_log() {
+fn the_log_has_no_client_address() {
     let folder = Folder::new("says");
     let torrc = folder.torrc("ExitPolicy accept *:*\nLog debug stdout\nSafeLogging 0\n");
     let mut program = Program::start(&torrc);
@@ -285,7 +285,7 @@ fn table(path: &Path) -> Vec<Row> {
 }
 
 #[test]
-fn cells_that_are_followed_have_their_times_and_nobodys_name() {
+fn traced_cells_have_times_and_no_names() {
     let folders = [Folder::new("guard"), Folder::new("exit")];
     let record = |folder: &Folder| folder.0.join("record");
     let relays = folders.each_ref().map(|folder| {
@@ -336,7 +336,7 @@ fn scrape(address: &str) -> String {
 }
 
 #[test]
-fn metrics_and_records_have_what_went_through() {
+fn metrics_and_records_count_the_traffic() {
     let folder = Folder::new("counts");
     let record = folder.0.join("record");
     let torrc = folder.torrc(&format!(
@@ -381,7 +381,7 @@ fn metrics_and_records_have_what_went_through() {
 }
 
 #[test]
-fn mistakes_are_one_sentence_and_status_2() {
+fn errors_are_one_sentence_and_status_2() {
     let folder = Folder::new("mistakes");
     let torrc = folder.torrc("");
     let with = |more: &[&str]| refused(&relay(&torrc, more));
@@ -421,7 +421,7 @@ fn mistakes_are_one_sentence_and_status_2() {
 }
 
 #[test]
-fn what_it_is_and_whether_a_torrc_is_right_is_said_without_running() {
+fn version_and_verify_config_do_not_start_a_relay() {
     let folder = Folder::new("verifies");
     let torrc = folder.torrc("ControlPort 9051\n");
     let verified = relay(&torrc, &["--verify-config"]);

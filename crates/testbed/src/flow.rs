@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_read_from_its_packet() {
+    fn a_segment_is_parsed_from_its_packet() {
         let segment = Segment::of(&packet(0x18, 7, 100)).unwrap();
         let flow = ("10.77.0.1:9001".parse().unwrap(), "10.77.0.2:4660".parse().unwrap());
         assert_eq!(segment, Segment { flow, seq: 7, is_syn: false, len: 100 });
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_segment_is_none() {
+    fn other_packets_are_no_segments() {
         let whole = packet(0x18, 7, 10);
         for len in 0..52 {
             assert_eq!(Segment::of(&whole[..len]), None, "{len}");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_left_when_they_left_first_wherever_their_numbers_begin() {
+    fn the_first_departure_of_a_byte_counts() {
         let mut departures = Departures::default();
         let isn = u32::MAX - 150;
         let mut add = |flags, offset: u32, len, ms| {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_not_seen_to_open_says_nothing() {
+    fn a_connection_without_a_captured_syn_has_no_departures() {
         let mut departures = Departures::default();
         departures.add(&Segment::of(&packet(0x18, 1, 100)).unwrap(), Instant::ZERO);
         assert_eq!(departures.of(1), None);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn every_host_has_an_address_of_its_own_that_packets_find() {
+    fn each_host_has_its_own_address() {
         for host in [0, 1, 249, 250, 251, 999] {
             assert_eq!(host_of(&packet(address(host)), 1000), Some(host));
         }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_nobody_is_left_alone() {
+    fn packets_to_unknown_addresses_are_ignored() {
         for to in [[10, 77, 0, 0], [10, 77, 0, 4], [10, 77, 0, 255], [10, 78, 0, 1], [224, 0, 0, 22]] {
             assert_eq!(host_of(&packet(Ipv4Addr::from(to)), 3), None, "{to:?}");
         }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_bound_what_they_name() {
+    fn quantiles_are_upper_bounds() {
         let mut lateness = Lateness::default();
         assert_eq!(lateness.quantile(0.99), Duration::ZERO);
         for micros in 0..1000 {

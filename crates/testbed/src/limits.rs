@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_window_or_the_buffer_does_not_take_is_not_sendable() {
+    fn sendable_bytes_fit_into_the_window_and_the_buffer() {
         let info =
             TcpInfo { capacity: Bytes::new(9000), cwnd: 10, unacked: 7, mss: 1000, ..TcpInfo::default() };
         assert_eq!(sendable(&info), Bytes::new(3000));

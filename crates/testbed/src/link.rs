@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_takes_its_length_over_the_rate_and_then_the_delay() {
+    fn a_packet_takes_its_transmission_time_and_then_the_delay() {
         let mut link = link(CONFIG);
         assert_eq!(link.offer(Instant::ZERO, Bytes::new(512), 'a'), Fate::Queued);
         // 512 B at 128 KiB/s are 3.90625 ms.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_drops_at_its_tail_and_has_room_again_once_a_packet_begins_to_be_sent() {
+    fn a_full_queue_drops_at_its_tail_until_a_transmission_begins() {
         let mut link = link(CONFIG);
         let fates: Vec<_> = (0..4).map(|n| link.offer(Instant::ZERO, Bytes::new(1500), n)).collect();
         // One packet is in transmission, two wait, and the fourth is dropped.
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_link_takes_a_packet_larger_than_its_queue() {
+    fn an_idle_link_accepts_a_packet_larger_than_its_queue() {
         let mut link = link(LinkConfig { queue: Bytes::ZERO, ..CONFIG });
         assert_eq!(link.offer(Instant::ZERO, Bytes::new(1500), ()), Fate::Queued);
         assert_eq!(link.offer(Instant::ZERO, Bytes::new(1500), ()), Fate::Dropped);
@@ -203,7 +203,7 @@ mod tests {
 
     /// A lost packet delays the packets behind it as if it had arrived.
     #[test]
-    fn a_lost_packet_takes_its_time_on_the_link() {
+    fn a_lost_packet_also_occupies_the_link() {
         let mut lossy = link(LinkConfig { loss: 0.3, queue: Bytes::kib(1024), ..CONFIG });
         let mut clean = link(LinkConfig { queue: Bytes::kib(1024), ..CONFIG });
         let fates: Vec<_> = (0..50)
@@ -241,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_link_does_what_its_definition_says(
+        fn a_link_matches_its_reference_model(
             steps in prop::collection::vec((0u64..40_000_000, 40u64..1501), 1..80),
             rate in 50_000u64..2_000_000,
             queue in 0u64..9000,

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_as_in_the_grid() {
+    fn missing_options_have_the_defaults_of_the_grid() {
         let Ok(Command::Tcp(goodput)) = parse("tcp,goodput,--rtt,100 ms,--loss,0.01") else {
             panic!("it parses")
         };

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_the_scenarios() {
+    fn the_network_matches_the_scenario() {
         let scenario = scenario(&[]);
         assert_eq!(check(&scenario), Ok(()));
         let names: Vec<&str> = hosts(&scenario).iter().map(|host| host.name.as_str()).collect();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_world_does_not_have_is_refused_with_its_key_and_what_would_be_right() {
+    fn unsupported_settings_are_refused_with_key_and_remedy() {
         for (set, says) in [
             ("tcp.profile='linux-3.2'", "tcp.profile is not for the testbed: write \"linux-6\""),
             ("tcp.mss='536 B'", "tcp.mss is not"),

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn congestion_controls_are_called_as_in_the_kernel() {
+    fn congestion_controls_have_the_kernels_names() {
         for name in ["cubic", "reno"] {
             assert_eq!(name.parse::<Congestion>().unwrap().to_string(), name);
         }

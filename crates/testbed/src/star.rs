@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_takes_its_time_on_both_links_and_the_delay_between_them() {
+    fn a_packet_takes_both_transmission_times_and_the_delay() {
         let mut star = star(0.0);
         assert_eq!(star.offer(Instant::ZERO, 0, 1, FULL, 7), micros(1500));
         assert_eq!(star.poll_timeout(), Some(micros(21_500)));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sending_link_drops_nothing_and_a_receiving_one_what_its_queue_has_no_room_for() {
+    fn only_the_queue_of_the_receiving_link_drops_packets() {
         let mut star = star(0.0);
         for n in 0..12 {
             assert_eq!(star.offer(Instant::ZERO, 0, 1, FULL, n), micros(1500 * u64::from(n + 1)));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_several_hosts_share_the_receivers_queue_in_the_order_in_which_they_reach_it() {
+    fn packets_of_several_hosts_share_the_receivers_queue_in_order_of_arrival() {
         let mut star = star(0.0);
         star.offer(Instant::ZERO, 0, 1, FULL, 1);
         star.offer(micros(500), 2, 1, Bytes::new(500), 2);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_took_its_time_on_the_sending_link() {
+    fn a_lost_packet_also_occupies_the_sending_link() {
         let mut star = star(0.5);
         for n in 0..1000 {
             let now = micros(10_000 * u64::from(n));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_for_nobody_goes_nowhere() {
+    fn a_packet_to_an_unknown_host_is_dropped() {
         let mut star = star(0.0);
         star.offer(Instant::ZERO, 0, 2, FULL, 1);
         assert_eq!((arrivals(&mut star), star.poll_timeout()), (vec![], None));

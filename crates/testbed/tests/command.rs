@@ -43,7 +43,7 @@ fn a_download_takes_at_least_what_the_link_needs_for_its_packets() {
 }
 
 #[test]
-fn what_the_link_loses_the_kernel_sends_again() {
+fn the_kernel_retransmits_lost_packets() {
     let arguments = [
         "tcp",
         "goodput",
@@ -70,7 +70,7 @@ fn what_the_link_loses_the_kernel_sends_again() {
 }
 
 #[test]
-fn the_congestion_window_is_sampled_from_the_initial_one_on() {
+fn samples_of_the_congestion_window_start_with_the_initial_window() {
     let Some(row) = row(&["tcp", "window", "--bytes", "2 MiB"]) else { return };
     let samples = row["samples"].as_array().expect("samples are a list");
     assert_eq!(samples[0][1], 10, "RFC 6928: {}", samples[0]);
@@ -80,7 +80,7 @@ fn the_congestion_window_is_sampled_from_the_initial_one_on() {
 
 /// Linux gives a new socket room for ten segments twice over; an application that never fills it never gets more.
 #[test]
-fn the_send_buffer_of_an_application_with_little_to_send_stays_as_it_was() {
+fn a_slow_application_keeps_its_initial_send_buffer() {
     let arguments =
         ["sndbuf", "--rate", "10 MiB/s", "--rtt", "20 ms", "--writes", "64 KiB/s", "--seconds", "1 s"];
     let Some(row) = row(&arguments) else { return };
@@ -91,7 +91,7 @@ fn the_send_buffer_of_an_application_with_little_to_send_stays_as_it_was() {
 
 /// KIST §5.2, Equation 1: what the congestion window has room for leaves at once, and no more does.
 #[test]
-fn what_kist_would_write_leaves_at_once() {
+fn the_kernel_sends_kists_limit_immediately() {
     let Some(row) = row(&["limits", "--writes", "40", "--excess", "0", "--queue", "4 MiB"]) else { return };
     let samples = row["samples"].as_array().expect("samples are a list");
     assert_eq!(samples.len(), 40);
@@ -103,7 +103,7 @@ fn what_kist_would_write_leaves_at_once() {
 }
 
 #[test]
-fn mistakes_end_with_one_sentence_and_status_2() {
+fn errors_are_one_sentence_and_status_2() {
     let output = testbed(&["tcp", "goodput", "--loss", "2"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
@@ -116,7 +116,7 @@ fn mistakes_end_with_one_sentence_and_status_2() {
 
 #[cfg(not(feature = "relays"))]
 #[test]
-fn a_command_without_live_relays_says_how_to_build_one_with_them() {
+fn without_the_feature_relays_the_error_names_the_build_command() {
     let output = testbed(&["world", "x.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--features relays"));
@@ -142,7 +142,7 @@ mod relays {
     }
 
     #[test]
-    fn a_scenario_runs_on_live_relays_with_every_kind_of_row() {
+    fn a_scenario_runs_on_live_relays_and_fills_every_table() {
         let out = std::env::temp_dir().join(format!("penstock-worlds-{}", std::process::id()));
         let folder: &'static str = out.to_str().expect("a folder has a name").to_owned().leak();
         for variant in ["vanilla", "kist"] {
@@ -176,7 +176,7 @@ mod relays {
     }
 
     #[test]
-    fn what_the_testbed_does_not_have_is_refused_in_a_sentence() {
+    fn unsupported_scenarios_are_refused_in_one_sentence() {
         let output = testbed(&["world", STAR, "--set", "tcp.profile='linux-3.2'"]);
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(

@@ -108,7 +108,7 @@ mod tests {
     use crate::directory::samples;
 
     #[test]
-    fn what_authorities_of_c_tor_certify_is_read() {
+    fn certificates_of_c_tor_authorities_are_parsed() {
         let certs = AuthorityCert::read_all(samples::CERTIFICATES);
         assert_eq!(certs.len(), 3);
         for cert in &certs {

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_ten_seconds_count_and_the_lesser_way() {
+    fn the_maximum_over_ten_seconds_of_the_slower_direction_counts() {
         let mut observed = Observed::new(Instant::ZERO);
         let mut carried = vec![[100, 40]; 30];
         carried[15..20].fill([300, 60]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_forgotten_after_five_days() {
+    fn old_maxima_expire_after_five_days() {
         let mut observed = Observed::new(Instant::ZERO);
         drive(&mut observed, 0, &[[1000, 1000]; 10]);
         for day in 1..5 {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_seldom_finds_no_more_than_there_was() {
+    fn late_calls_never_increase_the_rate() {
         let mut observed = Observed::new(Instant::ZERO);
         observed.on_count(Instant::ZERO + Duration::from_secs(100), [1000, 1000]);
         assert_eq!(observed.rate(), 100);

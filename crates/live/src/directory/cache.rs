@@ -455,7 +455,7 @@ mod tests {
     const MICRO: Task = Task::Consensus(Flavour::Microdescriptors);
 
     #[test]
-    fn all_is_fetched_in_the_order_in_which_it_can_be_verified() {
+    fn documents_are_fetched_in_the_order_in_which_they_can_be_verified() {
         let mut world = World::new();
         assert_eq!(world.poll(), [Task::Certs, PLAIN, MICRO]);
         // A consensus before the certificates waits for them.
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn many_documents_are_asked_for_by_name() {
+    fn missing_documents_are_requested_by_digest() {
         let mut world = World::new();
         world.poll();
         world.answer(Task::Certs, ok(samples::CERTIFICATES));
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_more_and_more_seldom() {
+    fn delays_between_retries_grow() {
         let mut world = World::new();
         world.poll();
         world.answer(Task::Certs, ok(samples::CERTIFICATES));
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_goes_to_each_authority_until_it_takes_it_or_refuses() {
+    fn uploads_continue_until_each_authority_accepts_or_refuses() {
         let mut world = World::new();
         world.poll();
         world.asked.clear();
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_wrong_is_said_once_until_it_is_right() {
+    fn a_wrong_clock_is_reported_once() {
         let mut world = World::new();
         assert_eq!(heard(&mut world, &[(0, 900), (1, 900)]), [None; 2]);
         // Two of two, or of three, authorities agree; the next one causes no second report.
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_whose_clock_is_wrong_is_not_believed_against_others() {
+    fn a_single_authority_with_a_wrong_clock_is_ignored() {
         let mut world = World::new();
         assert_eq!(heard(&mut world, &[(0, 3600), (0, 3600), (1, 0), (2, 0)]), [None; 4]);
         for _ in 0..3 {
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn without_authorities_there_is_nothing_to_do() {
+    fn without_authorities_no_task_is_due() {
         let now = samples::at(0);
         let mut cache = DirectoryCache::new(
             Documents::new(Vec::new()),

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_c_tor_are_read_and_their_signatures_are_good() {
+    fn both_flavors_of_c_tor_are_parsed_and_verified() {
         let plain = Consensus::read(samples::PLAIN).unwrap();
         let micro = Consensus::read(samples::MICRO).unwrap();
         for consensus in [&plain, &micro] {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_signed_may_change() {
+    fn changed_signed_text_is_refused() {
         let (authorities, certs) = (samples::authorities(), certs());
         let signed = samples::MICRO.find("directory-signature").unwrap();
         for at in (0..signed).step_by(13) {
@@ -258,13 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_follows_what_is_signed() {
+    fn text_after_the_signatures_is_refused() {
         let text = format!("{}params cc_alg=0\n", samples::PLAIN);
         assert_eq!(Consensus::read(&text).err(), Some(Malformed));
     }
 
     #[test]
-    fn it_may_break_off_nowhere() {
+    fn a_truncated_consensus_is_refused() {
         // A consensus with one signature less is still well-formed.
         let end = samples::PLAIN.find("directory-signature").unwrap();
         for len in (0..end).step_by(11) {

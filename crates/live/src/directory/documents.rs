@@ -255,7 +255,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn all_that_a_consensus_names_is_taken_by_its_digest() {
+    fn documents_that_the_consensus_lists_are_stored() {
         let documents = full();
         assert!(!documents.lacks_certs(samples::at(1)) && documents.is_complete());
         let exit = hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();
@@ -269,7 +269,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn who_is_listed_has_the_ed25519_identity_of_its_descriptor() {
+    fn listed_relays_have_the_ed25519_identity_of_their_descriptor() {
         let documents = full();
         let rsa = hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();
         let ed25519 = base64("zwM6zri3Sv+JxbQWK7pN6VOnE7Z4T62blkYbSTfzPzo").unwrap();
@@ -278,7 +278,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_no_consensus_names_is_not_taken() {
+    fn documents_that_no_consensus_lists_are_refused() {
         let mut documents = Documents::new(samples::authorities());
         let now = samples::at(1);
         assert_eq!((documents.is_complete(), documents.names(&[0; 20])), (false, None));
@@ -291,7 +291,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_consensus_that_is_over_or_not_newer_is_not_taken() {
+    fn an_expired_or_old_consensus_is_refused() {
         let mut documents = Documents::new(samples::authorities());
         let consensus = Consensus::read(samples::PLAIN).unwrap();
         let now = samples::at(1);
@@ -303,7 +303,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn certificates_of_strangers_and_of_the_past_are_not_taken() {
+    fn unknown_and_expired_certificates_are_refused() {
         let mut documents = Documents::new(samples::authorities()[..1].to_vec());
         documents.take_certs(samples::at(1), samples::CERTIFICATES);
         assert_eq!((documents.certs.len(), documents.lacks_certs(samples::at(1))), (1, false));
@@ -314,7 +314,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_named_no_more_is_forgotten_after_a_week() {
+    fn documents_expire_a_week_after_the_last_consensus_with_them() {
         let mut kept = Kept(BTreeMap::from([
             ([1; 20], (samples::at(0), "a".into())),
             ([2; 20], (samples::at(0), "b".into())),

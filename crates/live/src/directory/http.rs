@@ -165,7 +165,7 @@ mod tests {
     const TIME: Duration = Duration::from_secs(784_111_777);
 
     #[test]
-    fn a_request_is_read_wherever_it_is_split() {
+    fn a_request_may_arrive_in_any_pieces() {
         let time = SystemTime::UNIX_EPOCH + TIME;
         let bytes = get("127.0.0.1:80".parse().unwrap(), "/tor/keys/all", Some(time));
         for len in 0..bytes.len() {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_hands_us_anything() {
+    fn uploads_of_clients_are_refused() {
         let bytes = post("127.0.0.1:80".parse().unwrap(), "/tor/", "router\n");
         assert_eq!(Request::read(&bytes), Asked::Whole(Request { path: None, since: None }));
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_answers_are_read() {
+    fn our_own_responses_are_parsed() {
         let now = SystemTime::UNIX_EPOCH + TIME;
         let response = Response::documents(vec!["one\n".into(), "two\n".into()], Some(now));
         let text: String = response.write(now).concat();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compressed_is_refused() {
+    fn compressed_documents_are_refused() {
         let text = "HTTP/1.0 200 OK\r\nContent-Encoding: deflate\r\n\r\nx";
         assert_eq!(Answer::read(text.into()), Err(Failure::NotHttp));
     }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_has_its_default() {
+    fn missing_parameters_have_their_default() {
         let params = Params::default();
         assert_eq!(params.half_life(), Duration::from_secs(30));
         assert_eq!(params.kist_interval(), Duration::from_millis(2));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_kept_within_its_range() {
+    fn values_are_limited_to_their_range() {
         let params = Params::read(
             "CircuitPriorityHalflifeMsec=-5 KISTSchedRunInterval=1000 circwindow=5 cc_alg=0 cc_sendme_inc=1000 \
              perconnbwrate=7 x=1",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_s_own_settings_stay() {
+    fn settings_of_the_operator_stay() {
         let params = Params::read("KISTSchedRunInterval=5 circwindow=500 cc_alg=0 cc_sendme_inc=40").unwrap();
         let all = Parameters {
             half_life: Some(Duration::from_secs(30)),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_malformed() {
+    fn a_value_that_is_not_a_number_is_malformed() {
         for text in ["a", "a=", "a=b", "a=1 b", "a=2147483648"] {
             assert_eq!(Params::read(text), Err(Malformed), "{text}");
         }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_published_at_the_start_and_every_eighteen_hours() {
+    fn the_descriptor_is_published_at_the_start_and_every_18_hours() {
         let mut publication = Publication::new(at(0));
         assert!(publication.is_due(at(0)));
         assert_eq!(publication.on_written(at(0)), 0);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_published_again_if_the_consensus_does_not_name_it() {
+    fn the_descriptor_is_published_again_if_the_consensus_does_not_list_the_relay() {
         let mut publication = Publication::new(at(0));
         publication.on_written(at(0));
         assert!(!publication.is_due(at(5399)) && publication.is_due(at(5400)));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_at_once_and_once() {
+    fn a_change_is_published_immediately_and_once() {
         let mut publication = Publication::new(at(0));
         publication.on_written(at(0));
         publication.on_change();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_rate_is_told_but_not_every_moment() {
+    fn doubled_bandwidth_is_published_at_most_every_three_hours() {
         let (mut publication, mut total) = (Publication::new(at(0)), 0);
         publication.on_written(at(0));
         publication.on_consensus(true);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_is_a_day_old_waits_for_its_time() {
+    fn bandwidth_changes_count_on_the_first_day_only() {
         let (mut publication, mut total) = (Publication::new(at(0)), 0);
         let day = 24 * 3600;
         publication.on_written(at(day - 100));

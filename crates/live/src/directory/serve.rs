@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_find_what_they_ask_for() {
+    fn clients_get_the_documents_that_they_request() {
         let consensus = "/tor/status-vote/current/consensus";
         assert_eq!(found(consensus), samples::PLAIN);
         // The request of a C tor client.
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found() {
+    fn missing_documents_give_status_404() {
         for path in [
             "/",
             "/tor/",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_again_what_he_has() {
+    fn a_client_with_the_newest_consensus_gets_status_304() {
         let path = "/tor/status-vote/current/consensus";
         let since =
             |seconds| format!("If-Modified-Since: {}\r\n", httpdate::fmt_http_date(samples::at(seconds)));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consensus_is_given_out_for_a_day_after_its_end() {
+    fn an_expired_consensus_is_served_for_a_day() {
         let question = Question::read(b"GET /tor/status-vote/current/consensus HTTP/1.0\r\n\r\n").unwrap();
         for (seconds, status) in [(20 + 86_399, "200"), (20 + 86_400, "404")] {
             assert_eq!(&full().answer(&question, samples::at(seconds))[0][9..12], status);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_descriptor_is_there_under_all_its_names() {
+    fn our_own_descriptor_is_served_under_all_its_paths() {
         let mut documents = full();
         let text: Arc<str> = "router me 127.0.0.1 1 0 0\nrouter-signature\n".into();
         documents.set_own([7; 20], &text);

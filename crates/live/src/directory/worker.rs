@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_is_noted_and_asked_for_again() {
+    fn refused_documents_are_logged_and_requested_again() {
         let mut authority = samples::authorities().remove(0);
         authority.dir_port = deaf();
         let retry = RetryPolicy { min_delay: Duration::from_millis(1), max_delay: Duration::from_millis(2) };
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_there_is_unreachable() {
+    fn a_closed_port_is_unreachable() {
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert!(matches!(ask(gone, b"", Clock::start()), Err(Failure::Unreachable(_))));
     }

@@ -38,7 +38,7 @@ fn load(folder: &Scratch, now: SystemTime) -> Result<Keys, KeyError> {
 }
 
 #[test]
-fn keys_that_are_made_are_there_the_next_time_and_nobody_elses() {
+fn created_keys_are_loaded_again_and_are_private() {
     let folder = Scratch::new("again");
     let first = load(&folder, now()).unwrap();
     let second = load(&folder, now()).unwrap();
@@ -56,7 +56,7 @@ fn keys_that_are_made_are_there_the_next_time_and_nobody_elses() {
 }
 
 #[test]
-fn what_others_may_read_is_refused() {
+fn files_that_others_can_read_are_refused() {
     let folder = Scratch::new("exposed");
     load(&folder, now()).unwrap();
     folder.mode(name::MASTER, 0o640);
@@ -83,7 +83,7 @@ fn half_an_identity_is_not_completed() {
 }
 
 #[test]
-fn a_file_that_is_damaged_is_named_and_left_alone() {
+fn a_damaged_file_is_reported_and_not_changed() {
     let folder = Scratch::new("damaged");
     load(&folder, now()).unwrap();
     for file in [
@@ -124,7 +124,7 @@ fn a_file_that_is_damaged_is_named_and_left_alone() {
 }
 
 #[test]
-fn nothing_is_overwritten_that_is_not_meant_to_change() {
+fn create_never_overwrites_a_file() {
     let folder = Scratch::new("exists");
     load(&folder, now()).unwrap();
     let files = Folder::open(&folder.0).unwrap();
@@ -134,7 +134,7 @@ fn nothing_is_overwritten_that_is_not_meant_to_change() {
 }
 
 #[test]
-fn onion_keys_rotate_and_the_old_one_is_answered_until_it_is_forgotten() {
+fn the_previous_onion_key_works_until_it_is_deleted() {
     let folder = Scratch::new("rotate");
     let mut keys = load(&folder, now()).unwrap();
     let first = keys.onion.public;
@@ -295,7 +295,7 @@ fn a_renewal_that_fails_anywhere_leaves_a_key_with_its_certificate_or_neither() 
 }
 
 #[test]
-fn a_pipe_or_a_device_is_no_key_file() {
+fn pipes_and_devices_are_refused_as_key_files() {
     let folder = Scratch::new("pipe");
     load(&folder, now()).unwrap();
     for file in [name::RSA_IDENTITY, name::MASTER, name::SIGNING, name::ONION, name::TAP] {

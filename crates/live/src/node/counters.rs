@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn violations_are_counted_by_their_names() {
+    fn violations_are_counted_by_name() {
         let mut counters = NodeCounters::default();
         counters.violation(Violation::UnexpectedEarlyCell);
         counters.violation(Violation::UnexpectedEarlyCell);

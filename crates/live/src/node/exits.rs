@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_gets_addresses_of_the_kinds_that_it_takes() {
+    fn a_client_gets_addresses_of_the_families_that_it_accepts() {
         let [four, six]: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         let both = [six, four];
         let with = |flags| usable(&both, BeginFlags(flags));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_name_is_not_looked_up() {
+    fn text_that_is_not_a_host_name_is_not_looked_up() {
         for good in ["example.com", "a_b.example", "127.1a", "x-1.example.", "4.3.2.1.in-addr.arpa"] {
             assert!(is_name(good), "{good}");
         }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_do_not_learn_how_old_a_name_is_here() {
+    fn clients_do_not_learn_the_age_of_a_cached_name() {
         assert_eq!([0, 299, 300, 100_000].map(clip), [300, 300, 3600, 3600]);
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_much_waits_for_itself_alone() {
+    fn a_sender_with_many_requests_delays_only_itself() {
         let mut turns = FairQueue::new(100);
         for number in 0..5 {
             assert_eq!(turns.push('a', number, ()), None);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_is_full_the_newest_of_the_fullest_queue_makes_room() {
+    fn at_the_limit_the_longest_queue_loses_its_newest_request() {
         let mut turns = FairQueue::new(4);
         for number in 0..4 {
             turns.push('a', number, ());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_to_know_makes_room() {
+    fn a_forgotten_request_frees_its_place() {
         let mut turns = FairQueue::new(2);
         turns.push('a', 1, ());
         turns.push('a', 2, ());
@@ -131,7 +131,7 @@ mod tests {
     proptest! {
         /// Each question is answered, dropped or removed exactly once, and the limit holds.
         #[test]
-        fn no_question_is_lost(steps in proptest::collection::vec((0u8..4, 0u8..5), 0..200)) {
+        fn no_request_is_lost(steps in proptest::collection::vec((0u8..4, 0u8..5), 0..200)) {
             let mut turns = FairQueue::new(8);
             let mut waiting = Vec::new();
             for (number, (what, who)) in (0u64..).zip(steps) {

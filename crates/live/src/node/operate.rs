@@ -243,7 +243,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
     #[test]
-    fn a_decision_holds_against_the_authorities_though_its_words_are_the_old_ones() {
+    fn a_fixed_setting_overrides_the_consensus_even_if_the_torrc_is_unchanged() {
         let localhost = Ipv4Addr::LOCALHOST.into();
         let ewma =
             |seconds| CircuitPolicyConfig::EwmaTick(EwmaConfig { half_life: Duration::from_secs(seconds) });

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_canonical_link_is_for_all_while_it_is_there() {
+    fn all_circuits_share_a_canonical_link() {
         let mut peers = Peers::default();
         let proven = peers.proven(&IDENTITY, true, ip("192.0.2.1"));
         assert_eq!(relay(&mut peers, &to("192.0.2.1:1"), &[proven]), proven);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_being_opened_is_for_those_who_name_its_address_and_port() {
+    fn only_circuits_to_the_same_address_and_port_share_an_unfinished_link() {
         let mut peers = Peers::default();
         let dialed = relay(&mut peers, &to("192.0.2.1:1"), &[]);
         assert_eq!(relay(&mut peers, &to("192.0.2.1:1"), &[dialed]), dialed);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_canonical_is_for_those_who_name_its_address() {
+    fn only_circuits_to_the_same_address_share_a_link_that_is_not_canonical() {
         let mut peers = Peers::default();
         let there = peers.proven(&IDENTITY, false, ip("192.0.2.2"));
         assert_eq!(relay(&mut peers, &to("192.0.2.2:1"), &[there]), there);

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_reaches_whom_it_was_asked_for_and_nobody_else() {
+    fn an_answer_reaches_only_the_key_that_waits_for_it() {
         let mut pending = Pending::new();
         let (first, second) = (pending.await_for('a', 1), pending.await_for('b', 2));
         assert_eq!(pending.answered(second), Some(('b', 2)));

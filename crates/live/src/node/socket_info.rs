@@ -68,7 +68,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn what_is_written_and_not_read_is_queued() {
+    fn unread_bytes_are_counted_as_queued() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let _peer = listener.accept().unwrap();
@@ -89,9 +89,9 @@ mod tests {
 
     /// KIST section 5.2 reports 0.914 µs for one connection, and 4.57 ms for 5000.
     #[test]
-    #[ignore = "measures: cargo test --release -p penstock-live --lib -- --ignored --nocapture what_asking_costs"]
+    #[ignore = "measures: cargo test --release -p penstock-live --lib -- --ignored --nocapture measure_the_time_of_a_socket_query"]
     #[expect(clippy::disallowed_methods, reason = "it measures")]
-    fn what_asking_costs() {
+    fn measure_the_time_of_a_socket_query() {
         use nix::sys::resource::{Resource, getrlimit, setrlimit};
         let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();

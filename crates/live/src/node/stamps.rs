@@ -146,7 +146,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     #[test]
-    fn what_is_sent_and_received_has_its_times() {
+    fn sent_and_received_bytes_have_timestamps() {
         let clock = Clock::start();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cell_in_so_many_is_followed() {
+    fn one_cell_in_n_is_traced() {
         let mut trace = trace(3);
         let tags: Vec<_> = (0..7).map(|ms| trace.came(None, at(ms)).is_some()).collect();
         assert_eq!(tags, [false, false, true, false, false, true, false]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_its_stations_in_order() {
+    fn the_times_of_a_row_are_in_order() {
         let mut trace = trace(1);
         let circuit = CircuitIndex::first(4);
         trace.begun(circuit);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn one_circuit_in_so_many_is_looked_at() {
+    fn one_circuit_in_n_is_sampled() {
         let mut trace = trace(1);
         (0..5).for_each(|index| trace.begun(CircuitIndex::first(index)));
         trace.over(CircuitIndex::first(1));

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn options_stand_with_dashes_or_without() {
+    fn options_work_with_and_without_dashes() {
         let args = parse("-f x --ORPort 9001 Nickname gate +ExitPolicy accept --SocksPort -1 /Log").unwrap();
         assert_eq!((args.ask, args.torrc), (Ask::Run, Some("x".into())));
         let options: Vec<_> = args.options.iter().map(|(name, value)| (&name[..], &value[..])).collect();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_are_of_either_key() {
+    fn the_fingerprint_of_either_key_can_be_requested() {
         assert_eq!(parse("--list-fingerprint").unwrap().ask, Ask::ListFingerprint { ed25519: false });
         assert_eq!(
             parse("--list-fingerprint ed25519 -f x").unwrap().ask,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_its_value_is_a_mistake() {
+    fn an_option_without_its_value_is_an_error() {
         assert!(parse("-f").is_err() && parse("-x").is_err());
         assert_eq!(parse("--ORPort").unwrap_err().to_string(), "missing argument for option '--ORPort'");
     }

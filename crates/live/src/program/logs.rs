@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_takes_what_is_between_its_severities() {
+    fn a_log_has_messages_between_its_severities() {
         let log = LogTo { severest: Level::Warn, least: Level::Info, sink: Sink::Stderr };
         let open = Open::new(&log).unwrap();
         assert_eq!(

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_get_metrics_is_answered_with_them() {
+    fn only_get_metrics_returns_metrics() {
         let status = |question: &str| response(question.as_bytes(), "page")[9..12].to_owned();
         assert_eq!(status("GET /metrics HTTP/1.1\r\n\r\n"), "200");
         assert_eq!(status("GET / HTTP/1.0\r\n\r\n"), "404");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_policy_this_machine_alone_may_ask() {
+    fn without_a_policy_only_this_machine_may_read_metrics() {
         assert!(may_ask(None, [127, 0, 0, 1].into()) && !may_ask(None, [192, 0, 2, 1].into()));
         let rules = vec!["accept 192.0.2.1".parse().unwrap()];
         let policy = ExitPolicy::new(rules, penstock_link::descriptor::Private::AsRules, Vec::new());
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scraper_that_says_nothing_makes_others_wait_a_moment_and_no_more() {
+    fn a_silent_scraper_delays_others_until_its_timeout() {
         let metrics = Metrics { listen: "127.0.0.1:0".parse().unwrap(), policy: None };
         let server = Server::start(&metrics).unwrap();
         server.show(&observation());

@@ -91,14 +91,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_public_network_has_nine() {
+    fn the_public_network_has_nine_authorities() {
         let authorities = public_authorities();
         assert_eq!(authorities.len(), 9);
         assert!(authorities.iter().all(|authority| authority.is_public() && authority.v3_identity.is_some()));
     }
 
     #[test]
-    fn a_line_of_c_tor_is_read() {
+    fn an_authority_line_of_c_tor_is_parsed() {
         let text = "test000a orport=5000 no-v2 v3ident=15DA1DF6EBE1B4B1DA1B2CA7E6FC0F1C3B8F1D54 weight=1.0 \
                     ipv6=[::1]:5000 127.0.0.1:7000 BCB3 8A1C 4D5F 0B1B 2F1B B9B5 9D5D 0D7E 5B1C 3F2A";
         let authority = Authority::parse(text).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_said() {
+    fn errors_in_an_authority_line_are_reported() {
         for (text, why) in [
             ("", "an IPv4 address, a colon and a port must follow"),
             ("a orport=0 127.0.0.1:1 00", "\"0\" is no orport"),

@@ -270,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_blank_lines_are_nothing() {
+    fn comments_and_blank_lines_are_ignored() {
         let lines = of("# one\n\n  \t# two\nORPort 9001 # three\n\nNickname#four\n").unwrap();
         assert_eq!(lines, [("ORPort".into(), "9001".into(), 4), ("Nickname".into(), String::new(), 6)]);
     }
 
     #[test]
-    fn a_backslash_at_the_end_goes_on_in_the_next_line() {
+    fn a_backslash_at_the_end_continues_the_line() {
         assert_eq!(
             one("\nExitPolicy accept *:80,\\\n  accept *:443\nx"),
             ("accept *:80,  accept *:443".into(), 2)
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_have_the_escapes_of_c() {
+    fn quoted_values_have_c_escapes() {
         assert_eq!(one("A \"b # \\\"c\\\" \\x41\\102\\n\\\\\" # d\n").0, "b # \"c\" AB\n\\");
         for (text, why) in [
             ("A \"b", "the quotes are not closed"),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_patterns_are_included_in_the_order_of_their_names() {
+    fn included_files_are_read_in_the_order_of_their_names() {
         let folder = crate::torrc::tests::Scratch::new("include");
         let write = |name: &str, text: &str| fs::write(folder.0.join(name), text).unwrap();
         fs::create_dir(folder.0.join("inner")).unwrap();
@@ -323,7 +323,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_file_breaks_it(text in "([a-z%+/#\\\\\" \t\n\r]|\\\\\n|\\PC){0,60}") {
+        fn the_parser_never_panics(text in "([a-z%+/#\\\\\" \t\n\r]|\\\\\n|\\PC){0,60}") {
             prop_assume!(!text.contains("%include"));
             let _ = of(&text);
         }

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_gives_what_c_tor_takes_of_it() {
+    fn the_default_memory_limit_is_that_of_c_tor() {
         for (memory, limit) in [
             (Some(128 * MIB), 256 * MIB),
             (Some(4 * GIB), 3 * GIB),

@@ -49,7 +49,7 @@ fn with(more: &str) -> Options {
 }
 
 #[test]
-fn the_least_configuration_is_todays_tor_that_lets_nobody_out() {
+fn the_minimal_torrc_gives_a_relay_without_exit_streams() {
     let options = with("");
     assert_eq!(options.listen, "0.0.0.0:9001".parse().unwrap());
     assert_eq!((&options.nickname[..], options.advertised_port), ("Unnamed", 9001));
@@ -67,7 +67,7 @@ fn the_least_configuration_is_todays_tor_that_lets_nobody_out() {
 }
 
 #[test]
-fn what_a_torrc_says_no_consensus_changes() {
+fn the_consensus_does_not_change_settings_of_the_torrc() {
     let overrides = |text: &str| with(text).overrides;
     assert_eq!(
         overrides("Schedulers KIST\nKISTSchedRunInterval 0\n"),
@@ -92,7 +92,7 @@ fn what_a_torrc_says_no_consensus_changes() {
 }
 
 #[test]
-fn options_are_what_they_say() {
+fn options_set_their_values() {
     let options = with(
         "nickname Gate\nAddress 192.0.2.1\nContactInfo \"me <me@example.org>\"\nKeyDirectory /k\nPidFile /p\n\
          OutboundBindAddress 192.0.2.2\nOutboundBindAddress [2001:db8::1]\nOutboundBindAddressExit 192.0.2.3\n\
@@ -144,7 +144,7 @@ fn options_are_what_they_say() {
 }
 
 #[test]
-fn every_scheduler_policy_and_throttle_of_a_scenario_is_there() {
+fn every_scheduler_policy_and_throttle_of_a_scenario_is_supported() {
     for (kind, choices) in [
         ("scheduler", &["vanilla", "global", "kist", "kist-deployed", "kist-lite"][..]),
         ("circuit_policy", &["round-robin", "ewma"]),
@@ -159,7 +159,7 @@ fn every_scheduler_policy_and_throttle_of_a_scenario_is_there() {
 }
 
 #[test]
-fn listening_and_telling_can_be_at_two_ports() {
+fn the_listening_port_and_the_advertised_port_may_differ() {
     let options =
         load(&LEAST.replace("9001", "443 NoListen\nORPort 127.0.0.1:9090 NoAdvertise"), &[]).unwrap();
     assert_eq!((options.listen, options.advertised_port), ("127.0.0.1:9090".parse().unwrap(), 443));
@@ -172,7 +172,7 @@ fn listening_and_telling_can_be_at_two_ports() {
 }
 
 #[test]
-fn exits_are_what_the_policy_says_and_no_more() {
+fn the_exit_policy_follows_the_options() {
     let options = with("ExitPolicy accept *:80,reject 192.0.2.0/24:*\nExitPolicy accept *:443\n");
     let policy = options.policy(vec!["198.51.100.7".parse().unwrap()], &[]);
     let allows = |address: &str, port| policy.allows(address.parse().unwrap(), port);
@@ -193,7 +193,7 @@ fn exits_are_what_the_policy_says_and_no_more() {
 }
 
 #[test]
-fn the_command_line_goes_over_the_file() {
+fn the_command_line_overrides_the_file() {
     let said =
         [("ORPort", "9002"), ("+MyFamily", "BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2B"), ("/Nickname", "")];
     let more = "Nickname gate\nMyFamily BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A\n";
@@ -207,7 +207,7 @@ fn the_command_line_goes_over_the_file() {
 }
 
 #[test]
-fn what_has_no_effect_is_said_with_its_line() {
+fn options_without_effect_cause_warnings_with_their_line() {
     let options = with(
         "ControlPort 9051\nHiddenServiceNonAnonymousMode 0\nDynamicDHGroups 1\nNickname a\nNickname b\n\
          Log notice syslog\nBandwidthBurst 1 MB\nSchedulers Vanilla\nKISTSchedRunInterval 2\nKISTSockBufSizeFactor 2\n",
@@ -229,7 +229,7 @@ fn what_has_no_effect_is_said_with_its_line() {
 }
 
 #[test]
-fn every_mistake_says_where_it_is_and_what_would_be_right() {
+fn every_error_has_its_place_and_the_correct_form() {
     for (more, error) in [
         ("NoSuchOption 1", "NoSuchOption: this option exists neither here nor in C tor"),
         ("Nickname a_b", "Nickname: \"a_b\" must be 1 to 19 letters and digits"),
@@ -332,7 +332,7 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
 }
 
 #[test]
-fn nobody_joins_the_public_network_by_mistake() {
+fn the_public_network_needs_an_acknowledgement() {
     let own = LEAST.lines().last().unwrap();
     let public = "DirAuthority moria1 128.31.0.39:9231 1A25C6358DB91342AA51720A5038B72742732498";
     let known = "DirAuthority x v3ident=F533C81CEF0BC0267857C99B2F471ADF249FA232 192.0.2.1:80 BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A";
@@ -353,7 +353,7 @@ fn nobody_joins_the_public_network_by_mistake() {
 
 /// The options of a real relay: those of Debian's `/etc/tor/torrc` without its comments, and those of its service.
 #[test]
-fn an_operators_torrc_is_read_whole() {
+fn a_typical_torrc_of_an_operator_is_accepted() {
     let torrc = "\
 ## Our relay
 #SOCKSPort 9050 # not here

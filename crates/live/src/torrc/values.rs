@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn private_is_every_network_that_is() {
+    fn private_stands_for_all_private_networks() {
         let rules = rules("accept 127.0.0.1:80, reject private:1-1024,accept *:*").unwrap();
         assert_eq!(rules.len(), 2 + private_networks().count());
         assert!(rules[1..rules.len() - 1].iter().all(|rule| !rule.accept && rule.ports == (1..=1024)));

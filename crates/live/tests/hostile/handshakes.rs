@@ -31,7 +31,7 @@ fn closes(socket: &mut TcpStream) {
 }
 
 #[test]
-fn who_says_nothing_or_nonsense_instead_of_tls_is_left() {
+fn a_peer_without_valid_tls_is_disconnected() {
     let node = node();
     let address = node.spec.addresses[0];
     let client_hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3];
@@ -60,7 +60,7 @@ fn variable(command: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn who_says_nothing_or_nonsense_instead_of_a_handshake_is_left() {
+fn a_peer_without_a_valid_link_handshake_is_disconnected() {
     let node = node();
     let address = node.spec.addresses[0];
     let versions = [0, 0, command::VERSIONS, 0, 4, 0, 4, 0, 5].to_vec();
@@ -108,7 +108,7 @@ fn who_says_nothing_or_nonsense_instead_of_a_handshake_is_left() {
 }
 
 #[test]
-fn bytes_one_by_one_are_as_good_as_all_at_once() {
+fn a_client_may_send_in_small_pieces() {
     let node = node();
     for chunk in [1, 2, 3, 7] {
         let mut client = Client::connect_slowly(&node.spec, chunk);
@@ -204,7 +204,7 @@ fn proof(socket: &mut TcpStream, tls: &mut Connection, link: &mut Link) -> Vec<u
 }
 
 #[test]
-fn who_falls_silent_ends_or_raves_at_any_stage_of_a_handshake_is_left() {
+fn a_peer_that_fails_at_any_stage_of_a_handshake_is_disconnected() {
     let node = node();
     let mut held = Vec::new();
     let mut stages = 0;
@@ -279,7 +279,7 @@ fn hostile(at: usize, then: Then) -> SocketAddr {
 }
 
 #[test]
-fn a_circuit_to_who_falls_silent_ends_or_raves_ends_and_others_go_on() {
+fn a_failing_peer_ends_only_circuits_to_it() {
     let node = node();
     let (keys, _) = nobody();
     let mut client = Client::connect(&node.spec);
@@ -307,7 +307,7 @@ fn a_circuit_to_who_falls_silent_ends_or_raves_ends_and_others_go_on() {
 }
 
 #[test]
-fn words_may_be_split_into_records_of_tls_anywhere() {
+fn cells_may_be_split_into_tls_records_anywhere() {
     let node = node();
     let at = |split: usize| {
         let (mut socket, mut tls, mut link) = as_relay(&node.spec);

@@ -94,7 +94,7 @@ fn destroyed(client: &mut Client, expected: DestroyReason) {
 }
 
 #[test]
-fn a_forged_sendme_costs_its_circuit_and_no_other() {
+fn a_forged_sendme_closes_only_its_circuit() {
     let node = node();
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
@@ -113,7 +113,7 @@ fn a_forged_sendme_costs_its_circuit_and_no_other() {
 }
 
 #[test]
-fn who_sends_more_than_its_window_loses_its_circuit() {
+fn a_client_that_exceeds_its_window_loses_its_circuit() {
     let node = node();
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
@@ -154,7 +154,7 @@ fn endless() -> SocketAddr {
 }
 
 #[test]
-fn who_never_reads_fills_windows_and_no_more() {
+fn a_client_that_never_reads_fills_only_its_windows() {
     let _guard = one_at_a_time();
     let node = node();
     let server = endless();
@@ -178,7 +178,7 @@ fn who_never_reads_fills_windows_and_no_more() {
 }
 
 #[test]
-fn a_server_that_refuses_or_is_nowhere_is_told_apart() {
+fn a_refused_connection_and_a_missing_directory_have_their_end_reasons() {
     let node = node();
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);

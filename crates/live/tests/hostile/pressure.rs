@@ -30,7 +30,7 @@ pub(super) fn seconds(clock: Clock) -> f64 {
 }
 
 #[test]
-fn circuits_that_are_made_and_dropped_at_once_leave_nothing() {
+fn circuits_that_open_and_close_immediately_leave_no_state() {
     let _guard = one_at_a_time();
     let node = node();
     let mut client = Client::connect(&node.spec);
@@ -98,7 +98,7 @@ fn flood(node: &Running, stop: &AtomicBool) -> [u64; 2] {
 }
 
 #[test]
-fn who_asks_for_circuits_without_end_keeps_nobody_else_from_one() {
+fn a_client_that_floods_handshakes_does_not_block_other_clients() {
     let _guard = one_at_a_time();
     let node = node();
     let stop = AtomicBool::new(false);
@@ -130,7 +130,7 @@ fn who_asks_for_circuits_without_end_keeps_nobody_else_from_one() {
 }
 
 #[test]
-fn more_names_than_are_looked_up_at_once_are_refused() {
+fn lookups_above_the_limit_are_refused() {
     let _guard = one_at_a_time();
     // A name server that answers nobody.
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -250,7 +250,7 @@ fn names_that_no_server_answers_delay_no_other_circuit() {
 }
 
 #[test]
-fn a_rate_that_is_used_up_stops_everybody_until_it_is_there_again() {
+fn an_empty_bucket_stops_all_clients_until_its_refill() {
     let rate = DataRate::new(400_000).unwrap();
     let node = Running::start_as(|config| {
         config.relay.bandwidth = Some(Bandwidth { rate, burst: Bytes::new(100_000) });

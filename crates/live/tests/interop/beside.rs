@@ -214,7 +214,7 @@ fn fate(relay: &Hop, act: Act) -> Fate {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn who_breaks_the_protocol_hears_the_same_of_c_tor_and_of_ours() {
+fn protocol_violations_have_the_same_effect_in_c_tor_and_penstock() {
     let (ctor, ours) = (CTor::exit(), Running::start_as(|config| config.single_hop = false));
     let mut differ = Vec::new();
     for (name, act, otherwise) in ACTS {

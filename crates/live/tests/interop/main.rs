@@ -211,7 +211,7 @@ fn c_tor_answers_each_handshake_and_reads_what_follows() {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn c_tor_extends_to_us_and_proves_who_it_is() {
+fn c_tor_extends_to_our_node_and_authenticates() {
     let (ctor, node) = (CTor::start(false), Node::new());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -310,7 +310,7 @@ const DAY: i64 = 86_400;
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn links_and_circuits_do_not_mind_a_clock_that_is_off_by_a_day() {
+fn links_and_circuits_work_with_a_clock_that_is_off_by_a_day() {
     let ctor = CTor::exit();
     let (server, _ends) = exchange::server();
     for ahead in [DAY, -DAY] {
@@ -336,7 +336,7 @@ fn destroyed(client: &mut Client) -> DestroyReason {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn a_relay_that_proves_another_identity_than_was_named_gets_no_circuit() {
+fn a_relay_with_another_identity_than_requested_gets_no_circuit() {
     let (ctor, ours) = (CTor::exit(), Running::start(SchedulerConfig::default()));
     let (server, _ends) = exchange::server();
     let other = Node::new().identity();

@@ -127,7 +127,7 @@ fn print(relays: &[Ours]) {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn much_goes_through_ours_at_any_position_and_arrives_as_it_was_sent() {
+fn large_downloads_over_our_node_at_any_position_are_unchanged() {
     let (network, relays) = network();
     let (server, _ends) = server();
     println!("memory of this process before: {} MB", resident());
@@ -141,7 +141,7 @@ fn much_goes_through_ours_at_any_position_and_arrives_as_it_was_sent() {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn what_goes_through_ours_at_any_position_arrives_as_it_was_sent() {
+fn downloads_over_our_node_at_any_position_are_unchanged() {
     let (network, relays) = network();
     // And one that knows windows alone.
     let relay = RelayConfig { edge_control: EdgeControlConfig::default(), ..RelayConfig::default() };

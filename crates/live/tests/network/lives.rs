@@ -33,7 +33,7 @@ fn breaks(client: &super::Tor, server: SocketAddr, happens: impl FnOnce()) {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn a_network_lives_on_while_its_nodes_begin_again() {
+fn a_network_survives_restarts_of_its_nodes() {
     let mut network = Network::new(3, 2, 1);
     network.start();
     let program = network.program("program");
@@ -126,7 +126,7 @@ fn a_network_lives_on_while_its_nodes_begin_again() {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn c_tor_alone_is_a_network() {
+fn c_tor_alone_forms_a_network() {
     let mut network = Network::new(3, 2, 1);
     network.start();
     network.await_flags("exit0", &["Running", "Exit", "Guard"]);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_read() {
+    fn the_arguments_of_a_run_are_parsed() {
         let ask = parse("a.toml --world sim --variant kist --seed 3 --set x=1 --set y=2 --out o").unwrap();
         assert_eq!((ask.world, ask.variant.as_deref(), ask.seed), (World::Sim, Some("kist"), 3));
         assert_eq!(ask.sets, ["x=1", "y=2"]);

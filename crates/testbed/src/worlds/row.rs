@@ -165,13 +165,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_lies_between_its_neighbours() {
+    fn quantiles_are_interpolated() {
         assert_eq!((at(&[], 0.5), at(&[3.0], 0.5), at(&[1.0, 2.0], 0.5)), (None, Some(3.0), Some(1.5)));
         assert_eq!([at(&[1.0, 2.0, 5.0], 0.0), at(&[1.0, 2.0, 5.0], 1.0)], [Some(1.0), Some(5.0)]);
     }
 
     #[test]
-    fn a_run_that_was_late_or_dropped_packets_says_nothing() {
+    fn a_run_with_late_or_dropped_packets_is_invalid() {
         let good = Emulation {
             late_p99_s: 0.001,
             late_max_s: 0.1,

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_gets_what_it_asks_for() {
+    fn a_request_gets_the_requested_bytes() {
         let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         serve(at, SocketTcp::default()).unwrap();
         for (bytes, size) in [(12, 0), (200, 1), (2000, 200_000)] {
