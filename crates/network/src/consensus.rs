@@ -1,7 +1,9 @@
-//! Consensus documents of the directory authorities, plain and with microdescriptors: relays, parameters, position weights.
+//! Reads consensus documents of the directory authorities, plain and with microdescriptors: relays, parameters and
+//! position weights.
 //!
-//! Source: dir-spec section 3.4.1 and 3.9 (microdesc flavour). The reader skips lines that path selection does not need. It
-//! does not check signatures. It keeps only relays and parameters, so its memory is a few times the document.
+//! Source: dir-spec section 3.4.1 and 3.9 (microdesc flavour). The reader skips lines that path selection does not
+//! need. It checks no signatures. It keeps only relays and parameters, so it needs a few times the memory of the
+//! document.
 
 use crate::document::{self, BadPair, Item, Malformed, items};
 use crate::error::{Error, quoted};
@@ -10,38 +12,38 @@ use crate::weights::PositionWeights;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A consensus, as far as path selection needs it.
+/// The parts of a consensus that path selection needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consensus {
-    /// `ns`, or `microdesc`.
+    /// The flavour: `ns` or `microdesc`.
     pub flavor: String,
-    /// UTC, `2022-11-19 10:00:00`.
+    /// The start of validity in UTC, such as `2022-11-19 10:00:00`.
     pub valid_after: String,
     /// The consensus parameters by name.
     pub params: BTreeMap<String, i64>,
     /// The relays in the order of the document.
     pub relays: Vec<Relay>,
-    /// The line in which each relay begins.
+    /// For each relay, the number of the line in which it begins.
     pub lines: Vec<u32>,
     /// The weight of each class of relays at each position.
     pub weights: PositionWeights,
-    /// The source of the position weights.
+    /// Where the position weights come from.
     pub origin: Origin,
 }
 
-/// The source of position weights.
+/// Where position weights come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The document.
+    /// The document contains the weights.
     Document,
-    /// Computed as the authorities compute them, because the document has none.
+    /// The document has no weights, so they are computed as the authorities compute them.
     Computed,
-    /// Equal for all classes, because none can be computed.
+    /// The document has no weights and none can be computed, so all classes have equal weights.
     Even,
 }
 
 impl Consensus {
-    /// Read a document; `file` is what errors call it.
+    /// Reads a document. Errors call it `file`.
     pub fn parse(text: &[u8], file: &str) -> Result<Self, Error> {
         if text.is_empty() {
             return Err(Error::in_line(file, 1, no_consensus(text).0));
@@ -57,7 +59,7 @@ impl Consensus {
     }
 }
 
-/// The description of a mistake in a line, without its place.
+/// The description of a mistake in a line, without the line number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mistake(pub(crate) String);
 
@@ -79,36 +81,31 @@ impl From<Malformed> for Mistake {
     }
 }
 
-/// The part of a document that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
-    /// Before the first line.
     Start,
-    /// Before the first relay.
     Header,
     Relays,
     Footer,
-    /// All further lines are ignored.
+    /// The signatures. All lines from here on are ignored.
     Signatures,
 }
 
-/// A relay whose lines are being read.
 struct Entry {
     line: u32,
     name: String,
     address: Ipv4Addr,
     flags: Option<Flags>,
     weight: Option<u32>,
-    /// Whether its policy accepts port 443; `None` if the document has no policy.
+    /// Whether the relay's policy accepts port 443; `None` if the document has no policy for it.
     policy: Option<bool>,
 }
 
 struct Reader<'a> {
     file: &'a str,
     number: u32,
-    /// The line of `directory-footer`.
     footer: u32,
-    /// The weight that stands for one.
+    /// The position weight that means 1.
     scale: u32,
     part: Part,
     flavor: String,
@@ -118,7 +115,7 @@ struct Reader<'a> {
     entry: Option<Entry>,
     relays: Vec<Relay>,
     lines: Vec<u32>,
-    /// Line of each relay, by its identity.
+    /// For each identity, the line number of its relay.
     seen: BTreeMap<[u8; 20], u32>,
     weights: Option<PositionWeights>,
 }
@@ -229,7 +226,7 @@ impl<'a> Reader<'a> {
         }
         self.end_relay()?;
         self.part = Part::Relays;
-        // The microdesc flavour has no digest of a descriptor.
+        // The microdesc flavour has no descriptor digest.
         let (nickname, identity, address) = match (words, self.flavor.as_str()) {
             ([nickname, identity, _, _, _, address, _, _, ..], "ns") => (nickname, identity, address),
             ([nickname, identity, _, _, address, _, _, ..], "microdesc") => (nickname, identity, address),
@@ -267,7 +264,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The relay that a line is about.
     fn entry(&mut self, keyword: &str) -> Result<&mut Entry, Mistake> {
         let none = || format!("a line {keyword:?} belongs to a relay, and none has begun here").into();
         self.entry.as_mut().ok_or_else(none)
@@ -325,7 +321,6 @@ fn no_consensus(line: &[u8]) -> Mistake {
     format!("it begins with {}, and a consensus with network-status-version", quoted(line)).into()
 }
 
-/// Sets a value that a document has once.
 pub(crate) fn once<T>(place: &mut Option<T>, value: T, keyword: &str) -> Result<(), Mistake> {
     match place.replace(value) {
         None => Ok(()),
@@ -344,7 +339,6 @@ fn flavor(words: Vec<&str>) -> Result<String, Mistake> {
     }
 }
 
-/// The time in an item, such as `2022-11-19 10:00:00`.
 pub(crate) fn time(item: &Item<'_>) -> Result<String, Mistake> {
     let words = item.words()?;
     match item.time() {
@@ -357,7 +351,6 @@ pub(crate) fn time(item: &Item<'_>) -> Result<String, Mistake> {
     }
 }
 
-/// Keys with whole numbers, each key once.
 fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, Mistake> {
     let mut pairs = BTreeMap::new();
     for word in words {
@@ -386,7 +379,7 @@ fn flags(words: &[&str]) -> Flags {
     }
 }
 
-/// The `Bandwidth=` of a w line [kB/s].
+/// The value of `Bandwidth=` in a w line [kB/s].
 fn weight(words: &[&str]) -> Result<u32, Mistake> {
     let value = words.iter().find_map(|word| word.strip_prefix("Bandwidth="));
     let value = value.ok_or_else(|| "a w line without Bandwidth= and a number behind it".to_owned())?;
@@ -395,7 +388,6 @@ fn weight(words: &[&str]) -> Result<u32, Mistake> {
     value.parse().map_err(|_| wrong())
 }
 
-/// Whether a policy summary lets connections to `port` out.
 fn accepts(words: &[&str], port: u16) -> Result<bool, Mistake> {
     let [rule @ ("accept" | "reject"), list] = words else {
         let said = quoted(words.join(" ").as_bytes());
@@ -416,7 +408,6 @@ fn accepts(words: &[&str], port: u16) -> Result<bool, Mistake> {
     Ok(listed == (*rule == "accept"))
 }
 
-/// The weight that stands for one.
 fn scale(params: &BTreeMap<String, i64>) -> Result<u32, Mistake> {
     let Some(scale) = params.get("bwweightscale") else { return Ok(PositionWeights::SCALE) };
     let fits = u32::try_from(*scale).ok().filter(|scale| (1..=i32::MAX as u32).contains(scale));

@@ -1,37 +1,35 @@
-//! Server descriptors. A simulation needs the bandwidth of each relay.
+//! Reads server descriptors, which contain the bandwidth of each relay.
 //!
-//! A document has many descriptors in a row, as in a Tor client's `cached-descriptors` or in an archive. If a relay has
-//! several, the latest counts; of equally late ones, the first. The reader skips other lines and checks no signatures.
-//!
-//! Source: dir-spec section 2.1.1.
+//! A document contains many descriptors, as in a Tor client's `cached-descriptors` or in an archive. If a relay has
+//! several descriptors, the latest one counts; of equally late ones, the first. The reader skips other lines and checks
+//! no signatures. Source: dir-spec section 2.1.1.
 
 use crate::consensus::{Mistake, once, time};
 use crate::document::{Item, hex, items, to_hex};
 use crate::error::{Error, quoted};
 use std::collections::BTreeMap;
 
-/// The bandwidth of a relay in its descriptor.
+/// The bandwidth that a relay's descriptor reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// The rate that its operator allows (torrc BandwidthRate) [B/s].
+    /// The rate that the relay's operator allows (torrc BandwidthRate) [B/s].
     pub rate: u64,
-    /// The burst that its operator allows (torrc BandwidthBurst) [B].
+    /// The burst that the relay's operator allows (torrc BandwidthBurst) [B].
     pub burst: u64,
-    /// The highest rate over ten seconds in the last days, in the slower direction [B/s].
+    /// The highest rate that the relay sustained for ten seconds in the last days, in its slower direction [B/s].
     pub observed: u64,
 }
 
-/// The highest rate that the reader accepts, far above that of any relay [B/s].
+/// The highest rate that the reader accepts [B/s]. Real relays are far slower.
 pub(crate) const MOST: u64 = 1 << 40;
 
 /// The descriptors of one or several documents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Descriptors {
-    /// The time of publication and the bandwidth by fingerprint, 40 hexadecimal digits in capitals.
+    /// Publication time and bandwidth of each relay. The key is the fingerprint as 40 upper-case hexadecimal digits.
     found: BTreeMap<String, (String, Bandwidth)>,
 }
 
-/// A descriptor whose lines are being read.
 #[derive(Default)]
 struct Entry {
     line: u32,
@@ -42,7 +40,7 @@ struct Entry {
 }
 
 impl Descriptors {
-    /// Adds the descriptors of a document. Errors name it `file`.
+    /// Adds the descriptors of a document. Errors call it `file`.
     pub fn read(&mut self, text: &[u8], file: &str) -> Result<(), Error> {
         let mut entry: Option<Entry> = None;
         let mut any = false;
@@ -77,12 +75,12 @@ impl Descriptors {
         }
     }
 
-    /// Reads an item; returns whether a descriptor ended with it.
+    /// Reads an item. Returns whether a descriptor ended with it.
     fn item(&mut self, item: &Item<'_>, entry: &mut Option<Entry>) -> Result<bool, Mistake> {
         if item.text.ends_with(b"\r") {
             return Err("the line ends in CR LF; lines of a descriptor end in LF alone".into());
         }
-        // Until 2012 some keywords had "opt" in front of them.
+        // Until 2012 some keywords had the prefix "opt".
         let item = &item.without_prefix(b"opt ");
         let keyword = item.keyword();
         if keyword == b"router" {
@@ -127,7 +125,7 @@ impl Descriptors {
         Ok(false)
     }
 
-    /// The bandwidth of a relay, by its fingerprint in 40 hexadecimal digits in capitals.
+    /// The bandwidth of the relay with this fingerprint, given as 40 upper-case hexadecimal digits.
     pub fn get(&self, fingerprint: &str) -> Option<Bandwidth> {
         self.found.get(fingerprint).map(|(_, bandwidth)| *bandwidth)
     }

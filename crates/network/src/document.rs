@@ -1,14 +1,13 @@
 //! The line format of directory documents: keywords, their arguments, and objects in PEM.
 //!
-//! Consensuses, server descriptors, microdescriptors and certificates of authorities share this format. The simulator's
-//! network files and the live relay's directory cache read it here.
-//!
-//! Source: dir-spec, "Document meta-format".
+//! Consensuses, server descriptors, microdescriptors and authority certificates share this format. Network files of the
+//! simulator and the directory cache of the live relay are read with this module. Source: dir-spec, "Document
+//! meta-format".
 
 use data_encoding::{BASE64_NOPAD, HEXUPPER, HEXUPPER_PERMISSIVE};
 use std::time::SystemTime;
 
-/// A part of a document that does not follow the format.
+/// The error that a document, or a part of it, violates the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the document is malformed")]
 pub struct Malformed;
@@ -16,17 +15,15 @@ pub struct Malformed;
 /// One item of a document: a keyword line, and the object that follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// The number of the keyword line, from 1.
+    /// The number of the keyword line, counted from 1.
     pub line: u32,
     /// The offset of the keyword line in the document [B].
     pub at: usize,
     /// The keyword line without its line end.
     pub text: &'a [u8],
-    /// The object with its lines BEGIN and END; empty without an object.
+    /// The object, including its BEGIN and END lines; empty if the item has no object.
     object: &'a [u8],
-    /// Whether the object has no END.
     is_cut: bool,
-    /// Whether the item ends in a line end.
     is_ended: bool,
 }
 
@@ -37,23 +34,23 @@ impl<'a> Item<'a> {
         &text[..text.iter().position(|byte| *byte == b' ').unwrap_or(text.len())]
     }
 
-    /// The text behind the keyword.
+    /// The text after the keyword.
     pub fn arguments(&self) -> Result<&'a str, Malformed> {
         let text = str::from_utf8(self.text).map_err(|_| Malformed)?.trim_end();
         Ok(text.split_once(' ').map_or("", |(_, arguments)| arguments))
     }
 
-    /// The arguments one by one.
+    /// The arguments, separated at white space.
     pub fn words(&self) -> Result<Vec<&'a str>, Malformed> {
         Ok(self.arguments()?.split_ascii_whitespace().collect())
     }
 
-    /// The argument at `place`, from 0.
+    /// The argument at index `place`, counted from 0.
     pub fn argument(&self, place: usize) -> Result<&'a str, Malformed> {
         self.arguments()?.split_ascii_whitespace().nth(place).ok_or(Malformed)
     }
 
-    /// The bytes of the object, which is called `name`.
+    /// The decoded bytes of the object, whose label must be `name`.
     pub fn object(&self, name: &str) -> Result<Vec<u8>, Malformed> {
         match pem_rfc7468::decode_vec(self.object) {
             Ok((label, bytes)) if label == name => Ok(bytes),
@@ -61,17 +58,18 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether the object of the item has no END.
+    /// Whether the item's object has no END line.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// The item without `prefix` in front of its keyword.
+    /// The item without `prefix` before its keyword.
     pub fn without_prefix(&self, prefix: &[u8]) -> Self {
         Item { text: self.text.strip_prefix(prefix).unwrap_or(self.text), ..*self }
     }
 
-    /// The item itself if it follows the format strictly: it has a keyword, and neither the line nor the object is cut.
+    /// Returns the item if it strictly follows the format: it has a keyword, and neither the line nor the object is cut
+    /// off.
     pub fn strict(self) -> Result<Self, Malformed> {
         let has_keyword = !matches!(self.keyword().first(), None | Some(b'-'));
         if has_keyword && self.is_ended && !self.is_cut { Ok(self) } else { Err(Malformed) }
@@ -87,12 +85,13 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The items of a document, in order. A document that is cut still has all items before the cut; see [`Item::strict`].
+/// The items of a document, in order. If the document is cut off, the complete items before the cut are still returned;
+/// see [`Item::strict`].
 pub fn items(document: &[u8]) -> Items<'_> {
     Items { document, at: 0, lines: 0 }
 }
 
-/// The items that are left of a document.
+/// An iterator of a document's items.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     document: &'a [u8],
@@ -101,12 +100,11 @@ pub struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// The number of lines that were read so far.
+    /// The number of lines read so far.
     pub fn lines(&self) -> u32 {
         self.lines
     }
 
-    /// The next line with its line end; empty at the end of the document.
     fn peek(&self) -> &'a [u8] {
         let rest = &self.document[self.at..];
         &rest[..rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1)]
@@ -140,7 +138,7 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Cuts `text` into documents that each begin with a line with `keyword`. The text before the first such line is left out.
+/// Splits `text` into documents that each begin with a line with `keyword`. Text before the first such line is dropped.
 pub fn split<'a>(text: &'a str, keyword: &str) -> Vec<&'a str> {
     let begins = |line: &str| line.strip_prefix(keyword).is_some_and(|rest| rest.starts_with([' ', '\n']));
     let mut at = 0;
@@ -155,38 +153,38 @@ pub fn split<'a>(text: &'a str, keyword: &str) -> Vec<&'a str> {
     starts.iter().zip(ends).map(|(start, end)| &text[*start..end]).collect()
 }
 
-/// A pair `key=value` with a whole number.
+/// Parses `key=value` with a whole number as value.
 pub fn pair(word: &str) -> Result<(&str, i64), BadPair> {
     let (key, value) = word.split_once('=').ok_or(BadPair::NoPair)?;
     Ok((key, value.parse().map_err(|_| BadPair::NoNumber)?))
 }
 
-/// Why a word is no pair.
+/// Why a word is not a valid `key=value` pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPair {
-    /// It has no `=`.
+    /// The word has no `=`.
     NoPair,
-    /// The text behind the `=` is no whole number.
+    /// The text after the `=` is no whole number.
     NoNumber,
 }
 
-/// `N` bytes in base64 without padding.
+/// Decodes `N` bytes from base64 without padding.
 pub fn base64<const N: usize>(text: &str) -> Result<[u8; N], Malformed> {
     BASE64_NOPAD.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok()).ok_or(Malformed)
 }
 
-/// Bytes in base64 without padding.
+/// Encodes bytes in base64 without padding.
 pub fn to_base64(bytes: &[u8]) -> String {
     BASE64_NOPAD.encode(bytes)
 }
 
-/// `N` bytes in hexadecimal digits of either case.
+/// Decodes `N` bytes from hexadecimal digits of either case.
 pub fn hex<const N: usize>(text: &str) -> Result<[u8; N], Malformed> {
     let bytes = HEXUPPER_PERMISSIVE.decode(text.as_bytes()).ok();
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or(Malformed)
 }
 
-/// Bytes in hexadecimal digits in upper case.
+/// Encodes bytes in upper-case hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     HEXUPPER.encode(bytes)
 }

@@ -1,7 +1,8 @@
-//! Networks of any size that look like Tor's of some year.
+//! Generated networks of any size that resemble Tor's network of a given year.
 //!
-//! Sampling is stratified. Each class of relays keeps its share of the network. In a class of n relays, each n-th part of
-//! the distribution gives one link. So a network of a twentieth of the size keeps the few fast and many slow relays.
+//! Sampling is stratified. Each class of relays keeps its share of the network. To sample n relays of a class, the
+//! class's distribution of link rates is divided into n parts of equal probability, and each part gives one link. So a
+//! small network keeps the proportion of a few fast and many slow relays.
 
 use crate::geo::{self, Country};
 use crate::relay::Class;
@@ -9,12 +10,11 @@ use crate::sample::{CLASSES, shared};
 use penstock_units::{Rng, Seed, math};
 use std::sync::LazyLock;
 
-/// Quantiles, shares and counts of all years, as `year,group,quantity,values`.
+/// Quantiles, shares and counts of all years; each line is `year,group,quantity,values`.
 ///
-/// Source: relay descriptors and consensuses of those years (docs/reference/networks.md), rounded.
+/// Source: relay descriptors and consensuses of these years (docs/reference/networks.md), rounded.
 const TABLES: &str = include_str!("../data/eras.csv");
 
-/// The eras in the order of [`Era::YEARS`].
 static ERAS: LazyLock<[Era; Era::YEARS.len()]> = LazyLock::new(|| Era::YEARS.map(Era::read));
 
 /// The distributions of Tor's relays in one year.
@@ -22,62 +22,59 @@ static ERAS: LazyLock<[Era; Era::YEARS.len()]> = LazyLock::new(|| Era::YEARS.map
 pub struct Era {
     /// The year.
     pub year: u16,
-    /// Plain relays, guards, exits, and relays with both flags.
+    /// The distributions for plain relays, guards, exits, and relays with both flags.
     classes: [ClassDistribution; 4],
-    /// Consensus weight over capacity of slow relays and of all others, at equal steps of probability [1/1000].
+    /// The ratio of consensus weight to capacity at equal steps of probability [1/1000]: for slow relays, and for all
+    /// others.
     weight: [[u32; 11]; 2],
-    /// Burst over rate, at equal steps of probability [1/1000].
+    /// The ratio of burst to rate at equal steps of probability [1/1000].
     burst: [u32; 11],
-    /// Relays of each country.
     countries: Vec<(&'static str, u32)>,
 }
 
-/// The distributions of one class of relays.
 #[derive(Debug)]
 struct ClassDistribution {
-    /// Relays of this class in the year.
     relays: u32,
-    /// Link rates at the probabilities [`STEPS`]; of two directions the slower one [KiB/s].
+    /// Link rates at the probabilities [`STEPS`] [KiB/s], each for the slower of the relay's two directions.
     link: [u32; STEPS.len()],
-    /// Bandwidth rate over link rate, at equal steps of probability, for the slowest third of the links, the next third
-    /// and the fastest third [1/1000]. Larger ratios than ten are ten.
+    /// The ratio of bandwidth rate to link rate at equal steps of probability [1/1000], at most ten. There is one
+    /// distribution for the slowest third of the links, one for the next third and one for the fastest third.
     rate: [[u32; 11]; 3],
 }
 
-/// Probabilities of the quantiles of links [1/100]. The steps are smaller at the few fast relays.
+/// The probabilities of the link-rate quantiles [1/100]. Steps are smaller at the end, for the few fast relays.
 const STEPS: [u32; 25] =
     [0, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 93, 96, 98, 99, 100];
 
-/// Relays below this capacity are slow [B/s].
+/// Relays with a capacity below this are slow [B/s].
 const SLOW: u64 = 100 * 1024;
 
-/// A sampled relay.
+/// A relay that was sampled from an era.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampledRelay {
-    /// Its flags decide its positions on circuits.
+    /// The class of the relay, which determines its positions on circuits.
     pub class: Class,
-    /// Rate of the access link in each direction [B/s].
+    /// The rate of the access link in each direction [B/s].
     pub link: u64,
-    /// Rate of the token bucket [B/s]. It may exceed the link.
+    /// The rate of the token bucket [B/s]. It may exceed the link's rate.
     pub rate: u64,
-    /// Burst of the token bucket [B].
+    /// The burst of the token bucket [B].
     pub burst: u64,
-    /// Consensus weight [B/s].
+    /// The consensus weight [B/s].
     pub weight: u64,
-    /// Its location.
+    /// The country in which the relay is located.
     pub country: &'static Country,
 }
 
 impl Era {
-    /// The years with tables.
+    /// The years for which this crate has tables.
     pub const YEARS: [&'static str; 5] = ["2012", "2014", "2017", "2018", "2022"];
 
-    /// The era of a year, or none.
+    /// The era of a year; `None` if there are no tables for it.
     pub fn of(year: &str) -> Option<&'static Era> {
         Era::YEARS.iter().position(|known| *known == year).map(|place| &ERAS[place])
     }
 
-    /// Reads the tables of a year.
     fn read(year: &'static str) -> Era {
         let class = |class| ClassDistribution {
             relays: numbers::<1>(year, class, "relays")[0],
@@ -95,17 +92,17 @@ impl Era {
         }
     }
 
-    /// How many relays were in each country.
+    /// The number of relays in each country.
     pub fn countries(&self) -> &[(&'static str, u32)] {
         &self.countries
     }
 
-    /// How many relays its tables describe.
+    /// The number of relays that the era's tables describe.
     pub fn relays(&self) -> u32 {
         self.classes.iter().map(|class| class.relays).sum()
     }
 
-    /// Mean link rate, and mean of the smaller of link rate and bucket rate [B/s].
+    /// The mean link rate [B/s], and the mean capacity, which is the smaller of link rate and bucket rate [B/s].
     pub fn means(&self) -> [u64; 2] {
         const MANY: u64 = 10_000;
         let sampled = self.sample(MANY as usize, &mut Seed(0).stream("means"));
@@ -113,14 +110,14 @@ impl Era {
         [mean(&|relay| relay.link), mean(&|relay| relay.link.min(relay.rate))]
     }
 
-    /// The classes of `count` relays, in the order of [`sample`](Self::sample): plain relays, guards, exits, both. They
-    /// do not depend on the seed.
+    /// The classes of `count` relays, in the order of [`sample`](Self::sample): plain relays, guards, exits, both. The
+    /// seed does not affect them.
     pub fn classes(&self, count: usize) -> Vec<Class> {
         let counts = shared(count, &self.classes.each_ref().map(|class| class.relays));
         CLASSES.iter().zip(counts).flat_map(|(class, count)| vec![*class; count]).collect()
     }
 
-    /// Samples `count` relays. In each class slower links come first.
+    /// Samples `count` relays. Within each class, slower links come first.
     pub fn sample(&self, count: usize, rng: &mut Rng) -> Vec<SampledRelay> {
         let counts = shared(count, &self.classes.each_ref().map(|class| class.relays));
         let mut sampled = Vec::with_capacity(count);
@@ -134,7 +131,8 @@ impl Era {
         sampled
     }
 
-    /// A relay at the quantile `rank` of its class's links, and at the quantile `limit` of the rates of such links.
+    /// A relay whose link rate is the quantile `rank` of its class, and whose bucket rate is the quantile `limit` for
+    /// such links.
     fn relay(
         &self,
         class: Class,
@@ -160,7 +158,6 @@ impl Era {
     }
 }
 
-/// Group, quantity and values of each row of a year.
 fn rows(year: &str) -> impl Iterator<Item = [&'static str; 3]> {
     TABLES.lines().filter_map(move |line| {
         let mut fields = line.split(',');
@@ -169,7 +166,6 @@ fn rows(year: &str) -> impl Iterator<Item = [&'static str; 3]> {
     })
 }
 
-/// The values of one row.
 fn numbers<const N: usize>(year: &str, group: &str, quantity: &str) -> [u32; N] {
     let row = rows(year).find(|row| row[..2] == [group, quantity]);
     let [_, _, values] = row.expect("eras.csv has every quantity of every group and year");
@@ -182,7 +178,7 @@ fn number(text: &str) -> u32 {
 }
 
 impl ClassDistribution {
-    /// The link rate at the quantile `rank` [KiB/s]. Its logarithm is interpolated linearly.
+    /// The link rate at the quantile `rank` [KiB/s]. The logarithm of the rate is interpolated linearly.
     fn link_at(&self, rank: f64) -> f64 {
         let place = rank * 100.0;
         let step = STEPS.partition_point(|step| f64::from(*step) <= place).clamp(1, STEPS.len() - 1);
@@ -192,14 +188,14 @@ impl ClassDistribution {
     }
 }
 
-/// The quantile of `rank` from values at equal steps, interpolated linearly.
+/// The quantile `rank` of a distribution given at equal steps of probability, interpolated linearly.
 fn at(values: &[u32; 11], rank: f64) -> f64 {
     let step = ((rank * 10.0) as usize).min(9);
     let [low, high] = [step, step + 1].map(|step| f64::from(values[step]));
     low + (high - low) * (rank * 10.0 - step as f64)
 }
 
-/// One random number in each `count`-th part of `[0, 1)`, in increasing order.
+/// Divides `[0, 1)` into `count` equal parts and samples one number in each, in increasing order.
 fn strata(count: usize, rng: &mut Rng) -> Vec<f64> {
     (0..count).map(|stratum| (stratum as f64 + rng.unit()) / count as f64).collect()
 }

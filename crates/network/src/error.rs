@@ -1,4 +1,4 @@
-//! Errors of this crate. Each message names the file and the line, or the network.
+//! Errors of this crate. Each message names either the file and the line, or the network.
 
 use crate::relay::Position;
 
@@ -17,42 +17,42 @@ pub enum Error {
         file: String,
         /// The line, counted from 1.
         line: u32,
-        /// The mistake, with the allowed values.
+        /// What is wrong, and which values are allowed.
         message: String,
     },
-    /// A document as a whole is unusable.
+    /// The document as a whole is unusable.
     #[error("{file}: {message}")]
     Document {
         /// The document's name.
         file: String,
-        /// The mistake.
+        /// What is wrong with the document.
         message: String,
     },
     /// A position weight is missing.
     #[error("{key} is missing")]
     MissingWeight {
-        /// The key, such as `Wgg`.
+        /// The key of the weight, such as `Wgg`.
         key: &'static str,
     },
     /// A position weight is negative or above the scale.
     #[error("{key}={value} is not from 0 to {scale}")]
     WeightOutOfRange {
-        /// The key, such as `Wgg`.
+        /// The key of the weight, such as `Wgg`.
         key: &'static str,
         /// The value in the document.
         value: i64,
         /// The largest allowed value.
         scale: u32,
     },
-    /// No relay may take a position.
+    /// No relay can have this position.
     #[error("{network}: no relay can be {}", needs(.position))]
     NoRelay {
         /// The network's name.
         network: String,
-        /// The position without relays.
+        /// The position that no relay can have.
         position: Position,
     },
-    /// Many attempts in a row found no three compatible relays.
+    /// In many successive attempts, path selection found no three compatible relays.
     #[error(
         "{network}: {attempts} circuits in a row found no three relays of which no two are of one network (/16) or family"
     )]
@@ -65,18 +65,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// A mistake in a line, counted from 1.
     pub(crate) fn in_line(file: &str, line: u32, message: impl Into<String>) -> Self {
         Error::Line { file: file.to_owned(), line, message: message.into() }
     }
 
-    /// A mistake of a whole document.
     pub(crate) fn of(file: &str, message: impl Into<String>) -> Self {
         Error::Document { file: file.to_owned(), message: message.into() }
     }
 }
 
-/// A position, and the requirements of a relay there.
 fn needs(position: &Position) -> &'static str {
     match position {
         Position::Guard => {
@@ -89,7 +86,6 @@ fn needs(position: &Position) -> &'static str {
     }
 }
 
-/// A short quotation of a document for an error message.
 pub(crate) fn quoted(text: &[u8]) -> String {
     const MAX: usize = 40;
     let shown: String = String::from_utf8_lossy(&text[..text.len().min(4 * MAX)]).chars().take(MAX).collect();

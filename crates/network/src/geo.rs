@@ -1,48 +1,48 @@
 //! Locations of nodes, and the round trip between two locations.
 //!
-//! A node is in a disc around the population centre of its country. Light travels along the surface; routes, queues and
-//! detours reduce its speed to about 4/9.
+//! A node is within a disc around the population centre of its country. Signals travel along the Earth's surface at an
+//! effective speed of 4/9 of the speed of light, because of routes, queues and detours.
 //!
-//! Source: Katz-Bassett et al., Towards IP geolocation using delay and topology measurements (IMC 2006), for 4/9 of the
-//! speed of light. With 11 ms for the access of each end, the medians match the round trips that nstor has from RIPE
-//! Atlas: 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/reference/networks.md).
+//! Source: Katz-Bassett et al., Towards IP geolocation using delay and topology measurements (IMC 2006), for the factor
+//! 4/9. With 11 ms for the access link of each end, the medians match the round trips that nstor has from RIPE Atlas:
+//! 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/reference/networks.md).
 
 use penstock_units::{Duration, Rng, math};
 
 /// The Earth's mean radius [km].
 const EARTH: f64 = 6371.0;
-/// Round trip per distance, at 4/9 of the speed of light [ns/km].
+/// The round trip for each kilometre, at 4/9 of the speed of light [ns/km].
 const NANOS_PER_KM: f64 = 2.0 / (4.0 / 9.0 * 299_792.458) * 1e9;
 
-/// A country with nodes.
+/// A country in which nodes can be located.
 #[derive(Debug, PartialEq)]
 pub struct Country {
-    /// Its code of two letters in ISO 3166-1.
+    /// The country's two-letter code in ISO 3166-1.
     pub code: &'static str,
-    /// Population centre [degree north].
+    /// The latitude of the population centre [degree north].
     latitude: f64,
-    /// Population centre [degree east].
+    /// The longitude of the population centre [degree east].
     longitude: f64,
-    /// Radius of the disc with most of the population [km].
+    /// The radius of the disc that contains most of the population [km].
     radius: f64,
 }
 
-/// A place on Earth.
+/// A location on Earth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spot {
-    /// [degree north]
+    /// The latitude [degree north].
     latitude: f64,
-    /// [degree east]
+    /// The longitude [degree east].
     longitude: f64,
 }
 
 impl Country {
-    /// The country with a code, if it is one of [`COUNTRIES`].
+    /// The country with this code, if [`COUNTRIES`] contains it.
     pub fn of(code: &str) -> Option<&'static Country> {
         COUNTRIES.iter().find(|country| country.code == code)
     }
 
-    /// A random location in its disc, uniform in area.
+    /// A random location in the country's disc, uniform in area.
     pub fn spot(&self, rng: &mut Rng) -> Spot {
         let away = self.radius * math::sqrt(rng.unit());
         let (north, east) = loop {
@@ -53,7 +53,7 @@ impl Country {
             }
         };
         let degree = EARTH.to_radians();
-        // A flat map is accurate enough for a country. There are none near the poles.
+        // A flat map is accurate enough for a country, because no country is near a pole.
         let shrink = math::cos(self.latitude.to_radians()).max(0.1);
         Spot { latitude: self.latitude + north / degree, longitude: self.longitude + east / degree / shrink }
     }
@@ -69,7 +69,7 @@ pub fn way(one: Spot, other: Spot) -> Duration {
     Duration::from_nanos((distance * NANOS_PER_KM) as u64)
 }
 
-/// Samples a country by the numbers.
+/// Samples a country in proportion to the given numbers.
 pub fn draw(shares: &[(&str, u32)], rng: &mut Rng) -> &'static Country {
     let total = shares.iter().map(|(_, share)| u64::from(*share)).sum();
     let mut left = rng.below(total);
@@ -84,10 +84,10 @@ pub fn draw(shares: &[(&str, u32)], rng: &mut Rng) -> &'static Country {
     Country::of(code).expect("every table has only known countries")
 }
 
-/// Locations of Tor's users: mean daily users that connect directly, in hundreds, June to August of 2013.
+/// Where Tor's users are: mean daily number of users that connect directly, June to August 2013 [100 users].
 ///
-/// Source: Tor Metrics, top ten countries by directly connecting users, 2013-05-30 to 2013-09-05. They are 56 % of all
-/// users.
+/// Source: Tor Metrics, top ten countries by directly connecting users, 2013-05-30 to 2013-09-05. These countries have
+/// 56 % of all users.
 pub const USERS: &[(&str, u32)] = &[
     ("US", 3474),
     ("DE", 2418),
@@ -101,7 +101,7 @@ pub const USERS: &[(&str, u32)] = &[
     ("IN", 831),
 ];
 
-/// The codes of [`COUNTRIES`].
+/// The country codes of [`COUNTRIES`].
 pub const CODES: &[&str; COUNTRIES.len()] = &{
     let mut codes = [""; COUNTRIES.len()];
     let mut place = 0;
@@ -112,7 +112,7 @@ pub const CODES: &[&str; COUNTRIES.len()] = &{
     codes
 };
 
-/// All countries: those of relays of 2012 to 2022, of users, and some more.
+/// All known countries: those of relays from 2012 to 2022, those of users, and some others.
 pub const COUNTRIES: &[Country] = &[
     Country { code: "AL", latitude: 41.0, longitude: 20.0, radius: 100.0 },
     Country { code: "AR", latitude: -34.0, longitude: -60.0, radius: 600.0 },

@@ -1,7 +1,8 @@
-//! Relays of a simulation, imported from a consensus and server descriptors.
+//! The relays of a simulation, imported from a consensus and server descriptors.
 //!
-//! Deviation: without a descriptor the capacity of a relay is unknown. Its link then has the rate of its consensus weight,
-//! which is about the capacity of measured relays (dir-spec section 3.4.1, the "w" line, in kilobytes a second).
+//! Deviation: without a descriptor the capacity of a relay is unknown. The link then has the rate of the consensus
+//! weight, which is about the capacity of a measured relay (dir-spec section 3.4.1, the "w" line, in kilobytes a
+//! second).
 
 use crate::consensus::Consensus;
 use crate::descriptors::{Descriptors, MOST};
@@ -11,31 +12,32 @@ use crate::relay::{Class, Position, Relay};
 /// An imported relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The operator's name for it. It need not be unique.
+    /// The relay's nickname, which its operator chooses. It need not be unique.
     pub nickname: String,
-    /// Whether Tor's clients use it as a guard and as an exit.
+    /// Whether Tor's clients use the relay as a guard and as an exit.
     pub class: Class,
-    /// Consensus weight [B/s].
+    /// The consensus weight [B/s].
     pub weight: u64,
-    /// Rate of the access link in each direction [B/s].
+    /// The rate of the access link in each direction [B/s].
     pub link: u64,
-    /// Rate [B/s] and burst [B] of its token buckets, if a descriptor has them.
+    /// The rate [B/s] and burst [B] of the relay's token buckets; `None` without a descriptor.
     pub bandwidth: Option<[u64; 2]>,
 }
 
 /// The usable relays of a consensus.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// In the order of the document.
+    /// The usable relays, in the order of the document.
     pub relays: Vec<Member>,
-    /// Number of relays left out. They are not Fast, Running and Valid, or have no weight or rate, so clients never use them.
+    /// The number of relays that were left out. Clients never use them, because they are not Fast, Running and Valid,
+    /// or have no weight or rate.
     pub unused: usize,
-    /// Number of relays without a descriptor.
+    /// The number of relays without a descriptor.
     pub undescribed: usize,
 }
 
 impl Imported {
-    /// Combines a consensus with descriptors. `file` is the consensus's name in errors.
+    /// Combines a consensus with descriptors. Errors call the consensus `file`.
     pub fn new(
         consensus: &Consensus,
         descriptors: Option<&Descriptors>,
@@ -86,7 +88,7 @@ impl Imported {
     }
 }
 
-/// The class for path selection. A guard must be stable; an exit must accept connections.
+/// The class that path selection uses. A guard must be stable; an exit must accept connections.
 fn class(relay: &Relay) -> Class {
     Class::of(relay.may_be(Position::Guard), relay.flags.exit && relay.may_be(Position::Exit))
 }

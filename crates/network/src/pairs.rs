@@ -1,37 +1,38 @@
 //! Relays, connections and sockets that two circuits of a network share.
 //!
-//! A relay can prioritise one circuit over another only if both leave through the same socket. KIST measures how often
+//! A relay can prioritise one circuit over another only if both send through the same socket. KIST measures how often
 //! this happens (section 5.1, with TorPS).
 
 use crate::error::Error;
 use crate::select::Selector;
 use penstock_units::{Rng, Seed};
 
-/// After so many failed circuits in a row, the network has too few compatible relays.
+/// After this many failed circuits in a row, the network counts as having too few compatible relays.
 const MAX_ATTEMPTS: u32 = 1000;
 
-/// Counts of pairs of circuits.
+/// How many pairs of circuits share relays, connections or sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pairs {
-    /// All sampled pairs.
+    /// The number of sampled pairs.
     pub sampled: u64,
-    /// Both have the same guard.
+    /// Pairs with the same guard.
     pub guard: u64,
-    /// The same middle.
+    /// Pairs with the same middle.
     pub middle: u64,
-    /// The same exit.
+    /// Pairs with the same exit.
     pub exit: u64,
-    /// Both have some relay in common, at any position.
+    /// Pairs that have at least one relay in common, at any position.
     pub relay: u64,
-    /// Both leave some relay through the same socket, when both download or both upload: same relay, same next relay.
+    /// Pairs that leave a relay through the same socket when both download or both upload (same relay, same next
+    /// relay).
     pub socket: u64,
-    /// Both use the same connection between two relays, in any direction: the download of one and the upload of the other
-    /// leave through the same socket.
+    /// Pairs that use the same connection between two relays. The download of one circuit and the upload of the other
+    /// then leave through the same socket.
     pub connection: u64,
 }
 
 impl Pairs {
-    /// Counts two circuits of different clients. They share no connection to a client or a server.
+    /// Counts two circuits of different clients. These circuits share no connection to a client or a server.
     fn count(&mut self, one: [usize; 3], other: [usize; 3]) {
         let hops = |[guard, middle, exit]: [usize; 3]| [[guard, middle], [middle, exit]];
         let back = |[from, to]: [usize; 2]| [to, from];
@@ -48,7 +49,7 @@ impl Pairs {
     }
 }
 
-/// Samples pairs of circuits in steps.
+/// Samples pairs of circuits step by step.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     selector: Selector,
@@ -58,12 +59,12 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// All circuits of one seed.
+    /// A sampler for all circuits of one seed.
     pub fn new(selector: Selector, seed: Seed) -> Self {
         Sampler { selector, rng: seed.stream("paths"), pairs: Pairs::default(), failures: 0 }
     }
 
-    /// Samples `pairs` more pairs. `name` is the network's name in errors.
+    /// Samples `pairs` more pairs. Errors call the network `name`.
     pub fn advance(&mut self, pairs: u64, name: &str) -> Result<(), Error> {
         for _ in 0..pairs {
             let (one, other) = (self.circuit(name)?, self.circuit(name)?);
@@ -77,7 +78,7 @@ impl Sampler {
         self.pairs
     }
 
-    /// Number of circuits that had to restart, because no relay was compatible with the first choices.
+    /// How many circuits had to restart, because no relay was compatible with the relays chosen first.
     pub fn failures(&self) -> u64 {
         self.failures
     }

@@ -2,41 +2,40 @@
 
 use std::net::Ipv4Addr;
 
-/// The flags of a relay that path selection uses.
-///
-/// Source: dir-spec, "s" lines.
+/// The flags of a relay that path selection uses. Source: dir-spec, "s" lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// May be the first relay of a circuit.
+    /// Clients may use the relay as the first relay of a circuit.
     pub guard: bool,
-    /// Useful as the last relay.
+    /// Clients may use the relay as the last relay of a circuit.
     pub exit: bool,
-    /// Must not be the last relay, regardless of its other flags.
+    /// Clients must not use the relay as the last relay, regardless of its other flags.
     pub bad_exit: bool,
-    /// Has enough bandwidth for general circuits.
+    /// The relay has enough bandwidth for general circuits.
     pub fast: bool,
-    /// Has a long uptime.
+    /// The relay has a long uptime.
     pub stable: bool,
-    /// Was reachable.
+    /// The authorities could reach the relay.
     pub running: bool,
-    /// Is accepted by the authorities.
+    /// The authorities accept the relay.
     pub valid: bool,
 }
 
 /// A relay as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
-    /// Unique in its network. In a consensus, the `$FINGERPRINT~nickname` of Tor's control protocol.
+    /// A name that is unique in the network. For a consensus, the `$FINGERPRINT~nickname` of Tor's control protocol.
     pub name: String,
-    /// Consensus weight [kB/s]. Only its share of the total matters.
+    /// The consensus weight [kB/s]. Only its share of the total matters.
     pub weight: u32,
-    /// Its flags.
+    /// The relay's flags.
     pub flags: Flags,
-    /// Two relays with the same first 16 bits share no circuit. A relay without an address is in a /16 of its own.
+    /// The relay's address. Two relays with the same first 16 bits are never on one circuit. Without an address, the
+    /// relay is in a /16 of its own.
     pub address: Option<Ipv4Addr>,
-    /// Relays that declare the same family mutually, as indices in the list of relays.
+    /// Indices of the relays that are in a family with this relay, because both declare each other.
     pub family: Vec<u32>,
-    /// Its exit policy accepts port 443.
+    /// Whether the relay's exit policy accepts port 443.
     pub exits: bool,
 }
 
@@ -45,7 +44,7 @@ pub struct Relay {
 pub enum Position {
     /// The first relay, which knows the client.
     Guard,
-    /// Between the first and the last relay.
+    /// The relay between the first and the last one.
     Middle,
     /// The last relay, which knows the destination.
     Exit,
@@ -61,18 +60,18 @@ impl Position {
 /// Source: dir-spec section 3.8.3 (G, M, E, D); C tor `compute_weighted_bandwidths()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Neither guard nor exit: M.
+    /// Relays that are neither guard nor exit (M).
     Plain,
-    /// Only a guard: G.
+    /// Relays that are only guards (G).
     Guard,
-    /// Only an exit: E.
+    /// Relays that are only exits (E).
     Exit,
-    /// Both: D.
+    /// Relays that are guards and exits (D).
     Both,
 }
 
 impl Class {
-    /// The class of a relay that may or may not be a guard and an exit.
+    /// The class of a relay. `guard` and `exit` say whether the relay is a guard and an exit.
     pub fn of(guard: bool, exit: bool) -> Class {
         match (guard, exit) {
             (false, false) => Class::Plain,
@@ -82,28 +81,27 @@ impl Class {
         }
     }
 
-    /// Whether its relays may be guards.
+    /// Whether relays of this class may be guards.
     pub fn is_guard(self) -> bool {
         matches!(self, Class::Guard | Class::Both)
     }
 
-    /// Whether its relays may be exits.
+    /// Whether relays of this class may be exits.
     pub fn is_exit(self) -> bool {
         matches!(self, Class::Exit | Class::Both)
     }
 }
 
 impl Relay {
-    /// Its class. A bad exit is no exit.
+    /// The relay's class. A bad exit does not count as an exit.
     pub fn class(&self) -> Class {
         Class::of(self.flags.guard, self.flags.exit && !self.flags.bad_exit)
     }
 
-    /// Whether it may take a position.
+    /// Whether the relay may have this position.
     ///
     /// Source: C tor `node_is_possible_guard()`, `router_add_running_nodes_to_smartlist()`,
     /// `choose_good_exit_server_general()`, for a circuit with capacity and for a port that is not long-lived.
-    ///
     /// Deviation: guards need no flag V2Dir, which C tor requires since 0.3.0.
     pub fn may_be(&self, position: Position) -> bool {
         let Flags { guard, bad_exit, fast, stable, running, valid, .. } = self.flags;

@@ -1,43 +1,43 @@
-//! Circuits of three relays, sampled as in C tor.
+//! Samples circuits of three relays as C tor does.
 //!
-//! The exit is sampled first, then the guard, then the middle. The probability of a relay is proportional to its consensus
-//! weight times its position weight. No relay is used twice, and no two relays are of one /16 or of one family.
+//! The exit is sampled first, then the guard, then the middle. The probability of a relay is proportional to its
+//! consensus weight times its position weight. A circuit has no two relays of the same /16 or the same family, and uses
+//! no relay twice.
 //!
-//! A draw takes one random number and one lookup in an alias table (Walker 1977, built as in Vose 1991). An incompatible
-//! relay is sampled again, which does not change the shares of the others. After many incompatible draws, all relays are
-//! scanned.
+//! A sample takes one random number and one lookup in an alias table (Walker 1977, built as in Vose 1991). An
+//! incompatible relay is sampled again, which does not change the shares of the others. After many incompatible
+//! samples, all relays are scanned.
 
 use crate::error::Error;
 use crate::relay::{Position, Relay};
 use crate::weights::PositionWeights;
 use penstock_units::Rng;
 
-/// After so many incompatible draws in a row, all relays are scanned.
+/// After this many incompatible samples in a row, all relays are scanned.
 const MAX_ATTEMPTS: u32 = 64;
 
-/// Samples circuits through one network, for all its clients.
+/// Samples circuits through one network, for all clients of the network.
 ///
 /// Source: path-spec section 2.2; C tor `onion_pick_cpath_exit()`, `onion_extend_cpath()`,
 /// `node_sl_choose_by_bandwidth()`.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// The /16 of each relay. No two relays of a circuit share it.
+    /// The /16 network of each relay. No two relays of a circuit share it.
     networks: Vec<u32>,
     /// The family of relay `i` is `kin[family[i]..family[i + 1]]`.
     family: Vec<u32>,
     kin: Vec<u32>,
-    /// By position.
     tables: [Table; 3],
 }
 
 impl Selector {
-    /// A selector of these relays. `name` is the network's name in errors.
+    /// A selector of these relays. Errors call the network `name`.
     ///
-    /// Fails if no relay may take a position. Family members beyond the end of the list are ignored.
+    /// Fails if no relay may have one of the positions. Family members beyond the end of the list are ignored.
     pub fn new(relays: &[Relay], weights: &PositionWeights, name: &str) -> Result<Self, Error> {
         let networks = (0u32..).zip(relays).map(|(place, relay)| match relay.address {
             Some(address) => u32::from(address) >> 16,
-            // A number of its own, above all /16 networks.
+            // A unique number above all /16 networks.
             None => (1 << 16) + place,
         });
         let mut family = vec![0];
@@ -58,11 +58,11 @@ impl Selector {
         Ok(Selector { networks: networks.collect(), family, kin, tables })
     }
 
-    /// A circuit: indices of its guard, middle and exit in the list of relays.
+    /// Samples a circuit. Returns the indices of its guard, middle and exit in the list of relays.
     ///
-    /// The guard is the first of `guards` that is compatible with the exit, or else sampled like the others. Returns
-    /// `None` if no relay is compatible with the relays before it; C tor gives such a circuit up as well. It allocates
-    /// nothing.
+    /// The guard is the first of `guards` that is compatible with the exit; if there is none, the guard is sampled.
+    /// Returns `None` if no relay is compatible with the relays chosen before it; C tor also gives up such a circuit.
+    /// This function allocates nothing.
     pub fn draw(&self, rng: &mut Rng, guards: &[usize]) -> Option<[usize; 3]> {
         let exit = self.tables[Position::Exit as usize].draw(rng);
         let own = guards.iter().copied().find(|guard| self.are_compatible(*guard, exit));
@@ -71,9 +71,9 @@ impl Selector {
         Some([guard, middle, exit])
     }
 
-    /// A client's guards in the order of its preference: `count` of them, or all guards if there are fewer.
+    /// A client's guards in the order of the client's preference: `count` guards, or all guards if there are fewer.
     ///
-    /// Source: guard-spec section 4.1; C tor `entry_guards_expand_sample()`, which ignores families as well.
+    /// Source: guard-spec section 4.1; C tor `entry_guards_expand_sample()`, which also ignores families.
     pub fn guards(&self, rng: &mut Rng, count: usize) -> Vec<usize> {
         let table = &self.tables[Position::Guard as usize];
         let mut guards: Vec<usize> = Vec::with_capacity(count.min(table.slots.len()));
@@ -84,16 +84,14 @@ impl Selector {
         guards
     }
 
-    /// How many relays may take a position and have a weight there.
+    /// How many relays may have a position and have a non-zero weight there.
     pub fn candidates(&self, position: Position) -> usize {
         self.tables[position as usize].weighted.iter().filter(|(_, weight)| *weight > 0.0).count()
     }
 
-    /// Whether two relays may be on one circuit.
-    ///
-    /// Source: path-spec section 2.2; C tor `nodes_in_same_family()`.
+    /// Whether two relays may be on the same circuit. Source: path-spec section 2.2; C tor `nodes_in_same_family()`.
     fn are_compatible(&self, one: usize, other: usize) -> bool {
-        // The same relay is in the same /16.
+        // This also excludes that a relay is used twice, because a relay is in its own /16.
         self.networks[one] != self.networks[other] && !self.kin_of(one).contains(&(other as u32))
     }
 
@@ -107,18 +105,16 @@ impl Selector {
     }
 }
 
-/// The relays of one position, by weight.
 #[derive(Clone, Debug)]
 struct Table {
     slots: Vec<Slot>,
-    /// The same relays with their weights, for a scan.
     weighted: Vec<(u32, f64)>,
 }
 
-/// A slot of the alias table: a share of 1/n of all draws, for one relay or two.
+/// A slot of the alias table: 1/n of all samples, for one relay or for two.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The part of the slot that belongs to `relay` [2^-64].
+    /// The fraction of the slot that belongs to `relay` [2^-64].
     keep: u64,
     relay: u32,
     other: u32,
@@ -142,7 +138,7 @@ impl Table {
         let (mut small, mut large): (Vec<usize>, Vec<usize>) =
             (0..left.len()).partition(|slot| left[*slot] < 1.0);
         while let (Some(lesser), Some(greater)) = (small.pop(), large.last().copied()) {
-            // It is below 1, so the product fits.
+            // The fraction is below 1, so the product fits into 64 bits.
             slots[lesser].keep = (left[lesser] * 2f64.powi(64)) as u64;
             slots[lesser].other = slots[greater].relay;
             left[greater] -= 1.0 - left[lesser];
@@ -151,18 +147,17 @@ impl Table {
                 small.push(greater);
             }
         }
-        // The remaining relays fill their slots, except for rounding.
+        // The remaining relays fill their slots, except for rounding errors.
         Some(Table { slots, weighted })
     }
 
     fn draw(&self, rng: &mut Rng) -> usize {
-        // The high half of the product is uniform below n, the low half uniform within the slot.
+        // The upper half of the product is uniform below n, the lower half is uniform within the slot.
         let product = u128::from(rng.bits()) * self.slots.len() as u128;
         let slot = self.slots[(product >> 64) as usize];
         (if (product as u64) < slot.keep { slot.relay } else { slot.other }) as usize
     }
 
-    /// A compatible relay, sampled by weight.
     fn pick(&self, rng: &mut Rng, fits: impl Fn(usize) -> bool) -> Option<usize> {
         for _ in 0..MAX_ATTEMPTS {
             let relay = self.draw(rng);
@@ -173,7 +168,8 @@ impl Table {
         self.pick_among_all(rng, fits)
     }
 
-    /// The same with a scan of all relays. If the compatible relays have no weight, they are equally likely.
+    /// Samples a compatible relay by a scan of all relays. If the compatible relays have no weight, they are equally
+    /// likely.
     fn pick_among_all(&self, rng: &mut Rng, fits: impl Fn(usize) -> bool) -> Option<usize> {
         let fitting = || self.weighted.iter().filter(|(relay, _)| fits(*relay as usize));
         let total: f64 = fitting().map(|(_, weight)| weight).sum();

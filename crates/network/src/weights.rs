@@ -1,20 +1,18 @@
-//! The share of a relay's bandwidth at each position, by its class.
+//! The fraction of a relay's bandwidth that clients use at each position, by the relay's class.
 //!
-//! Guards and exits are scarce. The weights reserve them for the positions that other relays cannot take.
+//! Guards and exits are scarce. The weights reserve them for the positions that other relays cannot have.
 
 use crate::error::Error;
 use crate::relay::{Class, Position, Relay};
 use std::collections::BTreeMap;
 
-/// The weights of a `bandwidth-weights` line that path selection uses, as parts of a scale.
+/// The weights of a `bandwidth-weights` line that path selection uses, as numbers from 0 to a scale.
 ///
 /// Source: dir-spec section 3.8.3; C tor `compute_weighted_bandwidths()`.
-///
 /// Deviation: the four weights of directory mirrors (Wgb, Wmb, Web, Wdb) are not read. They equal the scale in all
 /// consensuses so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PositionWeights {
-    /// By position and class.
     parts: [[u32; 4]; 3],
     scale: u32,
 }
@@ -27,10 +25,10 @@ const KEYS: [[Option<&str>; 4]; 3] = [
 ];
 
 impl PositionWeights {
-    /// The scale without a consensus parameter `bwweightscale`.
+    /// The scale if the consensus has no parameter `bwweightscale`.
     pub const SCALE: u32 = 10_000;
 
-    /// Reads the keys and values of a document.
+    /// Reads the weights from the keys and values of a document.
     pub fn of(values: &BTreeMap<&str, i64>, scale: u32) -> Result<Self, Error> {
         let mut parts = [[0; 4]; 3];
         for (keys, parts) in KEYS.iter().zip(&mut parts) {
@@ -44,15 +42,16 @@ impl PositionWeights {
         Ok(PositionWeights { parts, scale })
     }
 
-    /// The full weight for every class at every position, as in C tor for a consensus without weights.
+    /// Weights of 1 for every class at every position, as in C tor for a consensus without weights.
     pub fn even() -> Self {
         PositionWeights { parts: [[1; 4]; 3], scale: 1 }
     }
 
-    /// The weights that the authorities would compute for these relays. `None` if a class has no bandwidth, or if no
+    /// The weights that the authorities would compute for these relays; `None` if a class has no bandwidth, or if no
     /// weights balance the positions.
     ///
-    /// Source: dir-spec section 3.8.3; C tor `networkstatus_compute_bw_weights_v10()`, with its integers.
+    /// Source: dir-spec section 3.8.3; C tor `networkstatus_compute_bw_weights_v10()`, with the same integer
+    /// arithmetic.
     pub fn computed(relays: &[Relay], scale: u32) -> Option<Self> {
         let total = |class| {
             let of_class = relays.iter().filter(|relay| relay.class() == class);
@@ -62,13 +61,13 @@ impl PositionWeights {
         balanced(m, g, e, d, i128::from(scale))
     }
 
-    /// The share of its bandwidth that a relay of `class` offers at `position` [0 to 1].
+    /// The fraction of its bandwidth that a relay of `class` offers at `position`, from 0 to 1.
     pub fn share(&self, position: Position, class: Class) -> f64 {
         f64::from(self.parts[position as usize][class as usize]) / f64::from(self.scale)
     }
 }
 
-/// The free weights of dir-spec: of guards (g), exits (e) and both (d) at each position.
+/// The free weights of dir-spec, for guards (g), exits (e) and relays with both flags (d) at each position.
 #[derive(Clone, Copy)]
 struct Free {
     gg: i128,
@@ -80,7 +79,7 @@ struct Free {
     ed: i128,
 }
 
-/// The cases of dir-spec, with its letters. `one` is the scale.
+/// The cases of dir-spec, with the variable names of dir-spec. `one` is the scale.
 fn balanced(m: i128, g: i128, e: i128, d: i128, one: i128) -> Option<PositionWeights> {
     if [m, g, e, d].contains(&0) {
         return None;
@@ -101,36 +100,36 @@ fn balanced(m: i128, g: i128, e: i128, d: i128, one: i128) -> Option<PositionWei
     Some(PositionWeights { parts: parts.map(|row| row.map(|part| part as u32)), scale: one as u32 })
 }
 
-/// Case 1.
+/// Case 1: neither guards nor exits are scarce.
 fn neither_scarce(m: i128, g: i128, e: i128, one: i128) -> Free {
     let third = one / 3;
     let (ee, mg) = (one * (e + g + m) / (3 * e), one * (2 * g - e - m) / (3 * g));
     Free { gg: one - mg, gd: third, mg, me: one - ee, md: third, ee, ed: third }
 }
 
-/// Case 2.
+/// Case 2: both guards and exits are scarce.
 fn both_scarce(m: i128, g: i128, e: i128, d: i128, one: i128) -> Free {
     let whole = Free { gg: one, gd: 0, mg: 0, me: 0, md: 0, ee: one, ed: 0 };
     if g.min(e) + d < g.max(e) {
         // Case 2a: relays with both flags go to the scarcer position.
         return if e < g { Free { ed: one, ..whole } } else { Free { gd: one, ..whole } };
     }
-    // Case 2b: at first, all guards without the flag Exit remain guards.
+    // Case 2b: first try to keep all guards without the flag Exit as guards.
     let ed = one * (d - 2 * e + 4 * g - 2 * m) / (3 * d);
     let half = (one - ed) / 2;
     let (ee, me) = (one * (e - g + m) / e, one * (g - m) / e);
     if [ed, half, ee, me].iter().all(|part| (0..=one).contains(part)) {
         return Free { gd: half, me, md: half, ee, ed, ..whole };
     }
-    // Then exits without the flag Guard remain exits as well. Surplus bandwidth in the middle cannot be balanced.
+    // Otherwise exits without the flag Guard also stay exits. A surplus in the middle cannot be balanced.
     let ed = one * (d - 2 * e + g + m) / (3 * d);
     let md = (one * (d - 2 * m + g + e) / (3 * d)).max(0);
     Free { gd: one - ed - md, md, ed, ..whole }
 }
 
-/// Case 3.
+/// Case 3: either guards or exits are scarce.
 fn one_scarce(m: i128, g: i128, e: i128, d: i128, t: i128, one: i128) -> Free {
-    // The part of a plentiful class for the middle; none if the middle already has more.
+    // The fraction of a plentiful class that is used in the middle; zero if the middle already has more bandwidth.
     let spare = |class: i128| if class < m { 0 } else { one * (class - m) / (2 * class) };
     let guards_scarce = g < e;
     if 3 * (g.min(e) + d) < t {
@@ -142,7 +141,7 @@ fn one_scarce(m: i128, g: i128, e: i128, d: i128, t: i128, one: i128) -> Free {
             Free { ed: one, mg: spare(g), gg: one - spare(g), ..none }
         };
     }
-    // Case 3b: the other positions share the remaining relays with both flags equally.
+    // Case 3b: the other two positions share the remaining relays with both flags equally.
     if guards_scarce {
         let gd = one * (d - 2 * g + e + m) / (3 * d);
         let ee = one * (e + m) / (2 * e);

@@ -1,8 +1,6 @@
-//! A handle on a run in another thread.
-
 use pyo3::prelude::*;
 
-/// Watches and stops one run.
+/// Observes and cancels a run from another Python thread.
 #[pyclass(frozen, module = "penstock._core")]
 #[derive(Default)]
 pub(crate) struct Control(penstock_sim::Control);

@@ -1,11 +1,9 @@
-//! A scenario file, parsed and checked.
-
 use crate::error::PyError;
 use penstock_scenario::{NetworkFile, Point};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A scenario with all its variants.
+/// A parsed and checked scenario file with all its variants.
 #[pyclass(frozen, module = "penstock._core")]
 pub(crate) struct Document(penstock_scenario::Document);
 
@@ -14,7 +12,7 @@ impl Document {
         &self.0
     }
 
-    /// `network` is the text of a network file, and what errors call it.
+    /// Reads a scenario. `network` is the text of a network file and the name that errors give the file.
     fn read(
         (text, name): (&str, &str),
         network: Option<(String, String)>,
@@ -87,7 +85,7 @@ impl Document {
         Ok(scenario.changes.iter().map(|change| change.at.as_secs_f64()).collect())
     }
 
-    /// Sentences about old keys and the like.
+    /// Warnings, for example about deprecated keys.
     fn warnings(&self) -> &[String] {
         self.0.warnings()
     }

@@ -1,5 +1,3 @@
-//! Python's exceptions, and the exception of each Rust error.
-
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -9,7 +7,7 @@ create_exception!(_core, ScenarioError, PenstockError, "A mistake in a scenario.
 create_exception!(_core, OutputError, PenstockError, "An output that cannot be written or read.");
 create_exception!(_core, Cancelled, PenstockError, "A run that was cancelled before its end.");
 
-/// An error of one of the crates below. Its text names the place and the remedy.
+/// An error of any crate of Penstock. Its message names the place of the error and how to correct it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -24,7 +22,7 @@ pub(crate) enum Error {
     Merge(penstock_record::Error),
 }
 
-/// One of our errors as a Python exception, or an exception of Python itself.
+/// An error of Penstock as a Python exception, or an exception that Python itself raised.
 pub(crate) struct PyError(PyErr);
 
 impl<E: Into<Error>> From<E> for PyError {
@@ -33,7 +31,7 @@ impl<E: Into<Error>> From<E> for PyError {
         let message = error.to_string();
         Self(match error {
             Error::Sim(penstock_sim::Error::Cancelled) => Cancelled::new_err(message),
-            // Other errors of the simulator are about a record that does not fit the scenario.
+            // All other errors of the simulator concern a record that does not fit the scenario.
             Error::Scenario(_) | Error::Sim(_) => ScenarioError::new_err(message),
             Error::Network(_) => PenstockError::new_err(message),
             Error::Output(_) | Error::Merge(_) => OutputError::new_err(message),

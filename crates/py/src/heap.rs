@@ -1,21 +1,21 @@
-//! Memory of a run.
-//!
-//! A run uses one thread. An allocator counts this thread's allocations, so other runs in parallel do not matter.
+//! The peak memory of a run. A run uses one thread, and an allocator counts the allocations of this thread. So runs in
+//! other threads do not affect the result.
 
-// An allocator requires unsafe code. Each call is passed on unchanged to the system's allocator.
+// An allocator requires unsafe code. Each call goes unchanged to the system's allocator.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Allocated minus freed memory of this thread [B]. Negative if it freed memory of other threads.
+    /// Bytes that this thread has allocated minus bytes that it has freed [B]. Negative if it freed memory of other
+    /// threads.
     static HELD: Cell<i64> = const { Cell::new(0) };
     /// The maximum of `HELD` since the last reset [B].
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
 
-/// The result of `work`, and the peak of this thread's heap during it, above the heap before it [B].
+/// Runs `work`. Returns its result, and by how much this thread's heap exceeded its initial size at the peak [B].
 pub(crate) fn peak_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = HELD.get();
     PEAK.set(before);
@@ -23,13 +23,13 @@ pub(crate) fn peak_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (value, PEAK.get().saturating_sub(before).max(0) as u64)
 }
 
-/// The system's allocator with counters.
+/// The system's allocator, with counters.
 struct Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Counts a change of this thread's heap. A thread that is ending no longer counts.
+/// Counts a change of this thread's heap. While a thread ends, its changes are not counted.
 fn count(bytes: i64) {
     let _ = HELD.try_with(|held| {
         let now = held.get().wrapping_add(bytes);

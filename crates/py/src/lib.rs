@@ -1,9 +1,9 @@
-//! The extension module `penstock._core`: conversions and nothing else.
+//! The extension module `penstock._core`, which only converts values.
 //!
 //! Layers, in order: `error` (the Python exception of each error), `heap` (memory of a run), `document`, `control`,
-//! `replay` and `paths` (classes), `networks` (relays of consensus documents and eras), and here the other functions. Long
-//! calls release the interpreter's lock, so runs in Python threads use all cores. Types and documentation are in
-//! `python/penstock/_core.pyi`.
+//! `replay` and `paths` (classes), `networks` (relays of consensus documents and eras). The other functions are in this
+//! file. Long calls release the interpreter's lock, so that runs in Python threads use all cores. Types and
+//! documentation are in `python/penstock/_core.pyi`.
 
 mod control;
 mod document;
@@ -15,7 +15,7 @@ mod replay;
 
 use pyo3::prelude::*;
 
-/// The private half of the Python package `penstock`.
+/// The Rust part of the Python package `penstock`.
 #[pymodule(name = "_core")]
 mod core {
     #[pymodule_export]
@@ -45,7 +45,8 @@ use std::path::PathBuf;
 
 /// Run one variant with one seed and write its five tables into `part_dir`.
 ///
-/// `network` is the network's seed, by default `seed`. With a replay, clients request its downloads instead of their own.
+/// `network` is the network's seed, by default `seed`. If `replay` is given, clients request its downloads instead of
+/// their own.
 #[pyfunction]
 #[pyo3(signature = (document, variant, network, seed, part_dir, control, replay = None))]
 #[expect(clippy::too_many_arguments, reason = "Python callers pass them by name")]
@@ -92,7 +93,7 @@ fn merge(py: Python<'_>, parts: Vec<PathBuf>, out_dir: PathBuf) -> Result<(), Py
     py.detach(|| penstock_record::merge(&parts, &out_dir)).map_err(|error| Error::Merge(error).into())
 }
 
-/// Description of every algorithm.
+/// Describe every algorithm.
 #[pyfunction]
 fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let dict = |each: AlgorithmInfo| {
@@ -109,7 +110,8 @@ fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     penstock_scenario::algorithms().into_iter().map(dict).collect()
 }
 
-/// Name, default in TOML, unit and meaning of each parameter. Keys of an inner table follow it, with its name as prefix.
+/// Name, default in TOML, unit and meaning of each parameter. After an inner table come its keys, prefixed with its
+/// name.
 fn parameters(before: &str, of: &[Parameter]) -> Vec<(String, String, &'static str, &'static str)> {
     let with_inner = |each: &Parameter| {
         let name = format!("{before}{}", each.key);

@@ -1,5 +1,3 @@
-//! Imported relays, samples of them, and the eras with tables.
-
 use crate::error::PyError;
 use penstock_network::{Class, Consensus, Descriptors, Era, Imported, geo};
 use penstock_units::Seed;
@@ -42,7 +40,7 @@ pub(crate) fn of_consensus<'py>(
     Ok(dict)
 }
 
-/// Indices of a sample of `count` relays, each given as guard, exit and weight.
+/// Sample `count` relays and return their indices. Each relay is given as guard flag, exit flag and weight.
 #[pyfunction]
 pub(crate) fn sample(relays: Vec<(bool, bool, u64)>, count: usize, seed: u64) -> Vec<usize> {
     let relays: Vec<_> =

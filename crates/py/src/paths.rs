@@ -1,5 +1,3 @@
-//! Circuits through the network of a consensus document.
-
 use crate::error::PyError;
 use penstock_network::consensus::Origin;
 use penstock_network::{Consensus, Pairs, Position, Sampler, Selector};
@@ -7,7 +5,8 @@ use penstock_units::Seed;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Samples pairs of circuits and counts shared relays, sockets and connections.
+/// Samples pairs of circuits through the network of a consensus, and counts relays, sockets and connections that they
+/// share.
 #[pyclass(module = "penstock._core")]
 pub(crate) struct Paths {
     name: String,

@@ -1,15 +1,14 @@
-//! The recorded downloads of an earlier run.
-
 use crate::document::Document;
 use crate::error::PyError;
 use penstock_sim::replay::RecordedDownload;
 use penstock_units::{Bytes, Instant};
 use pyo3::prelude::*;
 
-/// A download: client, workload, circuit, begin of the circuit [ns], guard, middle, exit, time of the request [ns], size [B].
+/// A download: client, workload, circuit, start of the circuit [ns], guard, middle, exit, time of the request [ns],
+/// size [B].
 type Row = (String, String, u64, u64, String, String, String, u64, u64);
 
-/// The downloads that a replay requests again.
+/// Recorded downloads of an earlier run, which a replay requests again.
 #[pyclass(frozen, module = "penstock._core")]
 pub(crate) struct Replay(penstock_sim::Replay);
 

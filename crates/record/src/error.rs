@@ -1,17 +1,17 @@
-//! Errors of this crate. Each message begins with the path of the file.
+//! Errors of the output tables. Each message begins with the path of the file.
 
 use parquet::errors::ParquetError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A table cannot be written or merged.
+/// Why a table cannot be written or merged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file system refused an operation.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the file system.
         source: io::Error,
@@ -19,15 +19,15 @@ pub enum Error {
     /// A file is no valid table, or a table cannot be encoded.
     #[error("{}: {source}", path.display())]
     Parquet {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the Parquet library.
         source: ParquetError,
     },
-    /// A table was written by another version.
+    /// A table has other columns, because another version wrote it.
     #[error("{}: it has other columns than this version writes", path.display())]
     Columns {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
 }
@@ -37,7 +37,8 @@ impl Error {
         Error::Io { path: path.to_owned(), source }
     }
 
-    /// An error of the Parquet library at `path`. If a file system error is inside, that error and its file count.
+    /// Converts an error of the Parquet library at `path`. If it contains a file system error, that error and its path
+    /// are used.
     pub(crate) fn parquet(path: &Path, error: ParquetError) -> Self {
         let source = match error {
             ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -1,18 +1,18 @@
-//! The run of a row.
+//! The columns that identify the run of a row.
 
-/// The first three columns of every table.
+/// The first three columns of every table, which identify the run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunKey {
-    /// The scenario's variant, a curve of its figure.
+    /// The scenario's variant, which is one curve of a figure.
     pub variant: String,
-    /// The network's seed. Empty if the run's seed is also that of the network.
+    /// The seed of the network; empty if the network uses the run's seed.
     pub network: String,
-    /// The run's root seed.
+    /// The root seed of the run.
     pub seed: u64,
 }
 
 impl RunKey {
-    /// The key of a run whose seed is also that of its network.
+    /// The key of a run whose network uses the same seed.
     pub fn new(variant: impl Into<String>, seed: u64) -> Self {
         Self { variant: variant.into(), network: String::new(), seed }
     }

@@ -1,10 +1,11 @@
-//! The output of a run: five tables, the same from the simulator and the live relay.
+//! The output of a run: five tables, which the simulator and the live relay write in the same form.
 //!
-//! Layers, in order: [`tables`] (the rows), [`key`] (the run of a row), [`stats`] (the cost of a run), [`error`], `write`
-//! (one Parquet file per table, the same bytes for the same rows), [`merge`](mod@merge) (the tables of many runs in one).
+//! Layers, in order: [`tables`] (the rows), [`key`] (the run of a row), [`stats`] (the cost of a run), [`error`],
+//! `write` (one Parquet file for each table; the same rows give the same bytes), [`merge`](mod@merge) (merges the
+//! tables of many runs).
 //!
-//! A simulator or relay appends rows to [`Tables`] in the order of events and passes them on at the end. It never accesses a
-//! file. The columns are an interface: add columns, do not rename them.
+//! A simulator or relay appends rows to [`Tables`] in the order of events, and returns the tables at the end. It
+//! accesses no file. The columns are an interface: add columns, but do not rename them.
 
 pub mod error;
 pub mod key;

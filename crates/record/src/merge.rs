@@ -1,7 +1,7 @@
 //! Merges the tables of many runs without decoding them.
 //!
-//! A merged file has the row groups of its parts, one after the other, with unchanged compressed pages. So a merge takes
-//! as long as copying files and needs no memory for rows. The same parts give the same bytes.
+//! A merged file contains the row groups of its parts, one after the other, with unchanged compressed pages. So a merge
+//! takes as long as copying the files, and needs no memory for rows. The same parts give the same bytes.
 
 use crate::Error;
 use crate::write::{TABLES, properties, schema_of};
@@ -13,16 +13,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Merges the tables that [`Tables::write`](crate::Tables::write) wrote into the directories `parts`, in this order, into
-/// the five tables of the existing directory `dir`.
-///
-/// A table gets its name only when it is complete.
+/// Merges the five tables of each directory in `parts`, in this order, into five tables in the existing directory
+/// `dir`. [`Tables::write`](crate::Tables::write) wrote the parts. A table gets its final name only when it is
+/// complete.
 pub fn merge(parts: &[PathBuf], dir: &Path) -> Result<(), Error> {
     TABLES.iter().try_for_each(|table| {
         let unfinished = dir.join(format!("{table}.tmp"));
         let merged = merge_one(table, parts, &unfinished);
         if merged.is_err() {
-            // The first error is the one to report.
+            // Only the first error is reported, so an error of this call is ignored.
             let _ = std::fs::remove_file(&unfinished);
         }
         merged?;
@@ -30,7 +29,6 @@ pub fn merge(parts: &[PathBuf], dir: &Path) -> Result<(), Error> {
     })
 }
 
-/// Merges one table of all parts into the file `target`.
 fn merge_one(table: &str, parts: &[PathBuf], target: &Path) -> Result<(), Error> {
     let file = File::create(target).map_err(|error| Error::io(target, error))?;
     let failed = |error| Error::parquet(target, error);
@@ -45,7 +43,6 @@ fn merge_one(table: &str, parts: &[PathBuf], target: &Path) -> Result<(), Error>
     file.sync_data().map_err(|error| Error::io(target, error))
 }
 
-/// Copies the row groups of one part.
 fn append(path: &Path, writer: &mut SerializedFileWriter<Named<'_>>) -> Result<(), Error> {
     let failed = |error| Error::parquet(path, error);
     let part = File::open(path).map_err(|error| Error::io(path, error))?;
@@ -71,7 +68,7 @@ fn append(path: &Path, writer: &mut SerializedFileWriter<Named<'_>>) -> Result<(
     Ok(())
 }
 
-/// An output file whose errors carry its path through the Parquet library.
+/// An output file that adds its path to errors, because the Parquet library does not.
 struct Named<'a> {
     file: &'a File,
     path: &'a Path,

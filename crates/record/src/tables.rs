@@ -1,14 +1,14 @@
-//! The rows of the tables.
+//! The rows of the output tables.
 //!
-//! Columns that end with `_s` are in seconds, those that end with `_ns` in nanoseconds. Both count from the start of
-//! the run. `None` means that the event did not happen or is unknown; it becomes null.
+//! Columns whose names end with `_s` are in seconds, those with `_ns` in nanoseconds. Both count from the start of the
+//! run. `None` means that the event did not happen or is unknown; it becomes null.
 
 use std::sync::Arc;
 
-/// A name of a client, workload or relay, shared by many rows.
+/// The name of a client, workload or relay. Many rows share one name.
 pub type Name = Arc<str>;
 
-/// All records of a run. Each table is in the order of events.
+/// All records of a run. The rows of each table are in the order of events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tables {
     /// One row for each download or upload.
@@ -30,17 +30,17 @@ pub struct Transfer {
     pub client: Name,
     /// The workload's name: `web`, `bulk`, `perf50k` ...
     pub workload: Name,
-    /// Number of its circuit within the run; none without Tor.
+    /// The number of the download's circuit within the run; none without Tor.
     pub circuit: Option<u64>,
-    /// Number of its stream on that circuit; none without Tor.
+    /// The number of the download's stream on this circuit; none without Tor.
     pub stream: Option<u64>,
     /// The direction of the payload.
     pub direction: Direction,
-    /// Requested payload [B].
+    /// The requested payload [B].
     pub bytes: u64,
-    /// Received payload at the end of the transfer or the run [B].
+    /// The payload received by the end of the transfer or run [B].
     pub bytes_received: u64,
-    /// Time of the request [s].
+    /// When the client requested the transfer [s].
     pub start_s: f64,
     /// Time from the request until the stream was connected [s].
     pub connect_s: Option<f64>,
@@ -50,7 +50,7 @@ pub struct Transfer {
     pub ttlb_s: Option<f64>,
     /// The result of the transfer.
     pub outcome: Outcome,
-    /// Whether it began during the warm-up, which statistics ignore.
+    /// Whether the transfer began during the warm-up, which statistics ignore.
     pub warmup: bool,
 }
 
@@ -64,7 +64,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The value in the column.
+    /// The direction's name in the table.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Download => "download",
@@ -82,12 +82,12 @@ pub enum Outcome {
     Timeout,
     /// A circuit, stream or connection broke.
     Failed,
-    /// The run ended first.
+    /// The run ended before the transfer.
     Unfinished,
 }
 
 impl Outcome {
-    /// The value in the column.
+    /// The result's name in the table.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -98,23 +98,23 @@ impl Outcome {
     }
 }
 
-/// A node's position between a client and its server.
+/// A node's position on the path from a client to its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Position {
-    /// The onion proxy.
+    /// The client's onion proxy.
     Client,
     /// The first relay, also called entry.
     Guard,
-    /// The relay between the two.
+    /// The relay between guard and exit.
     Middle,
     /// The relay that connects to the server.
     Exit,
-    /// The server of a client without Tor.
+    /// The server, for a client without Tor.
     Server,
 }
 
 impl Position {
-    /// The value in the column.
+    /// The position's name in the table.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -129,13 +129,13 @@ impl Position {
 /// A circuit and its relays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathRow {
-    /// Numbered within the run.
+    /// The number of the circuit within the run.
     pub circuit: u64,
     /// The client's name.
     pub client: Name,
-    /// Time at which the last hop answered [s].
+    /// When the last hop answered [s].
     pub built_s: Option<f64>,
-    /// Time from the first CREATE until then [s].
+    /// The time from the first CREATE to the last hop's answer [s].
     pub build_time_s: Option<f64>,
     /// The first relay's name.
     pub guard: Name,
@@ -150,13 +150,13 @@ pub struct PathRow {
 pub struct RelayRow {
     /// The relay's name.
     pub relay: Name,
-    /// Its position on most circuits through it; for a live relay, the position that its flags allow.
+    /// The relay's position on most of its circuits. For a live relay, the position that its flags allow.
     pub position: Position,
-    /// End of the interval [s].
+    /// The end of the interval [s].
     pub t_s: f64,
-    /// Bytes read from the kernel during the interval, from channels (TLS included) and streams [B].
+    /// Bytes read from the kernel during the interval [B], from channels (with TLS) and streams.
     pub read_bytes: u64,
-    /// Bytes written to the kernel during the interval, to channels (TLS included) and streams [B].
+    /// Bytes written to the kernel during the interval [B], to channels (with TLS) and streams.
     pub written_bytes: u64,
     /// Cells in all circuit queues at the end of the interval [cell].
     pub circuit_queue_cells: u64,
@@ -164,99 +164,98 @@ pub struct RelayRow {
     pub outbuf_bytes: u64,
     /// Bytes in the kernel's send buffers at the end of the interval [B].
     pub kernel_out_bytes: u64,
-    /// Channels that waited for a token bucket at the end of the interval.
+    /// The number of channels that waited for a token bucket at the end of the interval.
     pub throttled_conns: u64,
-    /// The most frequent limit of the relay during the interval: link, bucket, TCP window, processor, credit or circuit
-    /// window.
+    /// The limit that bound the relay most often during the interval: link, bucket, TCP window, processor, credit or
+    /// circuit window.
     pub bound_by: Option<Name>,
     /// Cells written to channels during the interval [cell].
     pub written_cells: u64,
-    /// Credits of N23 sent during the interval [cell].
+    /// N23 credits sent during the interval [cell].
     pub credits: u64,
-    /// Maximum length of any circuit queue in one direction since the start of the run [cell].
+    /// The longest circuit queue since the start of the run, in one direction [cell].
     pub longest_queue_cells: u64,
 }
 
 /// A sample of a traced circuit at one hop, or of a download without Tor at its server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CircuitRow {
-    /// Number of the circuit within the run; none without Tor.
+    /// The number of the circuit within the run; none without Tor.
     pub circuit: Option<u64>,
-    /// The workload of the circuit.
+    /// The name of the circuit's workload.
     pub workload: Name,
-    /// The hop of the sample.
+    /// The hop at which the sample was taken.
     pub hop: Position,
-    /// Time of the sample [s].
+    /// The time of the sample [s].
     pub t_s: f64,
-    /// Cells towards the client in this hop's circuit queue [cell].
+    /// Cells towards the client in the hop's circuit queue [cell].
     pub queue_cells: u64,
-    /// End-to-end window of this edge [cell]; none at hops between the edges.
+    /// The end-to-end window of the hop's edge [cell]; none at hops between the two edges.
     pub window_cells: Option<i64>,
-    /// The last round trip of the circuit measured here [s].
+    /// The last round trip that the hop measured on the circuit [s].
     pub rtt_s: Option<f64>,
-    /// The client of the circuit.
+    /// The name of the circuit's client.
     pub client: Name,
-    /// Congestion window of this hop's socket towards the client [segment]; none without such a socket.
+    /// The congestion window of the hop's socket towards the client [segment]; none if the hop has no socket there.
     pub cwnd_segments: Option<u64>,
-    /// Slow-start threshold of that socket [segment]; none while it is infinite.
+    /// The slow-start threshold of the socket towards the client [segment]; none while it is infinite.
     pub ssthresh_segments: Option<u64>,
-    /// Smoothed round trip of that socket [s]; none before the first sample.
+    /// The smoothed round trip of the socket towards the client [s]; none before the first sample.
     pub srtt_s: Option<f64>,
 }
 
-/// A tracked cell at one hop, with its time at each station.
+/// The times at which a tracked cell passed the stations of one hop.
 ///
-/// Times are absolute [ns]. They are none if the hop has no such station: an exit receives bytes instead of cells, and
-/// the client sends no cell on.
+/// Times are absolute [ns]. A time is none if the hop does not have this station: an exit receives bytes instead of
+/// cells, and the client forwards no cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellRow {
-    /// Number of the circuit within the run.
+    /// The number of the circuit within the run.
     pub circuit: u64,
-    /// The workload of the circuit.
+    /// The name of the circuit's workload.
     pub workload: Name,
-    /// The cell's number on its circuit.
+    /// The number of the cell on its circuit.
     pub cell: u64,
-    /// The hop of these times.
+    /// The hop to which these times belong.
     pub hop: Position,
-    /// Its last byte arrived at the network interface and the kernel.
+    /// When the cell's last byte arrived at the network interface and the kernel.
     pub nic_in_ns: Option<u64>,
-    /// The relay read its last byte from the kernel.
+    /// When the relay read the cell's last byte from the kernel.
     pub read_ns: Option<u64>,
-    /// The relay parsed it from the input buffer.
+    /// When the relay parsed the cell from the input buffer.
     pub parsed_ns: Option<u64>,
-    /// It entered its circuit's queue.
+    /// When the cell entered its circuit's queue.
     pub queued_ns: Option<u64>,
-    /// It left the queue for the connection's output buffer.
+    /// When the cell left this queue for the connection's output buffer.
     pub outbuf_ns: Option<u64>,
-    /// Its last byte was written to the kernel.
+    /// When the relay wrote the cell's last byte to the kernel.
     pub kernel_ns: Option<u64>,
-    /// Its last byte left the network interface for the first time.
+    /// When the cell's last byte left the network interface for the first time.
     pub nic_out_ns: Option<u64>,
 }
 
 impl CellRow {
-    /// Time in the kernel until the relay read it [s].
+    /// The cell's time in the kernel until the relay read it [s].
     pub fn kernel_in_s(&self) -> Option<f64> {
         seconds_between(self.nic_in_ns, self.read_ns)
     }
 
-    /// Time in the circuit queue [s].
+    /// The cell's time in the circuit queue [s].
     pub fn circuit_queue_s(&self) -> Option<f64> {
         seconds_between(self.queued_ns, self.outbuf_ns)
     }
 
-    /// Time in the output buffer [s].
+    /// The cell's time in the output buffer [s].
     pub fn outbuf_s(&self) -> Option<f64> {
         seconds_between(self.outbuf_ns, self.kernel_ns)
     }
 
-    /// Time in the kernel until it left the network interface [s].
+    /// The cell's time in the kernel until it left the network interface [s].
     pub fn kernel_out_s(&self) -> Option<f64> {
         seconds_between(self.kernel_ns, self.nic_out_ns)
     }
 }
 
-/// Seconds from `earlier` to `later`, which are in nanoseconds.
 fn seconds_between(earlier: Option<u64>, later: Option<u64>) -> Option<f64> {
     let (earlier, later) = (earlier?, later?);
     debug_assert!(earlier <= later, "a cell passes its stations in order: {earlier} ns, then {later} ns");

@@ -1,9 +1,8 @@
-//! Writes one Parquet file per table. The same tables give the same bytes.
+//! Writes one Parquet file for each table. The same tables give the same bytes.
 //!
-//! Layers: [`columns`] (names and values of each table's columns), [`table`] (a table as the bytes of a file), and here the
-//! five files of a run.
-//!
-//! A file is encoded in memory, which is small compared with its rows, and then written at once.
+//! Layers: [`columns`] (names and values of each table's columns), [`table`] (encodes a table as the bytes of a file).
+//! The functions for the five files of a run are in this file. A file is encoded in memory and then written in one
+//! call; its encoding is small compared with the rows.
 
 mod columns;
 mod table;
@@ -18,20 +17,17 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// The files of a run.
 pub(crate) const TABLES: [&str; 5] =
     ["transfers.parquet", "paths.parquet", "relays.parquet", "circuits.parquet", "cells.parquet"];
 
 impl Tables {
-    /// Writes the five tables into the existing directory `dir` as `transfers.parquet`, `paths.parquet`, `relays.parquet`,
-    /// `circuits.parquet` and `cells.parquet`. Each row begins with the run's `key`.
-    ///
-    /// The same tables and key give the same bytes.
+    /// Writes the five tables into the existing directory `dir` as `transfers.parquet`, `paths.parquet`,
+    /// `relays.parquet`, `circuits.parquet` and `cells.parquet`. Each row begins with the run's `key`. The same tables
+    /// and key give the same bytes.
     pub fn write(&self, dir: &Path, key: &RunKey) -> Result<(), Error> {
         TABLES.iter().try_for_each(|table| save(&dir.join(table), self.encode(table, key)))
     }
 
-    /// The bytes of one table's file.
     fn encode(&self, table: &str, key: &RunKey) -> Encoded {
         match table {
             "transfers.parquet" => table::encode(key, &columns::transfers(), &self.transfers),
@@ -44,7 +40,6 @@ impl Tables {
     }
 }
 
-/// The columns of one table.
 pub(crate) fn schema_of(table: &str) -> Result<TypePtr, ParquetError> {
     match table {
         "transfers.parquet" => table::schema(&columns::transfers()),
@@ -56,7 +51,7 @@ pub(crate) fn schema_of(table: &str) -> Result<TypePtr, ParquetError> {
     }
 }
 
-/// Writes one file and waits until it is on the disk: some file systems report a full disk only then.
+/// Writes one file and waits until it is on the disk, because some file systems report a full disk only then.
 fn save(path: &Path, bytes: Encoded) -> Result<(), Error> {
     let bytes = bytes.map_err(|error| Error::parquet(path, error))?;
     let write = || {

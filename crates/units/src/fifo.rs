@@ -1,10 +1,11 @@
-//! Queues that remain in the cache.
+//! FIFO queues that stay in the cache.
 
 use std::collections::VecDeque;
 
-/// Takes the first element. When the queue becomes empty, it restarts at the beginning of its memory.
+/// Takes the first element. If the queue is then empty, it restarts at the beginning of its memory.
 ///
-/// A ring buffer that is usually short would otherwise move through all of its memory, which is then not in the cache.
+/// Without this restart, a ring buffer that is usually short would move through all of its memory, which does not fit
+/// into the cache.
 #[inline]
 pub fn take_first<T>(queue: &mut VecDeque<T>) -> Option<T> {
     let first = queue.pop_front();

@@ -2,7 +2,7 @@
 //!
 //! Layers, in order: [`time`] (instants of a run), [`size`] (bytes and cells), [`rate`] (bytes per second, and
 //! conversions between the three), [`parse`] (quantities as text), [`random`] (random streams keyed by name), [`math`]
-//! (transcendental functions with the same last bit on every platform), [`fifo`] (queues that remain in the cache).
+//! (transcendental functions with the same last bit on every platform), [`fifo`] (queues that stay in the cache).
 
 pub mod fifo;
 pub mod math;

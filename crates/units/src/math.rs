@@ -3,7 +3,7 @@
 //! The standard library uses the platform's functions, whose last bits differ. A simulation must give the same bytes on
 //! all platforms.
 
-/// The angle whose sine is `x` [rad].
+/// The arcsine of `x` [rad].
 pub fn asin(x: f64) -> f64 {
     libm::asin(x)
 }
@@ -23,12 +23,12 @@ pub fn cbrt(x: f64) -> f64 {
     libm::cbrt(x)
 }
 
-/// e to the `x`.
+/// The exponential function, e^x.
 pub fn exp(x: f64) -> f64 {
     libm::exp(x)
 }
 
-/// 2 to the `x`.
+/// 2^x.
 pub fn exp2(x: f64) -> f64 {
     libm::exp2(x)
 }
@@ -43,17 +43,17 @@ pub fn log2(x: f64) -> f64 {
     libm::log2(x)
 }
 
-/// `x` to the `y`.
+/// x^y.
 pub fn pow(x: f64, y: f64) -> f64 {
     libm::pow(x, y)
 }
 
-/// The square root. IEEE 754 defines it exactly; it is here so that all functions are in one place.
+/// The square root. IEEE 754 defines it exactly; it is part of this module so that all functions are in one place.
 pub fn sqrt(x: f64) -> f64 {
     libm::sqrt(x)
 }
 
-/// The probability that a standard normal variable is below `x` [0 to 1].
+/// The probability that a standard normal variable is below `x`, from 0 to 1.
 ///
 /// Source: Abramowitz and Stegun, 7.1.2 and 26.2.29: Φ(x) = erfc(-x / √2) / 2.
 pub fn normal_below(x: f64) -> f64 {

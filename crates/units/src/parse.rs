@@ -7,20 +7,20 @@ use crate::size::Bytes;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A text that is not the expected quantity.
+/// Why a text is not a valid quantity of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseUnitError {
-    /// The number or the unit is wrong.
+    /// The number or the unit is invalid.
     #[error("{text:?} is no {kind}: {reason}; write it like \"{example}\" ({units})")]
     Syntax {
-        /// The text.
+        /// The invalid text.
         text: String,
         /// The expected kind of quantity.
         kind: &'static str,
-        /// The mistake.
+        /// What is wrong with the text.
         reason: String,
-        /// A correct quantity.
+        /// An example of a correct quantity.
         example: &'static str,
         /// The allowed units.
         units: String,
@@ -28,15 +28,15 @@ pub enum ParseUnitError {
     /// The quantity does not fit into 64 bits.
     #[error("{text:?} is no {kind}: it is too large")]
     TooLarge {
-        /// The text.
+        /// The invalid text.
         text: String,
         /// The expected kind of quantity.
         kind: &'static str,
     },
-    /// A rate of zero.
+    /// The text is a rate of zero.
     #[error("{text:?} is no rate: it is zero; a rate must be at least \"1 B/s\"")]
     ZeroRate {
-        /// The text.
+        /// The invalid text.
         text: String,
     },
 }
@@ -51,7 +51,7 @@ const SIZES: &[(&str, u64)] = &[
     ("GiB", 1 << 30),
 ];
 
-/// Bits per second.
+/// Rate units [bit/s].
 const RATES: &[(&str, u64)] = &[
     ("B/s", 8),
     ("kB/s", 8_000),
@@ -64,7 +64,7 @@ const RATES: &[(&str, u64)] = &[
     ("Gbit/s", 1_000_000_000),
 ];
 
-/// Nanoseconds.
+/// Time units [ns].
 const SPANS: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -74,7 +74,7 @@ const SPANS: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// A decimal number and its unit, as value × scale in the units of the table, rounded to nearest.
+/// Parses a decimal number with a unit. Returns the number times the unit's entry in the table, rounded to nearest.
 fn quantity(
     text: &str,
     kind: &'static str,
@@ -107,7 +107,8 @@ fn quantity(
     Ok((digits * scale + denominator / 2) / denominator)
 }
 
-/// The whole part and at most nine digits after the point. So no product overflows.
+/// Splits a number into its digits, without the point, and the fraction. At most nine fraction digits avoid an
+/// overflow.
 fn decimal(number: &str) -> Option<(u128, &str)> {
     let number = number.strip_prefix('+').unwrap_or(number);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -145,7 +146,7 @@ impl FromStr for DataRate {
     }
 }
 
-/// A span of time such as `80 ms`.
+/// Parses a time span, for example `80 ms`.
 pub fn duration(text: &str) -> Result<Duration, ParseUnitError> {
     let nanos = quantity(text, "duration", "80 ms", SPANS)?;
     Ok(Duration::from_nanos(narrow(nanos, text, "duration")?))
@@ -160,12 +161,11 @@ fn show(value: u64, table: &[(&str, u64)]) -> String {
     format!("{} {unit}", value / scale)
 }
 
-/// `value` bytes in the largest binary unit that divides them.
 pub(crate) fn show_bytes(value: u64) -> String {
     show(value, &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)])
 }
 
-/// `span` in the largest unit that divides it.
+/// Formats `span` in the largest unit that divides it.
 pub fn show_duration(span: Duration) -> String {
     if span.is_zero() { "0 s".to_owned() } else { show(crate::time::nanos(span), SPANS) }
 }

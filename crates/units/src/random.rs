@@ -1,23 +1,23 @@
-//! Random streams, each keyed by the name of its user.
+//! Random streams, each keyed by the name of the component that uses it.
 //!
-//! There is one root seed. Each node and purpose derives its own generator from a fixed hash of its *name*. So an
+//! A run has one root seed. Each node and purpose derives its own generator from a fixed hash of its *name*. So an
 //! additional client does not change the random numbers of other nodes, and two variants of a scenario have identical
 //! clients, files and think times.
 //!
-//! Source of the idea: Shadow `core/sim_config.rs` (seed of a host = global draw ^ hash of its name) and ns-3
-//! `AssignStreams`. The hash is 64-bit FNV-1a over the UTF-8 bytes, finished by SplitMix64. The generator is PCG-64-MCG
-//! (XSL-RR 128/64). They must never change.
+//! Source: Shadow `core/sim_config.rs` (seed of a host = global draw ^ hash of its name) and ns-3 `AssignStreams`. The
+//! hash is 64-bit FNV-1a of the UTF-8 bytes, finished by SplitMix64. The generator is PCG-64-MCG (XSL-RR 128/64). Hash
+//! and generator must never change, because results depend on them.
 
 use crate::math;
 use rand_core::Rng as _;
 use rand_pcg::Pcg64Mcg;
 
-/// The root of all random numbers in a run.
+/// The root seed of a run, from which all its random numbers derive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The stream with a name, by convention `"<node>/<purpose>"`.
+    /// The random stream with this name; by convention the name is `"<node>/<purpose>"`.
     pub fn stream(self, name: &str) -> Rng {
         let low = splitmix64(self.0 ^ fnv1a(name.as_bytes()));
         let high = splitmix64(low ^ self.0.rotate_left(32));
@@ -35,12 +35,12 @@ impl Rng {
         self.0.next_u64()
     }
 
-    /// Uniform in [0, 1), with 53 bits.
+    /// A uniform random number in [0, 1), with 53 random bits.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in `0..bound`, without bias; `bound` must be above 0.
+    /// A uniform random integer in `0..bound`, without bias; `bound` must be above 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "nothing lies below zero");
         let zone = u64::MAX - u64::MAX % bound;
@@ -52,7 +52,7 @@ impl Rng {
         }
     }
 
-    /// Uniform in `low..=high`, in whole steps.
+    /// A uniform random integer in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         assert!(low <= high, "{low} is above {high}");
         match (high - low).checked_add(1) {
@@ -61,7 +61,7 @@ impl Rng {
         }
     }
 
-    /// From the standard normal distribution, by Marsaglia's polar method.
+    /// A random number from the standard normal distribution, by Marsaglia's polar method.
     pub fn normal(&mut self) -> f64 {
         loop {
             let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
@@ -72,7 +72,7 @@ impl Rng {
         }
     }
 
-    /// True with probability `p`.
+    /// Returns true with probability `p`.
     pub fn bernoulli(&mut self, p: f64) -> bool {
         p > 0.0 && self.unit() < p
     }

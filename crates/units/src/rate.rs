@@ -6,14 +6,14 @@ use std::fmt;
 use std::ops::Div;
 use std::time::Duration;
 
-/// Bytes per second [B/s]. A rate is never zero.
+/// A data rate [B/s]. It is never zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataRate(std::num::NonZeroU64);
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
 impl DataRate {
-    /// The rate of `bytes` per second; `None` for zero.
+    /// A rate of `bytes` per second; `None` for zero.
     pub const fn new(bytes: u64) -> Option<Self> {
         match std::num::NonZeroU64::new(bytes) {
             Some(rate) => Some(DataRate(rate)),
@@ -21,7 +21,7 @@ impl DataRate {
         }
     }
 
-    /// Units of 1024 bytes per second [KiB/s]; panics on zero.
+    /// A rate of `amount` times 1024 bytes per second [KiB/s]. Panics for zero.
     pub const fn kib(amount: u64) -> Self {
         match DataRate::new(amount * 1024) {
             Some(rate) => rate,
@@ -29,12 +29,12 @@ impl DataRate {
         }
     }
 
-    /// Units of 1024² bytes per second [MiB/s]; panics on zero.
+    /// A rate of `amount` times 1024² bytes per second [MiB/s]. Panics for zero.
     pub const fn mib(amount: u64) -> Self {
         DataRate::kib(amount * 1024)
     }
 
-    /// Units of 10⁶ bits per second [Mbit/s]; panics on zero.
+    /// A rate of `amount` times 10⁶ bits per second [Mbit/s]. Panics for zero.
     pub const fn mbit(amount: u64) -> Self {
         match DataRate::new(amount * 125_000) {
             Some(rate) => rate,
@@ -42,18 +42,18 @@ impl DataRate {
         }
     }
 
-    /// Bytes per second [B/s].
+    /// The rate in bytes per second [B/s].
     pub const fn bytes_per_sec(self) -> u64 {
         self.0.get()
     }
 
-    /// Whole bytes in `span`, rounded down.
+    /// The bytes that pass in `span` at this rate, rounded down.
     pub fn bytes_in(self, span: Duration) -> Bytes {
         let bytes = u128::from(self.0.get()) * u128::from(nanos(span)) / NANOS_PER_SEC;
         Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// Transmission time of `bytes` [ns], rounded up so that a link never exceeds its rate.
+    /// The transmission time of `bytes` [ns], rounded up so that a link never exceeds its rate.
     pub fn nanos_for(self, bytes: u64) -> u64 {
         // Below 18 GB the product fits into 64 bits. A 128-bit division is several times slower.
         match bytes.checked_mul(1_000_000_000) {
@@ -68,7 +68,6 @@ impl DataRate {
 
 impl Div<DataRate> for Bytes {
     type Output = Duration;
-    /// Transmission time at the rate, rounded up so that a link never exceeds its rate.
     fn div(self, rate: DataRate) -> Duration {
         Duration::from_nanos(rate.nanos_for(self.get()))
     }

@@ -24,7 +24,7 @@ macro_rules! amount {
                 self.0
             }
 
-            /// The difference, or zero if `other` is larger.
+            /// The difference, or zero if `other` is larger than `self`.
             pub const fn saturating_sub(self, other: Self) -> Self {
                 $name(self.0.saturating_sub(other.0))
             }
@@ -71,23 +71,23 @@ macro_rules! amount {
 }
 
 amount!(
-    /// Bytes [B]. `KiB` is 1024 B, `kB` is 1000 B.
+    /// A number of bytes [B]. `KiB` is 1024 B, `kB` is 1000 B.
     Bytes,
     "B"
 );
 amount!(
-    /// Tor cells of any size on the wire [cell].
+    /// A number of Tor cells of any size [cell].
     Cells,
     "cell"
 );
 
 impl Bytes {
-    /// Units of 1024 bytes [KiB].
+    /// `amount` times 1024 bytes [KiB].
     pub const fn kib(amount: u64) -> Self {
         Bytes(amount * 1024)
     }
 
-    /// Units of 1024² bytes [MiB].
+    /// `amount` times 1024² bytes [MiB].
     pub const fn mib(amount: u64) -> Self {
         Bytes(amount * 1024 * 1024)
     }

@@ -4,29 +4,28 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since the start of a run [ns].
-///
-/// It is an integer, so that a simulation repeats to the bit. It covers 584 years.
+/// A time since the start of a run [ns]. It is an integer, so that a simulation repeats to the bit. It covers 584
+/// years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The start of the run.
     pub const ZERO: Instant = Instant(0);
-    /// Later than all events.
+    /// A time after all events.
     pub const FAR_FUTURE: Instant = Instant(u64::MAX);
 
-    /// The instant `nanos` after the start [ns].
+    /// The time `nanos` nanoseconds after the start [ns].
     pub const fn from_nanos(nanos: u64) -> Self {
         Instant(nanos)
     }
 
-    /// The instant `millis` after the start [ms].
+    /// The time `millis` milliseconds after the start [ms].
     pub const fn from_millis(millis: u64) -> Self {
         Instant(millis * 1_000_000)
     }
 
-    /// The instant `secs` after the start [s].
+    /// The time `secs` seconds after the start [s].
     pub const fn from_secs(secs: u64) -> Self {
         Instant(secs * 1_000_000_000)
     }
@@ -36,18 +35,18 @@ impl Instant {
         self.0
     }
 
-    /// Seconds since the start, for output only [s].
+    /// Seconds since the start [s], only for output.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The time since `earlier`, or zero if that is later.
+    /// The time since `earlier`, or zero if `earlier` is later than `self`.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// A duration in whole nanoseconds, saturating [ns].
+/// A duration in whole nanoseconds [ns]; values above 64 bits saturate.
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -67,7 +66,7 @@ impl AddAssign<Duration> for Instant {
 
 impl Sub<Instant> for Instant {
     type Output = Duration;
-    /// Panics in debug builds if `earlier` is later: a duration is never negative.
+    /// Panics in debug builds if `earlier` is later than `self`, because a duration is never negative.
     fn sub(self, earlier: Instant) -> Duration {
         debug_assert!(self >= earlier, "{self:?} is before {earlier:?}");
         self.since(earlier)

@@ -3,7 +3,6 @@
 use super::table::{Column, Value};
 use crate::{CellRow, CircuitRow, PathRow, RelayRow, Transfer};
 
-/// One row per download.
 pub(super) fn transfers() -> [Column<Transfer>; 13] {
     [
         Column("client", Value::Text(|row| &row.client)),
@@ -22,7 +21,6 @@ pub(super) fn transfers() -> [Column<Transfer>; 13] {
     ]
 }
 
-/// One row per circuit.
 pub(super) fn paths() -> [Column<PathRow>; 7] {
     [
         Column("circuit", Value::Count(|row| row.circuit)),
@@ -35,7 +33,6 @@ pub(super) fn paths() -> [Column<PathRow>; 7] {
     ]
 }
 
-/// One row per relay and interval.
 pub(super) fn relays() -> [Column<RelayRow>; 13] {
     [
         Column("relay", Value::Text(|row| &row.relay)),
@@ -54,7 +51,6 @@ pub(super) fn relays() -> [Column<RelayRow>; 13] {
     ]
 }
 
-/// One row per traced circuit, hop and sample.
 pub(super) fn circuits() -> [Column<CircuitRow>; 11] {
     [
         Column("circuit", Value::MaybeCount(|row| row.circuit)),
@@ -71,7 +67,6 @@ pub(super) fn circuits() -> [Column<CircuitRow>; 11] {
     ]
 }
 
-/// One row per tracked cell and hop.
 pub(super) fn cells() -> [Column<CellRow>; 15] {
     [
         Column("circuit", Value::Count(|row| row.circuit)),

@@ -9,15 +9,14 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 use std::sync::Arc;
 
-/// The bytes of a file. Only a bug in Penstock can cause an error.
+/// The bytes of a Parquet file. Only a bug in Penstock can cause an error.
 pub(super) type Encoded = Result<Vec<u8>, ParquetError>;
 
-/// A column: its name and its value in a row.
+/// A column: its name, and the function for its value in a row.
 pub(super) struct Column<R>(pub(super) &'static str, pub(super) Value<R>);
 
-/// The value of a row `R` in a column, with the column's type.
-///
-/// Counts are signed in the file, so that readers can subtract them.
+/// The function that returns a row's value, by the column's type. Counts are signed in the file, so that readers can
+/// subtract them.
 pub(super) enum Value<R> {
     Text(fn(&R) -> &str),
     MaybeText(fn(&R) -> Option<&str>),
@@ -30,7 +29,6 @@ pub(super) enum Value<R> {
 }
 
 impl<R> Value<R> {
-    /// Physical type, logical type, and whether null may occur.
     fn shape(&self) -> (Physical, Option<LogicalType>, Repetition) {
         let (physical, logical) = match self {
             Self::Text(_) | Self::MaybeText(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
@@ -45,7 +43,6 @@ impl<R> Value<R> {
         (physical, logical, if optional { Repetition::OPTIONAL } else { Repetition::REQUIRED })
     }
 
-    /// Writes this column of `rows`.
     fn write(&self, rows: &[R], column: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         match self {
             Self::Text(get) => required::<ByteArrayType, _>(rows, column, |row| ByteArray::from(get(row))),
@@ -64,10 +61,9 @@ impl<R> Value<R> {
     }
 }
 
-/// Rows of one row group: enough for good compression, few enough for readers that skip groups.
+/// Rows in one row group. More rows compress better; fewer rows let readers skip more.
 const ROWS_PER_GROUP: usize = 1 << 20;
 
-/// Encodes `columns` of `rows`. Each row begins with `key`.
 pub(super) fn encode<R>(key: &RunKey, columns: &[Column<R>], rows: &[R]) -> Encoded {
     let mut file = SerializedFileWriter::new(Vec::new(), schema(columns)?, Arc::new(properties()))?;
     for rows in rows.chunks(ROWS_PER_GROUP) {
@@ -90,7 +86,6 @@ pub(super) fn encode<R>(key: &RunKey, columns: &[Column<R>], rows: &[R]) -> Enco
     file.into_inner()
 }
 
-/// Settings of every file.
 pub(crate) fn properties() -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -98,7 +93,6 @@ pub(crate) fn properties() -> WriterProperties {
         .build()
 }
 
-/// The key's three columns, then `columns`.
 pub(super) fn schema<R>(columns: &[Column<R>]) -> Result<TypePtr, ParquetError> {
     let field = |name: &str, (physical, logical, repetition): (Physical, Option<LogicalType>, Repetition)| {
         let field = Type::primitive_type_builder(name, physical).with_logical_type(logical);
@@ -117,7 +111,6 @@ pub(super) fn schema<R>(columns: &[Column<R>]) -> Result<TypePtr, ParquetError> 
     Ok(Arc::new(Type::group_type_builder("penstock").with_fields(fields).build()?))
 }
 
-/// A column without nulls.
 fn required<T: DataType, R>(
     rows: &[R],
     column: &mut SerializedColumnWriter<'_>,
@@ -127,7 +120,7 @@ fn required<T: DataType, R>(
     column.typed::<T>().write_batch(&values, None, None).map(drop)
 }
 
-/// A nullable column: the present values, and a flag for each row.
+/// Writes a nullable column: the values that exist, and a flag for each row.
 fn optional<T: DataType, R>(
     rows: &[R],
     column: &mut SerializedColumnWriter<'_>,
