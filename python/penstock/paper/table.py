@@ -65,9 +65,9 @@ def _by_figure(claim: Claim) -> tuple[bool, int, str]:
 def remark(outcome: Outcome) -> str:
     """The number of claims with each verdict, and the scale."""
     counts = {verdict: sum(each.verdict == verdict for each in outcome.checked) for verdict in VERDICTS}
-    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    said = ", ".join(f"{verdict} ({count})" for verdict, count in counts.items() if count)
     note = "" if outcome.scale == 1 else f" At scale {outcome.scale:g}; the bounds apply to the full experiment."
-    return f"{len(outcome.checked)} claims: {said}.{note}"
+    return f"The verdicts of {len(outcome.checked)} claims are {said}.{note}"
 
 
 def where(claim: Claim) -> str:
