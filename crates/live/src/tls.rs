@@ -1,4 +1,4 @@
-//! TLS as Tor uses it: any certificate is accepted, because the link handshake proves the peer's identity.
+//! TLS as Tor uses it. Any certificate is accepted, because the link handshake proves the peer's identity.
 
 use penstock_link::certs::{Credentials, EXPORTER_LABEL};
 use rustls::client::Resumption;
@@ -13,7 +13,7 @@ use rustls::{
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// Accepts any certificate. The peer must still have the certificate's key.
+/// Accepts any certificate. The peer must still prove that it has the certificate's key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -52,7 +52,7 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// The TLS settings of a node, as client and as server.
+/// TLS settings of a node, for both sides of a connection.
 #[derive(Clone, Debug)]
 pub struct TlsConfigs {
     client: Arc<ClientConfig>,
@@ -65,7 +65,7 @@ impl TlsConfigs {
         TlsConfigs::with(credentials, Arc::new(ring::default_provider()))
     }
 
-    /// The same, with the cipher suites of `provider`, for benchmarks.
+    /// Settings with the cipher suites of `provider`, for benchmarks.
     pub fn with(credentials: &Credentials, provider: Arc<CryptoProvider>) -> Self {
         const FITS: &str = "ring has the versions and the key that Tor's certificates have";
         let mut client = ClientConfig::builder_with_provider(provider.clone())
@@ -82,7 +82,7 @@ impl TlsConfigs {
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)
             .expect(FITS);
-        // tor-spec, "Negotiating and initializing channels": sessions are never resumed.
+        // TLS sessions are never resumed (tor-spec, "Negotiating and initializing channels").
         client.resumption = Resumption::disabled();
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
@@ -102,7 +102,7 @@ impl TlsConfigs {
     }
 }
 
-/// The exported secret of a connection, for AUTHENTICATE.
+/// The secret that TLS exports for AUTHENTICATE; `None` if TLS cannot export.
 pub fn export(connection: &Connection, context: &[u8; 32]) -> Option<[u8; 32]> {
     connection.export_keying_material([0; 32], EXPORTER_LABEL, Some(context)).ok()
 }

@@ -37,7 +37,7 @@ pub(super) struct Stamps {
     written: u64,
     /// Traced cells that the kernel has not sent yet, each with the byte count at its end [B].
     waiting: VecDeque<(u64, Tag)>,
-    /// The arrival time of the last read bytes.
+    /// Time at which the last read bytes arrived.
     pub(super) arrived: Option<Stamp>,
 }
 

@@ -192,8 +192,7 @@ impl CellTimes {
     /// The row of a cell; `None` if the circuit closed before this node knew its own position.
     fn row(&self, tag: Tag) -> Option<CellRow> {
         let (circuit, hop) = self.circuit?;
-        // The core reports the time at which its call began. Some times in the call can be later, so the row sorts
-        // them.
+        // The core reports the start of its call, which can be before an earlier station's time. Times never decrease.
         let mut last = self.read;
         let mut in_order = |at: Option<Instant>| {
             at.map(|at| {

@@ -1,4 +1,4 @@
-//! The command line, as C tor has it. Each option of a torrc may occur on it.
+//! The command line, with the same form as C tor's. It may contain every option of a torrc.
 //!
 //! Source: C tor's manual, "Command-line options".
 
@@ -7,7 +7,6 @@ use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The help text.
 pub(super) const HELP: &str = "\
 penstock-relay: a Tor relay for research, on the congestion management of Penstock
 
@@ -26,12 +25,12 @@ Signals: TERM and INT end the relay when no circuit is left, or after ShutdownWa
 HUP reads the torrc again. USR1 logs the state of the relay.
 ";
 
-/// The action.
+/// What the program does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Run,
     VerifyConfig,
-    /// Print the ed25519 identity, or the fingerprint of the RSA identity.
+    /// Prints the ed25519 identity, or the fingerprint of the RSA identity.
     ListFingerprint {
         ed25519: bool,
     },
@@ -39,17 +38,15 @@ pub(super) enum Ask {
     Help,
 }
 
-/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Args {
     pub(super) ask: Ask,
     pub(super) torrc: Option<PathBuf>,
-    /// Options of a torrc: names with values.
+    /// Options of a torrc: names and values.
     pub(super) options: Vec<(String, String)>,
 }
 
 impl Args {
-    /// Parses the arguments of the program.
     pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
         let mut parser = Parser::from_args(words);
         let mut args = Args { ask: Ask::Run, torrc: None, options: Vec::new() };

@@ -1,4 +1,4 @@
-//! The files in the data folder: the lock, the fingerprints, the process id.
+//! Files in the data folder: the lock, the fingerprints, the process id.
 //!
 //! Source: C tor `try_locking()`, `router_write_fingerprint()`, `write_pidfile()`.
 
@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The data folder, locked for this process.
+/// The data folder. This process holds its lock.
 #[derive(Debug)]
 pub(super) struct DataDirectory {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Opens the folder, or makes it.
+    /// Opens and locks the folder. Creates a missing folder.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         keys::open_folder(path).map_err(|error| Error::mistake(format!("DataDirectory: {error}")))?;
         let lock = path.join("lock");
@@ -35,7 +35,6 @@ impl DataDirectory {
         Ok(DataDirectory { path: path.to_owned(), _lock: lock })
     }
 
-    /// Writes the fingerprints of the relay.
     pub(super) fn fingerprints(&self, nickname: &str, keys: &Keys) -> Result<(), Error> {
         for (name, identity) in [("fingerprint", keys.fingerprint()), ("fingerprint-ed25519", ed25519(keys))]
         {
@@ -47,12 +46,11 @@ impl DataDirectory {
     }
 }
 
-/// The ed25519 identity in base64.
 pub(super) fn ed25519(keys: &Keys) -> String {
     penstock_network::document::to_base64(&keys.ed25519_identity())
 }
 
-/// The file with the process id, which is deleted at the end.
+/// The file with the process id. Dropping this value deletes the file.
 #[derive(Debug)]
 pub(super) struct PidFile(PathBuf);
 

@@ -1,5 +1,3 @@
-//! The relay's membership in a network.
-
 use super::{Program, policy};
 use crate::Error;
 use crate::directory::{Authority, DirectoryEvent, RetryPolicy};
@@ -10,13 +8,13 @@ use penstock_link::descriptor::Description;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-/// The supported protocol versions, with and without congestion control.
+/// Supported protocol versions: with congestion control, then without.
 const PROTOCOLS: [&str; 2] = [
     "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4",
     "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3",
 ];
 
-/// The content of the descriptor; `port` is the listening port.
+/// The content of the descriptor. `port` is the port on which the relay listens.
 pub(super) fn description(
     options: &Options,
     address: IpAddr,
@@ -44,7 +42,7 @@ pub(super) fn description(
     })
 }
 
-/// The network of the relay; `None` without authorities that vote.
+/// The network of the relay; `None` if no authority may vote.
 pub(super) fn membership(options: &Options, description: Description) -> Option<Membership> {
     let authority = |said: &crate::torrc::Authority| {
         let nickname = said.nickname.clone().unwrap_or_else(|| said.dir.to_string());
@@ -65,7 +63,7 @@ pub(super) fn membership(options: &Options, description: Description) -> Option<
 }
 
 impl Program {
-    /// Logs the events between the authorities and the relay.
+    /// Logs the results of directory requests.
     pub(super) fn log_directory_events(&mut self) {
         while let Some(note) = self.node.poll_directory_event() {
             match note {
@@ -76,7 +74,7 @@ impl Program {
         }
     }
 
-    /// Publishes the changes of a new torrc.
+    /// Publishes a new descriptor with the changes of a reloaded torrc.
     pub(super) fn update_description(&mut self) {
         let said = self.node.listens_at().map_err(Error::System);
         let said = said.and_then(|at| description(&self.options, self.address, at.port(), self.started));

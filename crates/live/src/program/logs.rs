@@ -1,7 +1,7 @@
-//! The log: lines with time and severity, to the destinations of the `Log` lines.
+//! The log. Lines with time and severity go to the destinations of the `Log` options.
 //!
-//! The log never has an address, a name or an identity of a client or of a client's destination. Messages of libraries
-//! are dropped, because they may have such data.
+//! The log never contains an address, name or identity of a client or of a client's destination. Messages of
+//! libraries are dropped, because they may contain such data.
 
 use crate::clock::Clock;
 use crate::torrc::{LogTo, Sink};
@@ -11,7 +11,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// An open log.
 #[derive(Debug)]
 struct Open {
     severest: Level,
@@ -44,7 +43,6 @@ impl Open {
     }
 }
 
-/// All open logs.
 #[derive(Debug)]
 struct Logs {
     clock: Clock,
@@ -53,13 +51,13 @@ struct Logs {
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
 
-/// Opens new logs in place of the present ones. If one cannot be opened, the present ones remain.
+/// Opens new logs, and closes the current ones. If a new log cannot be opened, the current ones remain.
 pub(super) fn set(logs: &[LogTo]) -> io::Result<()> {
     let open = logs.iter().map(Open::new).collect::<io::Result<Vec<_>>>()?;
     let least = open.iter().map(|log| log.least.to_level_filter()).max().unwrap_or(LevelFilter::Off);
     let all = LOGS.get_or_init(|| Logs { clock: Clock::start(), open: Mutex::new(Vec::new()) });
     *all.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
-    // The second call fails, because the logger is set already.
+    // After the first call this fails, because the logger is already set.
     let _ = log::set_logger(all);
     log::set_max_level(least);
     Ok(())
@@ -95,7 +93,7 @@ fn line(clock: Clock, record: &Record<'_>) -> String {
     format!("{date} [{}] {}\n", severity(record.level()), record.args())
 }
 
-/// C tor's name of a severity.
+/// The name of a severity in C tor.
 fn severity(level: Level) -> &'static str {
     match level {
         Level::Error => "err",

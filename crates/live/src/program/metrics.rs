@@ -1,5 +1,5 @@
-//! `MetricsPort`: the metrics for Prometheus. A thread of its own serves them, so that a slow client does not delay
-//! cells.
+//! The option `MetricsPort`: metrics for Prometheus. A separate thread serves them, so that a slow client does not
+//! delay cells.
 //!
 //! Source: OpenMetrics 1.0.0, with Prometheus' conventions for names and units.
 
@@ -19,12 +19,11 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The time limit for the request, and for each part of the answer.
+/// Time limit for a request, and for each part of the response.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest request [B].
+/// Maximum size of a request [B].
 const LONGEST: usize = 8192;
 
-/// The metrics server.
 #[derive(Debug)]
 pub(super) struct Server {
     page: Arc<Mutex<String>>,
@@ -36,7 +35,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the address cannot be used.
+    /// If the server cannot listen on the address.
     pub(super) fn start(metrics: &Metrics) -> io::Result<Self> {
         let listener = TcpListener::bind(metrics.listen)?;
         let address = listener.local_addr()?;
@@ -45,7 +44,7 @@ impl Server {
         std::thread::Builder::new().name("metrics".into()).spawn(move || {
             for socket in listener.incoming() {
                 match socket {
-                    // A malformed request and a client that is not allowed get no answer.
+                    // A malformed request, or a client that the policy forbids, gets no answer.
                     Ok(socket) => drop(answer(socket, policy.as_ref(), &shared)),
                     // The process ran out of file descriptors.
                     Err(_) => std::thread::sleep(Duration::from_millis(100)),
@@ -55,7 +54,7 @@ impl Server {
         Ok(Server { page, address })
     }
 
-    /// Sets the served page.
+    /// Updates the page that the server sends.
     pub(super) fn show(&self, observation: &Observation) {
         let page = page(observation);
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
@@ -103,11 +102,10 @@ fn response(question: &[u8], page: &str) -> String {
     )
 }
 
-/// Writes metrics in the format of OpenMetrics.
 struct Encoder<'a>(DescriptorEncoder<'a>);
 
 impl Encoder<'_> {
-    /// A counter. The format appends `_total` to its name.
+    /// Writes a counter. OpenMetrics appends `_total` to the name.
     fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         let counter = ConstCounter::new(value);
         counter.encode(self.0.encode_descriptor(name, help, None, counter.metric_type())?)
@@ -118,7 +116,7 @@ impl Encoder<'_> {
         gauge.encode(self.0.encode_descriptor(name, help, None, gauge.metric_type())?)
     }
 
-    /// A counter with a sample for each set of labels.
+    /// Writes a counter with one value for each set of labels.
     fn counters<'l>(
         &mut self,
         name: &str,
@@ -205,7 +203,7 @@ impl Collector for Observation {
     }
 }
 
-/// All metrics at one moment.
+/// The page with all metrics at the time of the observation.
 fn page(seen: &Observation) -> String {
     let mut registry = Registry::with_prefix("penstock_relay");
     registry.register_collector(Box::new(seen.clone()));

@@ -1,8 +1,7 @@
-//! The program `penstock-relay`.
+//! The program `penstock-relay`, from start to end.
 //!
 //! Modules: `args` (the command line), `logs`, `files` (the data folder), `join` (the network), `signals`, `metrics`
-//! (for Prometheus), `record` (tables as those of the simulator), and `reload` (SIGHUP). This file has the program from
-//! start to end.
+//! (for Prometheus), `record` (the same tables as the simulator's), and `reload` (SIGHUP).
 
 mod args;
 mod files;
@@ -32,11 +31,11 @@ use std::net::{IpAddr, UdpSocket};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// The interval of metrics, records and the heartbeat.
+/// Interval between updates of metrics, records and the heartbeat.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Runs a relay with these arguments until it is told to end. A mistake of the operator is printed as one sentence,
-/// with exit status 2.
+/// Runs a relay with these arguments until a signal ends it. For an error that the operator can correct, prints one
+/// sentence and returns exit status 2.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Args::parse(words).and_then(|args| obey(&args)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -91,7 +90,7 @@ fn load(args: &Args) -> Result<Options, Error> {
     Options::load(args.torrc.as_deref(), &args.options).map_err(Error::mistake)
 }
 
-/// Opens the data folder and the keys; makes missing ones.
+/// Opens the data folder and the keys. Creates missing ones.
 fn open(options: &Options) -> Result<(DataDirectory, Keys), Error> {
     let folder = DataDirectory::open(&options.data_directory)?;
     let now = Clock::start().date();
@@ -112,7 +111,7 @@ fn address(options: &Options) -> Result<IpAddr, Error> {
     if options.listen.ip().is_loopback() {
         return Ok(options.listen.ip());
     }
-    // Nothing is sent: connecting the socket only selects the source address.
+    // This sends no packet. Connecting a UDP socket only selects the source address.
     let way = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("192.0.2.1:9")?;
         socket.local_addr()
@@ -131,7 +130,7 @@ fn interfaces() -> Vec<IpAddr> {
     .collect()
 }
 
-/// The exit policy, which also rejects the relay's own addresses.
+/// The exit policy. It also rejects the relay's own addresses.
 fn policy(options: &Options, address: IpAddr) -> penstock_link::descriptor::ExitPolicy {
     let outbound = options.outbound.relays.into_iter().chain(options.outbound.streams).flatten();
     let listens = Some(options.listen.ip()).filter(|listens| !listens.is_unspecified());
@@ -139,7 +138,7 @@ fn policy(options: &Options, address: IpAddr) -> penstock_link::descriptor::Exit
     options.policy(own, &interfaces())
 }
 
-/// Raises the limit of file descriptors (C tor: `set_max_file_descriptors()`).
+/// Raises the limit of open file descriptors (C tor: `set_max_file_descriptors()`).
 fn raise_limits() {
     // If this fails, the relay refuses connections above the limit.
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
@@ -149,13 +148,12 @@ fn raise_limits() {
     }
 }
 
-/// Options without effect yet.
+/// Options that are set and have no effect yet.
 fn not_yet(options: &Options) -> Vec<&'static str> {
     let written = [("NumCPUs", options.num_cpus.is_some())];
     written.into_iter().filter(|(_, written)| *written).map(|(name, _)| name).collect()
 }
 
-/// A running relay.
 struct Program {
     args: Args,
     options: Options,
@@ -165,11 +163,11 @@ struct Program {
     signals: Signals,
     metrics: Option<metrics::Server>,
     recorder: Option<Recorder>,
-    /// The time of the end, after a signal to end.
+    /// Time at which the relay ends, after a signal.
     ends: Option<Instant>,
     next_sample: Instant,
     next_heartbeat: Instant,
-    /// Deleted at the end.
+    /// Dropping this value deletes the file.
     _pid: Option<PidFile>,
     _folder: DataDirectory,
 }
@@ -177,7 +175,7 @@ struct Program {
 impl Program {
     fn start(args: Args, options: Options) -> Result<Self, Error> {
         logs::set(&options.logs).map_err(|error| Error::mistake(format!("Log: {error}")))?;
-        // Signals are handled before slow steps, so that an early signal takes effect.
+        // Signal handlers are set before slow steps, so that an early signal has an effect.
         let signals = Signals::listen()?;
         raise_limits();
         let (folder, keys) = open(&options)?;
@@ -259,7 +257,7 @@ impl Program {
         Ok(())
     }
 
-    /// Whether the relay was told to end, and its time is over or no circuit is left.
+    /// Whether a signal ended the relay, and either the waiting time is over or no circuit is left.
     fn is_over(&self) -> bool {
         self.ends.is_some_and(|ends| ends <= self.node.now() || self.node.circuits() == 0)
     }
@@ -312,7 +310,7 @@ impl Program {
         }
     }
 
-    /// Logs the state of the relay.
+    /// Logs a summary of the relay's state.
     fn heartbeat(&self) {
         let seen = self.node.observe();
         let [channels, circuits, streams] = seen.population;

@@ -1,7 +1,8 @@
-//! `Penstock record`: records the relay's state in the tables of a simulation, for the same tools.
+//! The option `Penstock record`: writes the relay's state into the same tables as a simulation, so that the same
+//! tools can read them.
 //!
-//! The tables have no addresses, names or identities, only positions and numbers. During the run each hour has a folder
-//! `part-000001` and so on. At the end the parts are merged into one table each.
+//! The tables contain positions and numbers, but no addresses, names or identities. During the run, each hour has a
+//! folder such as `part-000001`. At the end, the parts of each table are merged.
 
 use crate::Error;
 use crate::node::{Node, Observation, TraceConfig};
@@ -11,11 +12,10 @@ use penstock_units::{Duration, Instant};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The samples, or rows of other tables, in a part. If the process is killed, the unwritten part is lost.
+/// Samples in a part, and rows of other tables in a part. If the process is killed, the part in memory is lost.
 const SAMPLES_A_PART: usize = 3600;
 const ROWS_A_PART: usize = 1 << 18;
 
-/// A record in progress.
 #[derive(Debug)]
 pub(super) struct Recorder {
     folder: PathBuf,
@@ -23,12 +23,12 @@ pub(super) struct Recorder {
     next: Instant,
     last: Observation,
     tables: Tables,
-    /// The number of the next part, from 1.
+    /// Number of the next part, from 1.
     part: u32,
 }
 
 impl Recorder {
-    /// Starts a record in an empty folder.
+    /// Starts a record. The folder must be empty.
     pub(super) fn open(record: &Record, node: &mut Node) -> Result<Self, Error> {
         let folder = record.folder.clone();
         let fail = |why: &dyn std::fmt::Display| {
@@ -51,7 +51,6 @@ impl Recorder {
         })
     }
 
-    /// Adds a row if one is due.
     pub(super) fn sample(&mut self, node: &mut Node) -> Result<(), Error> {
         if node.now() < self.next {
             return Ok(());
@@ -62,7 +61,7 @@ impl Recorder {
         if self.tables.relays.len() >= SAMPLES_A_PART || rows >= ROWS_A_PART { self.write() } else { Ok(()) }
     }
 
-    /// Adds the last row and merges all parts.
+    /// Adds the last row, and merges all parts.
     pub(super) fn close(mut self, node: &mut Node) -> Result<(), Error> {
         self.row(node);
         self.write()?;

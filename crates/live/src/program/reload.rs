@@ -15,7 +15,7 @@ impl Program {
                 return;
             }
         };
-        // Log files that were moved away are opened anew.
+        // Opens log files again, because the operator may have moved them.
         if let Err(error) = logs::set(&new.logs) {
             log::error!("the torrc was not applied: Log: {error}");
             return;
@@ -26,7 +26,7 @@ impl Program {
             log::warn!("these changes need a restart: {}", waits.join(", "));
         }
         let old = &mut self.options;
-        // Other settings need a restart.
+        // Changes of other settings need a restart.
         let overrides = OperatorOverrides {
             half_life: new.overrides.half_life,
             throttle: new.overrides.throttle,

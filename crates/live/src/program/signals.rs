@@ -1,4 +1,4 @@
-//! Signals: flags, and a byte in a pipe that wakes the node.
+//! Signals. A handler sets a flag, and writes a byte to a pipe that wakes the node.
 
 use nix::libc::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The signals since the last call.
+/// The signals that arrived since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     /// SIGTERM.
@@ -19,7 +19,6 @@ pub(super) struct Asked {
     pub(super) report: bool,
 }
 
-/// The signal handlers.
 #[derive(Debug)]
 pub(super) struct Signals {
     pub(super) pipe: UnixStream,

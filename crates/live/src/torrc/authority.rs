@@ -1,4 +1,4 @@
-//! Directory authorities. Those of the public network need an acknowledgement.
+//! Directory authorities. A relay needs an acknowledgement before it uses those of the public network.
 
 use super::values::digest;
 use super::{Mistake, mistake};
@@ -9,22 +9,22 @@ use std::net::{SocketAddrV4, SocketAddrV6};
 /// Source: C tor's manual, `DirAuthority`; C tor `parse_dir_authority_line()`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// The nickname, if the line has one.
+    /// Nickname, if the line has one.
     pub nickname: Option<String>,
-    /// The address of its directory port.
+    /// Address of the directory port.
     pub dir: SocketAddrV4,
-    /// Its ORPort, at the same address.
+    /// Number of the ORPort, at the same address.
     pub or_port: Option<u16>,
-    /// Its IPv6 ORPort.
+    /// Address of the IPv6 ORPort.
     pub ipv6: Option<SocketAddrV6>,
-    /// SHA-1 of its identity key for votes; without it, its signatures do not count.
+    /// SHA-1 of the identity key for votes. Without it, the authority's signatures do not count.
     pub v3_identity: Option<[u8; 20]>,
-    /// SHA-1 of its RSA identity as a relay.
+    /// SHA-1 of the authority's RSA identity as a relay.
     pub identity: [u8; 20],
 }
 
 impl Authority {
-    /// Reads the value of a `DirAuthority` line.
+    /// Parses the value of a `DirAuthority` line.
     pub(super) fn parse(text: &str) -> Result<Self, Mistake> {
         let mut words = text.split_whitespace().peekable();
         let legal = |word: &&str| super::values::nickname(word).is_ok() && !word.contains('=');
@@ -59,7 +59,7 @@ impl Authority {
         Ok(Authority { nickname, dir, or_port, ipv6, v3_identity, identity: digest(&fingerprint)? })
     }
 
-    /// Whether it is an authority of the public network.
+    /// Whether this is an authority of the public network.
     pub fn is_public(&self) -> bool {
         public_authorities().iter().any(|public| {
             public.identity == self.identity

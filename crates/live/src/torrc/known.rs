@@ -1,17 +1,14 @@
-//! The names of C tor's options, so that any torrc of C tor can be read.
+//! Names of all options of C tor, so that the parser accepts any torrc of C tor.
 //!
-//! Source: `tor --list-torrc-options` of 0.4.9.11, and the names that its `config.c` calls obsolete.
+//! Source: `tor --list-torrc-options` of 0.4.9.11, and the names that C tor's `config.c` marks as obsolete.
 
-/// The status of an option in C tor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// C tor supports the option.
     Option,
-    /// The option is obsolete.
     Obsolete,
 }
 
-/// The status of an option in C tor; `None` if C tor does not know it.
+/// The status of an option in C tor; `None` if C tor does not know the option.
 pub(super) fn known(name: &str) -> Option<Known> {
     let is = |names: &str| names.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name));
     if is(OPTIONS) { Some(Known::Option) } else { is(OBSOLETE).then_some(Known::Obsolete) }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The deepest nesting of `%include` (C tor: `MAX_INCLUDE_RECURSION_LEVEL`).
+/// Maximum nesting of `%include` (C tor: `MAX_INCLUDE_RECURSION_LEVEL`).
 const DEEPEST: u32 = 31;
 
 /// The place of an option.
@@ -30,10 +30,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// The relation of an option to earlier options of the same name.
+/// How an option changes earlier values of the same option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// `Option`: on the command line it replaces the file's values.
+    /// `Option`: on the command line, it replaces the values of the file.
     Set,
     /// `+Option`: adds a value.
     Append,
@@ -41,7 +41,6 @@ pub(super) enum Mode {
     Clear,
 }
 
-/// One option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) name: String,
@@ -97,7 +96,7 @@ pub(super) fn parse(text: &str, path: &Path, depth: u32, into: &mut Vec<Line>) -
     Ok(())
 }
 
-/// Includes a file, all files of a folder, or the files that match a pattern.
+/// Includes a file, all files of a folder, or all files that match a pattern.
 fn include(pattern: &str, place: &Place, depth: u32, into: &mut Vec<Line>) -> Result<(), TorrcError> {
     let wrong = |why: String| TorrcError::new(place, "%include", why);
     if pattern.is_empty() {
@@ -123,7 +122,7 @@ fn include(pattern: &str, place: &Place, depth: u32, into: &mut Vec<Line>) -> Re
     Ok(())
 }
 
-/// The files of a folder in the order of their names, without hidden files and subfolders.
+/// The files of a folder, sorted by name. Hidden files and subfolders are left out.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -137,15 +136,15 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The unread rest of a file.
+/// The text of a file that is still unread.
 struct Text<'a> {
     rest: &'a str,
-    /// Its first line, from 1.
+    /// Number of the first unread line, from 1.
     line: u32,
 }
 
 impl<'a> Text<'a> {
-    /// The name and the line of the next option.
+    /// Reads the name of the next option. Returns the line and the name.
     fn name(&mut self) -> Option<(u32, &'a str)> {
         loop {
             self.skip(self.rest.len() - self.rest.trim_start().len());
@@ -167,7 +166,6 @@ impl<'a> Text<'a> {
         skipped
     }
 
-    /// The value of the option.
     fn value(&mut self) -> Result<String, &'static str> {
         self.skip(self.rest.len() - self.rest.trim_start_matches([' ', '\t']).len());
         if self.rest.starts_with('"') {
@@ -194,7 +192,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// A quoted value, with C escapes.
+    /// Reads a quoted value with C escapes.
     fn quoted(&mut self) -> Result<String, &'static str> {
         let mut bytes = Vec::new();
         let mut chars = self.rest.char_indices().skip(1).peekable();
@@ -236,7 +234,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A byte in digits: exactly `most` hexadecimal digits, or up to `most` octal digits.
+/// Parses a byte: exactly `most` hexadecimal digits, or up to `most` octal digits.
 fn number(
     radix: u32,
     most: usize,

@@ -1,32 +1,31 @@
-//! `Log` lines: the severities and the destination of a log.
+//! `Log` lines: severities and destination of a log.
 
 use super::reader::Reader;
 use super::{Mistake, TorrcError, mistake, path};
 use std::path::PathBuf;
 
-/// The destination of a log.
+/// Destination of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sink {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// A file, to which the log is appended.
+    /// A file. New lines are appended.
     File(PathBuf),
 }
 
-/// One `Log` line.
+/// A `Log` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogTo {
-    /// The most severe level in the log.
+    /// Most severe level in the log.
     pub severest: log::Level,
-    /// The least severe level in the log.
+    /// Least severe level in the log.
     pub least: log::Level,
-    /// The destination.
+    /// Destination.
     pub sink: Sink,
 }
 
-/// Reads all `Log` lines.
 pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
     let mut logs = Vec::new();
     for (log, place) in read.all("Log", log_line)? {
@@ -45,7 +44,7 @@ pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
     Ok(logs)
 }
 
-/// `Log minSeverity[-maxSeverity] [stdout|stderr|file NAME]`; `None` for syslog.
+/// Parses `Log minSeverity[-maxSeverity] [stdout|stderr|file NAME]`; `None` for syslog.
 fn log_line(text: &str) -> Result<Option<LogTo>, Mistake> {
     let (levels, to) = text.split_once(char::is_whitespace).unwrap_or((text, "stdout"));
     if levels.contains(['[', '*', '~', ',']) {

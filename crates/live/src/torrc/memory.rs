@@ -1,4 +1,4 @@
-//! `MaxMemInQueues`: the memory limit of all queues.
+//! The option `MaxMemInQueues`: the memory limit for all queues.
 
 use super::TorrcError;
 use super::reader::Reader;
@@ -7,13 +7,12 @@ use penstock_units::Bytes;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// The lowest limit [B].
+/// Lowest limit [B].
 const LEAST: u64 = 64 * MIB;
-/// Limits below this cause a warning [B].
+/// Lower limits cause a warning [B].
 const LITTLE: u64 = 256 * MIB;
 
 /// The limit in the torrc, or the default for this machine.
-///
 /// Source: C tor `compute_real_max_mem_in_queues()`.
 pub(super) fn limit(read: &mut Reader) -> Result<Bytes, TorrcError> {
     let said = read.placed("MaxMemInQueues", bytes)?.filter(|(limit, _)| *limit > 0);
@@ -30,7 +29,7 @@ pub(super) fn limit(read: &mut Reader) -> Result<Bytes, TorrcError> {
     Ok(Bytes::new(limit.max(LEAST)))
 }
 
-/// The default limit for a machine with so much memory [B].
+/// The default limit for a machine with this memory [B].
 fn suitable(machine: Option<u64>) -> u64 {
     let most = 8 * GIB;
     let share = |memory: u64| if memory >= most { memory / 5 * 2 } else { memory / 4 * 3 };

@@ -1,11 +1,12 @@
-//! The operator's settings: C tor's torrc, with `Penstock` lines for settings that C tor does not have.
+//! The operator's settings. The file is a torrc of C tor, with additional `Penstock` lines for settings that C tor
+//! lacks.
 //!
 //! Modules: `lines` (the syntax), `values` (the types of values), `authority` (directory authorities), `known` (the
 //! names of C tor's options), `reader` (options by name), `ports`, `log_lines`, `memory` (the memory limit), and
-//! `relay` (the options of the core). This file puts them together.
+//! `relay` (the options of the core).
 //!
-//! No option is ignored silently. An option of C tor without effect here causes a warning with its line. An unknown
-//! option and a value out of range are mistakes.
+//! The parser ignores no option silently. An option of C tor that has no effect in this program causes a warning with
+//! its line. An unknown option or a value out of range is an error.
 //!
 //! Source: C tor's manual (0.4.9), for the meanings and ranges of options.
 
@@ -40,7 +41,7 @@ pub use lines::Place;
 pub use log_lines::{LogTo, Sink};
 pub use ports::{Metrics, Outbound};
 
-/// A mistake in a torrc, as one sentence.
+/// An error in a torrc, as one sentence.
 ///
 /// ```text
 /// torrc:14: BandwidthRate: "10 KBytes" is too little; a relay needs at least 75 KBytes
@@ -62,7 +63,7 @@ impl TorrcError {
     }
 }
 
-/// A mistake in a value, without its place.
+/// An error in a value, without its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 struct Mistake(String);
@@ -73,20 +74,20 @@ impl From<&str> for Mistake {
     }
 }
 
-/// A [`Mistake`] with a formatted sentence.
+/// Formats a [`Mistake`].
 macro_rules! mistake { ($($text:tt)*) => { $crate::torrc::Mistake(format!($($text)*)) } }
 use mistake;
 
-/// The settings of the `Penstock record` lines.
+/// Settings of the `Penstock record` lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The folder for the tables.
+    /// Folder for the tables.
     pub folder: PathBuf,
-    /// The interval of samples.
+    /// Interval between samples.
     pub interval: Duration,
-    /// One of so many cells is traced [1].
+    /// The relay traces one in this many cells [1]; `None` traces none.
     pub cells: Option<NonZeroU32>,
-    /// One of so many circuits is in each sample [1].
+    /// Each sample has one in this many circuits [1]; `None` samples none.
     pub circuits: Option<NonZeroU32>,
 }
 
@@ -94,39 +95,39 @@ pub struct Record {
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are what a torrc says 0 or 1 of")]
 pub struct Options {
-    /// The nickname.
+    /// Nickname.
     pub nickname: String,
-    /// The operator's contact address.
+    /// Contact address of the operator.
     pub contact: Option<String>,
-    /// The operator's other relays, each as `$` and a fingerprint.
+    /// Other relays of the operator, each as `$` and a fingerprint.
     pub family: Vec<String>,
-    /// The address in the descriptor, if the torrc has one.
+    /// Address in the descriptor, if the torrc has one.
     pub address: Option<IpAddr>,
-    /// The listening address.
+    /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// The port in the descriptor; 0 stands for the listening port.
+    /// Port in the descriptor; 0 is the port on which the relay listens.
     pub advertised_port: u16,
-    /// The source addresses of outgoing connections.
+    /// Source addresses of outgoing connections.
     pub outbound: Outbound,
-    /// The data folder.
+    /// Data folder.
     pub data_directory: PathBuf,
-    /// The folder of the keys.
+    /// Folder of the keys.
     pub key_directory: PathBuf,
-    /// The file for the process id.
+    /// File for the process id.
     pub pid_file: Option<PathBuf>,
-    /// The rules for exit streams. Streams without a matching rule are rejected.
+    /// Rules for exit streams. If no rule matches, the relay rejects the stream.
     pub exit_rules: Vec<Rule>,
-    /// The treatment of private addresses in exit streams.
+    /// How the exit policy treats private addresses.
     pub private: Private,
-    /// Whether exit streams to this machine's own interfaces are rejected.
+    /// Whether the relay rejects exit streams to its machine's own addresses.
     pub reject_local: bool,
-    /// The rate and burst in the descriptor [B/s, B].
+    /// Rate and burst in the descriptor [B/s, B].
     pub advertised_bandwidth: [u64; 2],
-    /// The settings of the core's relay.
+    /// Settings of the relay core.
     pub relay: RelayConfig,
-    /// The settings in it that the consensus does not change.
+    /// Settings of the core that the consensus does not change.
     pub overrides: OperatorOverrides,
-    /// The directory authorities.
+    /// Directory authorities.
     pub authorities: Vec<Authority>,
     /// Whether the relay is in a test network.
     pub testing: bool,
@@ -136,44 +137,44 @@ pub struct Options {
     pub publish: bool,
     /// Whether the relay serves directory documents.
     pub dir_cache: bool,
-    /// The logs.
+    /// Logs.
     pub logs: Vec<LogTo>,
-    /// The interval of the heartbeat message; `None` disables it.
+    /// Interval of the heartbeat message; `None` disables the message.
     pub heartbeat: Option<Duration>,
-    /// The time for which circuits may go on after a signal to end.
+    /// Time for which circuits may continue after a signal to end.
     pub shutdown_wait: Duration,
-    /// The number of processors for handshakes; `None` stands for all.
+    /// Number of processors for handshakes; `None` is all processors.
     pub num_cpus: Option<u32>,
-    /// The metrics server, if there is one.
+    /// Metrics server, if there is one.
     pub metrics: Option<Metrics>,
-    /// The file with the name servers; `None` stands for the system's.
+    /// File with the name servers; `None` is the system's file.
     pub resolv_conf: Option<PathBuf>,
     /// Whether circuits may extend to private addresses.
     pub extend_to_private: bool,
-    /// The record, if there is one.
+    /// The record of the relay's state, if there is one.
     pub record: Option<Record>,
-    /// One sentence for each option without effect here, or with another effect than in C tor.
+    /// One warning for each option that has no effect, or an effect different from C tor's.
     pub warnings: Vec<String>,
 }
 
-/// The keys of `Penstock` lines that are not settings of the core's relay.
+/// Keys of `Penstock` lines that do not configure the relay core.
 const PROGRAM_KEYS: [&str; 5] =
     ["acknowledge", "record", "record_interval", "record_cells", "record_circuits"];
 
-/// The value of `Penstock acknowledge` that the public network needs.
+/// Value of `Penstock acknowledge` that is necessary for the public network.
 const ACKNOWLEDGEMENT: &str = "this is research software";
 
-/// C tor's default for `BandwidthRate` and `BandwidthBurst` [B].
+/// Default of C tor for `BandwidthRate` and `BandwidthBurst` [B].
 const ONE_GBYTE: u64 = 1 << 30;
-/// The lowest bandwidth of a relay (C tor: `RELAY_REQUIRED_MIN_BANDWIDTH`) [B/s].
+/// Lowest bandwidth of a relay [B/s] (C tor: `RELAY_REQUIRED_MIN_BANDWIDTH`).
 const LEAST_RATE: u64 = 75 * 1024;
 
 impl Options {
-    /// Reads `torrc`, if there is one, and then the options of the command line, as names with values.
+    /// Reads `torrc`, if there is one, then the options of the command line as pairs of name and value.
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// The first error in the file or on the command line.
     pub fn load(torrc: Option<&Path>, command_line: &[(String, String)]) -> Result<Self, TorrcError> {
         let mut lines = Vec::new();
         if let Some(torrc) = torrc {
@@ -251,12 +252,12 @@ impl Options {
     }
 }
 
-/// Checks the text of a torrc without opening another file and without looking up a name. Returns `None` if the text would
-/// need either: it has an `%include`, or an `Address` that is a name.
+/// Checks the text of a torrc, without opening other files and without name lookups. Returns `None` if the text needs
+/// one of these, because it has an `%include` or an `Address` that is a name.
 ///
 /// # Errors
 ///
-/// The first mistake in the text.
+/// The first error in the text.
 pub fn check_text(text: &str) -> Option<Result<(), TorrcError>> {
     if text.to_ascii_lowercase().contains("%include") {
         return None;
@@ -315,7 +316,7 @@ fn folders(read: &mut Reader) -> Result<(PathBuf, PathBuf), TorrcError> {
     Ok((data, keys))
 }
 
-/// An IP address, or a name with an address.
+/// Parses an IP address, or looks up a name.
 fn host(text: &str) -> Result<IpAddr, Mistake> {
     use std::net::ToSocketAddrs;
     if let Ok(address) = values::address(text) {
@@ -388,7 +389,7 @@ fn heartbeat(text: &str) -> Result<Duration, Mistake> {
     }
 }
 
-/// The authorities. The public network's authorities, which are the default, need an acknowledgement.
+/// The directory authorities. The default is those of the public network. They need an acknowledgement.
 fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
     let acknowledged = read.penstock("acknowledge", |value| match reader::string(value)? {
         text if text == ACKNOWLEDGEMENT => Ok(()),

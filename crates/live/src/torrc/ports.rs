@@ -1,4 +1,4 @@
-//! The listening ports, and the source addresses of outgoing connections.
+//! Ports to listen on, and source addresses of outgoing connections.
 
 use super::TorrcError;
 use super::reader::Reader;
@@ -7,27 +7,27 @@ use super::{Mistake, mistake};
 use penstock_link::descriptor::{ExitPolicy, Private, Rule};
 use std::net::{IpAddr, SocketAddr};
 
-/// The source addresses of outgoing connections, by family. `None` lets the system choose.
+/// Source addresses of outgoing connections, for IPv4 and IPv6. `None` lets the system choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outbound {
-    /// Of connections to relays: IPv4, IPv6.
+    /// Source addresses of connections to relays: IPv4, IPv6.
     pub relays: [Option<IpAddr>; 2],
-    /// Of exit streams: IPv4, IPv6.
+    /// Source addresses of exit streams: IPv4, IPv6.
     pub streams: [Option<IpAddr>; 2],
 }
 
-/// The metrics server.
+/// Settings of the metrics server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// Its address and port.
+    /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// The clients that may read the metrics; `None` stands for this machine only.
+    /// Clients that may read the metrics; `None` is only clients on this machine.
     pub policy: Option<ExitPolicy>,
 }
 
-/// The listening address, and the port in the descriptor.
-///
-/// Deviation: only one listening port, where C tor has one per line. Without an address, it listens on IPv4 only.
+/// The address and port to listen on, and the port in the descriptor.
+/// Deviation: there is only one port to listen on, while C tor has one for each line. Without an address, the relay
+/// listens on IPv4 only.
 pub(super) fn or_port(read: &mut Reader) -> Result<(SocketAddr, u16), TorrcError> {
     let ports = read.all("ORPort", OrPort::parse)?;
     let ports: Vec<_> = ports.into_iter().filter(|(port, _)| !port.is_off).collect();
@@ -51,7 +51,7 @@ struct OrPort {
     port: Port,
     listen: bool,
     advertise: bool,
-    /// `ORPort 0`.
+    /// Whether the line is `ORPort 0`.
     is_off: bool,
 }
 
@@ -82,7 +82,6 @@ impl OrPort {
     }
 }
 
-/// Reads the source addresses.
 pub(super) fn outbound(read: &mut Reader) -> Result<Outbound, TorrcError> {
     let mut outbound = Outbound::default();
     for (name, relays, streams) in [
@@ -104,8 +103,8 @@ pub(super) fn outbound(read: &mut Reader) -> Result<Outbound, TorrcError> {
 }
 
 /// Reads the settings of the metrics server.
-///
-/// Deviation: without `MetricsPortPolicy`, clients on this machine may read the metrics. C tor then answers no client.
+/// Deviation: without `MetricsPortPolicy`, clients on this machine may read the metrics. C tor then answers no
+/// client.
 pub(super) fn metrics(read: &mut Reader) -> Result<Option<Metrics>, TorrcError> {
     let port = read.one("MetricsPort", |text| {
         let mut words = text.split_whitespace();

@@ -1,4 +1,4 @@
-//! Options by name, each with its place. At the end, the reader reports the options that were not used.
+//! Options by name, each with its place. At the end, the reader reports unused options.
 
 use super::Mistake;
 use super::TorrcError;
@@ -8,11 +8,11 @@ use super::lines::{Line, Mode, Place};
 /// Aliases of options (C tor: `option_abbrevs_`).
 const ALIASES: &[(&str, &str)] = &[("DirServer", "DirAuthority"), ("ResolvConf", "ServerDNSResolvConfFile")];
 
-/// All options of the file and of the command line.
+/// All options of the file and the command line.
 #[derive(Debug)]
 pub(super) struct Reader {
     lines: Vec<Line>,
-    /// Whether the option was used.
+    /// For each line, whether the program used the option.
     asked: Vec<bool>,
     warnings: Vec<String>,
 }
@@ -21,8 +21,8 @@ pub(super) struct Reader {
 pub(super) type Setting = (String, Place);
 
 impl Reader {
-    /// Combines the options of a file and of the command line. An option on the command line replaces the file's
-    /// values.
+    /// Combines options of a file and of the command line. An option on the command line replaces the values of the
+    /// file.
     pub(super) fn new(file: Vec<Line>, said: Vec<Line>) -> Self {
         let [file, said] = [file, said].map(|lines| lines.into_iter().map(named).collect::<Vec<_>>());
         let replaced = |line: &Line| said.iter().any(|other| other.is(&line.name) && other.mode == Mode::Set);
@@ -38,7 +38,6 @@ impl Reader {
         Reader { lines, asked, warnings: Vec::new() }
     }
 
-    /// All values of an option, in their order.
     pub(super) fn all<T>(
         &mut self,
         name: &str,
@@ -69,7 +68,6 @@ impl Reader {
         Ok(last)
     }
 
-    /// The last value of an option.
     pub(super) fn one<T>(
         &mut self,
         name: &str,
@@ -78,7 +76,6 @@ impl Reader {
         Ok(self.placed(name, parse)?.map(|(value, _)| value))
     }
 
-    /// The value of the `Penstock` line with this key.
     pub(super) fn penstock<T>(
         &mut self,
         key: &str,
@@ -100,7 +97,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// The `Penstock` lines that were not used yet.
+    /// The `Penstock` lines that are still unused.
     pub(super) fn penstock_rest(&mut self) -> Vec<Setting> {
         let mut rest = Vec::new();
         for (line, asked) in self.lines.iter().zip(&mut self.asked) {
@@ -112,7 +109,7 @@ impl Reader {
         rest
     }
 
-    /// The place for mistakes about missing options: that of the last option.
+    /// The place for errors about missing options: the place of the last option.
     pub(super) fn end(&self) -> Place {
         self.lines.last().map_or(Place::CommandLine, |line| line.place.clone())
     }
@@ -121,7 +118,7 @@ impl Reader {
         self.warnings.push(format!("{place}: {option}: {why}"));
     }
 
-    /// Returns a warning for each option that was not used.
+    /// Returns a warning for each unused option.
     ///
     /// # Errors
     ///
@@ -142,7 +139,6 @@ impl Reader {
     }
 }
 
-/// Replaces an alias by the name of the option.
 fn named(line: Line) -> Line {
     match ALIASES.iter().find(|(alias, _)| line.is(alias)) {
         Some((_, name)) => Line { name: (*name).to_owned(), ..line },
@@ -150,12 +146,12 @@ fn named(line: Line) -> Line {
     }
 }
 
-/// The first part of a key.
+/// The first part of a setting's key.
 pub(super) fn key_of(setting: &str) -> &str {
     setting.split(['=', '.']).next().unwrap_or_default().trim()
 }
 
-/// A TOML string without escapes.
+/// Parses a TOML string without escapes.
 pub(super) fn string(value: &str) -> Result<String, Mistake> {
     let text = ['"', '\''].iter().find_map(|quote| {
         value.strip_prefix(*quote)?.strip_suffix(*quote).filter(|text| !text.contains([*quote, '\\']))

@@ -1,5 +1,5 @@
-//! The options of the core's relay. C tor's options become keys of a scenario's `[relay]`; `Penstock` lines are such
-//! keys already.
+//! Options of the relay core. The parser converts options of C tor to keys of the section `[relay]` of a scenario.
+//! `Penstock` lines already have these keys.
 
 use super::reader::{Reader, key_of};
 use super::values::{self, bandwidth};
@@ -12,15 +12,15 @@ use penstock_core::hop_control::HopControlConfig;
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_scenario::relay_config;
 
-/// A line for the scenario's parser, with its option and place.
+/// A line for the scenario parser, with the option that it comes from and the place.
 struct Setting {
     line: String,
     option: &'static str,
     place: Place,
 }
 
-/// The settings of the core's relay, the rate and burst in the descriptor [B/s, B], and the settings that the consensus
-/// does not change.
+/// The settings of the core, rate and burst for the descriptor [B/s, B], and the settings that the consensus does not
+/// change.
 pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], OperatorOverrides), TorrcError> {
     let mut settings = Vec::new();
     let advertised = rates(read, &mut settings)?;
@@ -36,7 +36,7 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Operat
     }
     let says_interval = scheduler(read, &mut settings)?;
     let factor = read.placed("KISTSockBufSizeFactor", factor)?;
-    // The remaining `Penstock` lines are settings of the relay.
+    // The remaining `Penstock` lines are settings of the core.
     for key in super::PROGRAM_KEYS {
         read.penstock(key, |_| Ok(()))?;
     }
@@ -69,7 +69,6 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Operat
     Ok((config, advertised, overrides))
 }
 
-/// The settings that the consensus does not change.
 fn overrides(settings: &[Setting]) -> OperatorOverrides {
     let says = |key| settings.iter().any(|setting| ["preset", key].contains(&key_of(&setting.line)));
     let names_scheduler =
@@ -105,16 +104,16 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
     Ok(())
 }
 
-/// `BandwidthRate` and `RelayBandwidthRate`, with their bursts. The smaller ones apply.
+/// Reads `BandwidthRate` and `RelayBandwidthRate` with their bursts. The smaller values apply.
 /// Source: C tor `get_effective_bwrate()`, `options_validate_relay_bandwidth()`, `router_get_advertised_bandwidth()`.
-/// Deviation: one pair of buckets, because this relay carries only relayed traffic. Without either option the bandwidth
-/// is unlimited; C tor's default is 1 GByte.
+/// Deviation: there is one pair of buckets, because this relay carries only relayed traffic. Without either option,
+/// the bandwidth is unlimited. C tor's default is 1 GByte.
 fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], TorrcError> {
     let own_rate = read.placed("BandwidthRate", bandwidth)?;
     let own_burst = read.placed("BandwidthBurst", bandwidth)?;
     let relay_rate = read.placed("RelayBandwidthRate", bandwidth)?.filter(|(rate, _)| *rate > 0);
     let relay_burst = read.placed("RelayBandwidthBurst", bandwidth)?.filter(|(burst, _)| *burst > 0);
-    // The rate and the burst replace each other if one is missing.
+    // If only one of rate and burst is set, the other has the same value.
     let (relay_rate, relay_burst) = (relay_rate.clone().or(relay_burst.clone()), relay_burst.or(relay_rate));
     for (option, rate) in [("BandwidthRate", &own_rate), ("RelayBandwidthRate", &relay_rate)] {
         if let Some((rate, place)) = rate
@@ -168,7 +167,7 @@ fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], Tor
     Ok([shown, depth.max(shown)])
 }
 
-/// `PerConnBWRate` and `PerConnBWBurst`. Without one of them, the bandwidth of the relay is the limit.
+/// Reads `PerConnBWRate` and `PerConnBWBurst`. If one is missing, the relay's bandwidth is the limit.
 /// Source: C tor `connection_or_update_token_buckets_helper()`.
 fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcError> {
     let rate = read.placed("PerConnBWRate", bandwidth)?.filter(|(rate, _)| *rate > 0);
@@ -184,7 +183,7 @@ fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcEr
     Ok(())
 }
 
-/// Reads seconds as milliseconds; `-1` stands for the default.
+/// Parses seconds; returns milliseconds. The value `-1` stands for the default.
 fn half_life(text: &str) -> Result<Option<u64>, Mistake> {
     let wrong = || mistake!("{text:?} must be -1, or 1 to 2147483647 seconds");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
@@ -203,7 +202,7 @@ fn factor(text: &str) -> Result<f64, Mistake> {
     factor.ok_or_else(|| mistake!("{text:?} must be a number that is not negative"))
 }
 
-/// Reads the first supported scheduler; returns whether the torrc sets its interval.
+/// Reads the first supported scheduler. Returns whether the torrc sets the scheduler's interval.
 fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, TorrcError> {
     let chosen = read.placed("Schedulers", |text| {
         let names = text.split([',', ' ', '\t']).filter(|name| !name.is_empty());
@@ -228,7 +227,7 @@ fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, Tor
             settings.push(Setting { line: "scheduler.kind = 'vanilla'".into(), option: "Schedulers", place });
         }
         (Some((kind, place)), interval) => {
-            // The default is that of the consensus parameter, as in C tor.
+            // The default interval is the default of the consensus parameter, as in C tor.
             let interval = interval.map_or(Params::default().kist_interval(), |(interval, _)| interval);
             let millis = interval.as_millis();
             let line = format!("scheduler = {{ kind = '{kind}', interval = '{millis} ms' }}");

@@ -1,14 +1,13 @@
-//! The types of option values. Each error message has the correct form.
+//! Types of option values. Each error message shows the correct form.
 
 use super::{Mistake, mistake};
 use penstock_link::descriptor::{Addresses, Rule, private_networks};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// C tor's highest value of bytes and bytes per second [B].
+/// Maximum of byte counts and rates in C tor [B].
 pub(super) const MOST_BYTES: u64 = i32::MAX as u64;
 
-/// `0` or `1`.
 pub(super) fn flag(text: &str) -> Result<bool, Mistake> {
     match text {
         "0" => Ok(false),
@@ -17,7 +16,7 @@ pub(super) fn flag(text: &str) -> Result<bool, Mistake> {
     }
 }
 
-/// `0`, `1` or `auto`; `auto` is `None`.
+/// Parses `0`, `1` or `auto`; `None` is `auto`.
 pub(super) fn auto_flag(text: &str) -> Result<Option<bool>, Mistake> {
     if text.eq_ignore_ascii_case("auto") {
         return Ok(None);
@@ -29,7 +28,6 @@ pub(super) fn whole(text: &str) -> Result<u32, Mistake> {
     text.parse().map_err(|_| mistake!("{text:?} must be a whole number"))
 }
 
-/// A number and a unit.
 fn measure(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, Mistake> {
     let wrong = || mistake!("{text:?} must be a number and a unit, such as {example:?}");
     let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
@@ -40,8 +38,8 @@ fn measure(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, Mist
     Ok(number * factor)
 }
 
-/// A number of bytes, such as `20 MBytes` or `600 KBits`. Units are powers of two; the default unit is the byte.
-///
+/// Parses a number of bytes, such as `20 MBytes` or `600 KBits`. Units are powers of two. Without a unit, the number
+/// is in bytes.
 /// Source: C tor's manual, `BandwidthRate`; C tor `memory_units`.
 pub(super) fn bytes(text: &str) -> Result<u64, Mistake> {
     let mut units =
@@ -60,7 +58,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, Mistake> {
     Ok(measure(text, &units, "20 MBytes")? as u64)
 }
 
-/// A rate or a burst.
+/// Parses a rate [B/s] or a burst [B].
 pub(super) fn bandwidth(text: &str) -> Result<u64, Mistake> {
     let bytes = bytes(text)?;
     if bytes > MOST_BYTES {
@@ -83,14 +81,14 @@ const SECONDS: &[(&str, f64)] = &[
     ("weeks", 604_800.0),
 ];
 
-/// A time in seconds: `30 seconds`, `6 hours`.
+/// Parses a time with a unit, such as `30 seconds` or `6 hours`.
 pub(super) fn seconds(text: &str) -> Result<Duration, Mistake> {
     let seconds = measure(text, SECONDS, "30 seconds")?;
-    // C tor counts whole seconds.
+    // C tor also drops fractions of a second.
     Ok(Duration::from_secs(seconds as u64))
 }
 
-/// A time in milliseconds within bounds, such as `10 msec`.
+/// Parses a time such as `10 msec`, with limits [ms].
 pub(super) fn milliseconds(text: &str, least: u64, most: u64) -> Result<Duration, Mistake> {
     let mut units = vec![("", 1.0), ("msec", 1.0), ("millisecond", 1.0), ("milliseconds", 1.0)];
     units.extend(SECONDS.iter().filter(|(name, _)| !name.is_empty()).map(|(name, s)| (*name, s * 1000.0)));
@@ -106,7 +104,7 @@ pub(super) fn nickname(text: &str) -> Result<String, Mistake> {
     if legal { Ok(text.to_owned()) } else { Err(mistake!("{text:?} must be 1 to 19 letters and digits")) }
 }
 
-/// A line of printable characters.
+/// Parses a line of printable characters.
 pub(super) fn printable(text: &str) -> Result<String, Mistake> {
     if text.chars().any(char::is_control) {
         return Err("it must be one line of printable characters".into());
@@ -114,7 +112,7 @@ pub(super) fn printable(text: &str) -> Result<String, Mistake> {
     Ok(text.to_owned())
 }
 
-/// An IP address. IPv6 addresses may have brackets.
+/// Parses an IP address. IPv6 addresses may have brackets.
 pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     bare.parse().map_err(|_| mistake!("{text:?} must be an IP address"))
@@ -124,7 +122,7 @@ pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Port {
     pub(super) address: Option<IpAddr>,
-    /// The port; 0 lets the system choose.
+    /// Port number; 0 lets the system choose.
     pub(super) port: u16,
 }
 
@@ -137,7 +135,7 @@ impl Port {
         match text.rsplit_once(':') {
             None => Ok(Port { address: None, port: port(text)? }),
             Some((at, number)) => {
-                // An IPv6 address has brackets here.
+                // With a port, an IPv6 address has brackets.
                 let at: IpAddr = match at.strip_prefix('[').and_then(|at| at.strip_suffix(']')) {
                     Some(v6) => IpAddr::V6(v6.parse().map_err(|_| wrong())?),
                     None => IpAddr::V4(at.parse().map_err(|_| wrong())?),
@@ -147,21 +145,20 @@ impl Port {
         }
     }
 
-    /// The address and port; the default is all IPv4 addresses.
+    /// Address and port. The default address is all IPv4 addresses.
     pub(super) fn at(self) -> SocketAddr {
         SocketAddr::new(self.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), self.port)
     }
 }
 
-/// 20 bytes in hexadecimal digits.
+/// Parses 20 bytes in hexadecimal digits.
 pub(super) fn digest(text: &str) -> Result<[u8; 20], Mistake> {
     penstock_network::document::hex(text).map_err(|_| mistake!("{text:?} must be 40 hexadecimal digits"))
 }
 
-/// Rules of an exit policy, separated by commas. `private` stands for all private networks.
-///
-/// Source: C tor's manual, `ExitPolicy`. Deviation: `private` does not include the relay's own address, which
-/// `ExitPolicyRejectPrivate` rejects.
+/// Parses rules of an exit policy, separated by commas. `private` stands for all private networks.
+/// Source: C tor's manual, `ExitPolicy`.
+/// Deviation: `private` does not include the relay's own address. `ExitPolicyRejectPrivate` rejects that address.
 pub(super) fn rules(text: &str) -> Result<Vec<Rule>, Mistake> {
     let mut rules = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
