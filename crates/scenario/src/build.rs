@@ -63,7 +63,6 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
     Ok(scenario)
 }
 
-/// The error if the matrix lacks a round-trip time that two nodes of the scenario may need.
 fn missing_round_trips(matrix: &RttMatrix, scenario: &Scenario) -> Option<String> {
     let hosts = scenario.relays.iter().map(|relay| &relay.host);
     let hosts = hosts.chain(scenario.clients.iter().map(|client| &client.host));

@@ -18,7 +18,6 @@ const NOT_SOFTWARE: [&str; 3] = ["bandwidth_rate", "bandwidth_burst", "cpu"];
 /// Largest number of combinations of deployments. The parser checks the keys of each combination before a run.
 const MOST_LAYERS: usize = 1024;
 
-/// Reads the deployments of one variant. `root` is the scenario file merged with its overrides.
 pub(crate) fn deployments(
     root: &Table,
     sections: &Sections,

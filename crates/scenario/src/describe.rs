@@ -171,7 +171,6 @@ fn paths(out: &mut Lines, scenario: &Scenario) {
     }
 }
 
-/// The names of the relays on a client's path, each followed by an arrow.
 fn relays(scenario: &Scenario, client: &Client) -> String {
     match &client.path {
         Path::Direct => String::new(),

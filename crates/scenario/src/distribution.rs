@@ -46,7 +46,6 @@ impl Quantiles {
         [self.0[0], self.0[self.0.len() - 1]]
     }
 
-    /// The text `quantiles(...)`, with each value printed by `show`.
     pub(crate) fn print(&self, show: impl Fn(u64) -> String) -> String {
         let values: Vec<String> = self.0.iter().map(|value| show(*value)).collect();
         format!("quantiles({})", values.join(", "))

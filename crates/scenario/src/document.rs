@@ -256,7 +256,6 @@ fn unknown_variant(file: &str, variant: &str, known: &[String]) -> Error {
     Error::UnknownVariant { file: file.to_owned(), variant: variant.to_owned(), known }
 }
 
-/// A variant and its overrides, before the parser merges them.
 struct Entry {
     variant: Variant,
     set: Table,

@@ -91,7 +91,6 @@ pub(crate) enum Origin {
     Set(usize),
 }
 
-/// An error that refers to files and variants by index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigError {
     pub(crate) at: Origin,
@@ -139,7 +138,6 @@ impl Sources {
         Error::Config { place, line, key: error.key, message: error.message }
     }
 
-    /// A warning with its place.
     pub(crate) fn sentence(&self, at: Origin, message: &str) -> String {
         format!("{}: {message}", self.place(at).0)
     }

@@ -9,7 +9,6 @@ use crate::tree::{Node, Table, Value, join};
 use crate::values::{Parameter, Site, ValueType};
 use std::marker::PhantomData;
 
-/// The value of a key that a scenario does not set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Default {
     /// No default: the key is required.
@@ -59,7 +58,6 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// The value of another key, as a default.
     fn other(&self, key: &str) -> Option<Node> {
         let node = match key.split_once('.') {
             None => self.shown.get(key)?,
@@ -101,7 +99,6 @@ impl<S> Read<S> {
         ConfigError::new(at, join(&self.path, key), message)
     }
 
-    /// Whether the file sets a key. The key can be inside a table.
     pub(crate) fn sets(&self, key: &str) -> bool {
         let mut names = key.split('.');
         let first = names.next().and_then(|name| self.written.get(name));
@@ -140,7 +137,6 @@ fn read<S: Section>(table: &Table, site: &Site<'_>) -> Result<(S, Table), Config
     Ok((keys, reader.shown))
 }
 
-/// The entry of a key in the reference pages.
 pub(crate) fn parameter<V: ValueType>(
     key: &'static str,
     value_type: &V,
@@ -198,7 +194,6 @@ macro_rules! section {
 }
 pub(crate) use section;
 
-/// Declares a section that joins several groups of keys.
 macro_rules! sections {
     ($(#[$attribute:meta])* $visible:vis struct $name:ident($title:literal) {
         $($group:ident: $type:ty,)+
@@ -315,7 +310,6 @@ pub struct AlgorithmInfo {
 /// All implementations of one trait of the core. The first one is the default.
 pub(crate) trait Algorithm: Sized {
     const KINDS: &'static [&'static str];
-    /// The entry of each kind in the reference pages.
     fn kinds(key: &'static str) -> Vec<AlgorithmInfo>;
     fn has(kind: &str, key: &str) -> bool;
     /// Name of the kind, and the settings that do not work with it.

@@ -71,7 +71,6 @@ impl fmt::Display for Emission {
     }
 }
 
-/// The reason why a model cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MarkovError {
     #[error("there is no state {0:?} to begin at")]

@@ -13,7 +13,6 @@ pub struct NetworkFile<'a> {
     pub text: &'a str,
 }
 
-/// The sections that a network file may have.
 const SECTIONS: [&str; 2] = ["network", "relays"];
 
 /// Checks that a network file has only allowed sections. `file` is its index in the list of files.

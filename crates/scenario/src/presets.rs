@@ -7,7 +7,6 @@ use crate::tree::{Table, parse};
 #[derive(Debug)]
 pub(crate) struct Preset {
     pub(crate) name: &'static str,
-    /// What the preset stands for, in one line.
     pub(crate) meaning: &'static str,
     /// A preset whose keys this preset changes.
     base: Option<&'static Preset>,
@@ -86,7 +85,6 @@ const TOR_0_4_9: Preset = Preset {
     "#,
 };
 
-/// Presets of relays and clients, oldest first.
 pub(crate) const PRESETS: [Preset; 3] = [TOR_0_2_2, TOR_0_2_3, TOR_0_4_9];
 
 pub(crate) const NAMES: &[&str] = &[TOR_0_2_2.name, TOR_0_2_3.name, TOR_0_4_9.name];
@@ -161,7 +159,6 @@ const MIX_2008: Preset = Preset {
     keys: r#"size = "mix(92.45: 100 kB, 4.06: 60.9 kB, 3.33: 1925 kB)""#,
 };
 
-/// Presets of workloads.
 pub(crate) const WORKLOADS: [Preset; 6] = [WEB, BULK, PERF_50K, PERF_1M, PERF_5M, MIX_2008];
 
 pub(crate) const WORKLOAD_NAMES: &[&str] =

@@ -3,10 +3,8 @@
 use crate::error::{ConfigError, Origin};
 use crate::tree::{Node, Table, Value, join};
 
-/// Old and new keys of `[network]`.
 const OF_NETWORK: [(&str, &str); 1] = [("ways", "rtt_matrix")];
 
-/// Old and new keys of relays and clients.
 const OF_TOR: [(&str, &str); 3] = [
     ("circuit_queue_most", "max_circuit_queue"),
     ("mark_above", "ecn_threshold"),
@@ -47,7 +45,6 @@ pub(crate) fn rename(root: &mut Table, warnings: &mut Warnings) -> Result<(), Co
     Ok(())
 }
 
-/// Renames old keys of one relay or client.
 pub(crate) fn rename_tor(table: &mut Table, path: &str, warnings: &mut Warnings) -> Result<(), ConfigError> {
     rename_keys(table, path, &OF_TOR, warnings)
 }

@@ -45,7 +45,6 @@ impl RttMatrix {
         self.between.values().min().copied().unwrap_or_default()
     }
 
-    /// Median over all pairs.
     pub(crate) fn typical(&self) -> Duration {
         let mut all: Vec<Duration> = self.between.values().copied().collect();
         all.sort_unstable();

@@ -119,7 +119,6 @@ fn draw_host(host: &mut Host, network: &Network, seed: Seed) -> f64 {
 }
 
 impl Generated {
-    /// Samples the relays of this group for one network.
     pub(crate) fn draw(&self, relays: &mut [Relay], seed: Seed) {
         let mut rng = seed.stream(&format!("{}/relays", self.group));
         for (index, sampled) in self.relays.iter().zip(self.era.sample(self.relays.len(), &mut rng)) {
@@ -128,7 +127,6 @@ impl Generated {
     }
 }
 
-/// Copies the sampled properties to a relay.
 fn take(relay: &mut Relay, sampled: &era::SampledRelay, buckets: bool) {
     let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
     (relay.guard, relay.exit) = (sampled.class.is_guard(), sampled.class.is_exit());
@@ -186,7 +184,6 @@ impl Dumbbell {
         Duration::from_nanos(across.saturating_sub(near + far)).max(LEAST_TRUNK)
     }
 
-    /// Samples a node's side and access delay.
     fn place(&self, rng: &mut Rng) -> Place {
         let far = rng.unit() < self.far_share;
         let delays = if far { &self.far } else { &self.near };
@@ -202,7 +199,6 @@ impl Dumbbell {
         Duration::from_nanos(mean as u64)
     }
 
-    /// Shortest possible round-trip time between two nodes.
     fn least(&self) -> Duration {
         Duration::from_nanos(2 * self.near.at(0.0).min(self.far.at(0.0)))
     }
@@ -275,7 +271,6 @@ impl Network {
         self.exceptions.values().map(|wire| wire.rtt).fold(usual, Duration::min)
     }
 
-    /// Typical round-trip time between two nodes.
     pub(crate) fn typical_rtt(&self) -> Duration {
         match &self.latency {
             Latency::Even => self.default.rtt,

@@ -74,7 +74,6 @@ impl Node {
         parse_value(text).unwrap_or_else(|| Node::text(text, Origin::Default))
     }
 
-    /// Changes the origin of this value and of all values in it.
     pub(crate) fn moved(mut self, to: &impl Fn(Origin) -> Origin) -> Node {
         self.at = to(self.at);
         self.value = match self.value {
@@ -241,7 +240,6 @@ pub(crate) fn print_section(out: &mut String, title: &str, table: &Table) {
 }
 
 impl Value {
-    /// The value as TOML, on one line.
     pub(crate) fn print(&self) -> String {
         let print_key = |key: &str| if is_name(key, false) { key.to_owned() } else { quoted(key) };
         match self {

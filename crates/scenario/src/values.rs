@@ -38,12 +38,10 @@ pub(crate) trait ValueType {
         Node::of_default(default).value.print()
     }
 
-    /// The error for a value with a wrong TOML type.
     fn mismatch(&self, node: &Node, site: &Site<'_>) -> ConfigError {
         site.wrong(format!("{}; it must be {}", node.with_type(), self.describe()))
     }
 
-    /// The value as a string, or an error if it is not a string.
     fn text<'a>(&self, node: &'a Node, site: &Site<'_>) -> Result<&'a str, ConfigError> {
         node.as_text().ok_or_else(|| self.mismatch(node, site))
     }
@@ -68,11 +66,9 @@ pub struct Parameter {
     pub words: Vec<String>,
 }
 
-/// The place of a value in the scenario.
 #[derive(Clone, Copy)]
 pub(crate) struct Site<'a> {
     pub(crate) at: Origin,
-    /// Dotted key.
     pub(crate) path: &'a str,
     /// Sections that were already read, in canonical form. Some defaults are values of other keys.
     pub(crate) sections: &'a Table,
@@ -84,10 +80,8 @@ impl Site<'_> {
     }
 }
 
-/// A string that a function parses.
 pub(crate) struct Parsed<T> {
     parse: fn(&str, &Site<'_>) -> Result<T, ConfigError>,
-    /// Prints the canonical form.
     print: fn(&T) -> String,
     describe: &'static str,
     unit: &'static str,
@@ -461,7 +455,6 @@ fn amount(text: &str, site: &Site<'_>) -> Result<Amount, ConfigError> {
     }
 }
 
-/// The two limits of `uniform(low, high)`.
 fn uniform<T: PartialOrd + Debug>(
     text: &str,
     bounds: &[&str],
@@ -481,7 +474,6 @@ fn or_uniform(mut error: ConfigError) -> ConfigError {
     error
 }
 
-/// The error for a distribution with wrong parameters.
 fn parameters(text: &str, right: &str, site: &Site<'_>) -> ConfigError {
     site.wrong(format!("{text:?} has other parameters; it must be {right:?}"))
 }
@@ -542,7 +534,6 @@ fn span(text: &str, site: &Site<'_>) -> Result<Span, ConfigError> {
     }
 }
 
-/// A list of strings. A function parses each string.
 pub(crate) struct Lines<T> {
     parse: fn(&str, &Site<'_>) -> Result<T, ConfigError>,
     describe: &'static str,

@@ -84,7 +84,6 @@ const CIRCUIT_BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 /// A circuit has at most eight RELAY_EARLY cells, and each hop after the first needs one.
 const MOST_HOPS: usize = 8;
 
-/// The parts of a scenario that clients refer to.
 pub(crate) struct Clients<'a> {
     pub(crate) workloads: &'a [Workload],
     pub(crate) relays: &'a [Relay],

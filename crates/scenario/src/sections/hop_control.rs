@@ -11,7 +11,6 @@ use penstock_units::Duration;
 
 const CELLS: Whole = Whole::cells(1, 100_000);
 
-/// How N3 reacts to congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Law {
     Exponential,
@@ -150,7 +149,6 @@ algorithm! {
 }
 
 impl HopControl {
-    /// How long the node keeps the smallest round-trip time to a neighbour.
     pub(crate) fn base_memory(&self) -> Option<Duration> {
         match self {
             HopControl::None(_) | HopControl::N23(_) => None,

@@ -80,7 +80,6 @@ pub(crate) fn reference() -> Vec<(&'static str, &'static str, Vec<Parameter>)> {
     ]
 }
 
-/// Names of all sections, in the order in which a file is written.
 const NAMES: [&str; 15] = [
     "scenario",
     "run",
@@ -165,7 +164,6 @@ fn table_of<'a>(root: &'a Table, name: &str) -> Result<(&'a Table, Origin), Conf
     Ok((table, node.at))
 }
 
-/// Reads one section, and adds it to the resolved file.
 fn section<S>(
     root: &Table,
     name: &str,
@@ -229,7 +227,6 @@ fn named<S: Section>(
     Ok(all)
 }
 
-/// Reads a section that is a list of tables.
 fn list<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Result<Vec<Read<S>>, ConfigError> {
     const fn tables<S>() -> InList<S> {
         in_list()

@@ -107,7 +107,6 @@ pub(crate) fn servers(
 /// Names of all nodes and groups. Relays, clients and servers share one namespace.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// Each name in use, with the key of its table.
     taken: BTreeMap<String, String>,
 }
 

@@ -85,7 +85,6 @@ pub(crate) fn relays(
     Ok((relays, generated))
 }
 
-/// Whether a relay may be a guard, and whether it may be an exit.
 fn flags(relay: &Read<RelaysKeys>) -> Result<[bool; 2], ConfigError> {
     let flags = &relay.keys.place.flags;
     match flags.iter().find(|flag| !["guard", "exit"].contains(&&flag[..])) {

@@ -62,7 +62,6 @@ section! {
     }
 }
 
-/// The limit for all channels together in one scheduling round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GlobalLimit {
     Drained,

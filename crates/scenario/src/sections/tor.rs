@@ -19,7 +19,6 @@ use penstock_units::{Bytes, Duration, parse::show_duration};
 const CELLS: Whole = Whole::cells(1, 100_000);
 const COSTS: InTable<Costs> = in_table();
 
-/// Transport of the channels between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp,
