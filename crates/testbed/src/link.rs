@@ -46,7 +46,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Link<P> {
     config: LinkConfig,
-    chance: Rng,
+    rng: Rng,
     /// End of the transmission of the last accepted packet.
     free: Instant,
     /// Start time and size of each future transmission.
@@ -59,11 +59,11 @@ pub struct Link<P> {
 }
 
 impl<P> Link<P> {
-    /// An idle link. `chance` samples which packets are lost.
-    pub fn new(config: LinkConfig, chance: Rng) -> Self {
+    /// An idle link. `rng` samples which packets are lost.
+    pub fn new(config: LinkConfig, rng: Rng) -> Self {
         Link {
             config,
-            chance,
+            rng,
             free: Instant::ZERO,
             waiting: VecDeque::new(),
             backlog: Bytes::ZERO,
@@ -85,7 +85,7 @@ impl<P> Link<P> {
             self.backlog += len;
         }
         self.free = begin + len / self.config.rate;
-        if self.chance.bernoulli(self.config.loss) {
+        if self.rng.bernoulli(self.config.loss) {
             self.counts.lost += 1;
             return Fate::Lost;
         }

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::error::unsupported;
-use crate::star::{Access, Way, Ways};
+use crate::star::{Access, Edge, Edges};
 use penstock_scenario::model::{
     Activity, Buffer, Client, Congestion, Host, Path, Scenario, TcpProfile, Workload,
 };
@@ -47,20 +47,20 @@ pub fn accesses(scenario: &Scenario) -> Vec<Access> {
 
 /// One-way delay (half a round-trip time) and loss between each pair of hosts. Losses use the same random streams as
 /// in the simulator.
-pub fn ways(scenario: &Scenario, seed: Seed) -> Ways {
+pub fn edges(scenario: &Scenario, seed: Seed) -> Edges {
     let hosts = hosts(scenario);
-    let mut ways = Ways::default();
+    let mut edges = Edges::default();
     for (from, one) in hosts.iter().enumerate() {
         for (to, other) in hosts.iter().enumerate().filter(|(to, _)| *to != from) {
             let wire = scenario.network.between(one, other);
-            ways.between.insert((from, to), Way { delay: wire.rtt / 2, loss: wire.loss });
+            edges.between.insert((from, to), Edge { delay: wire.rtt / 2, loss: wire.loss });
             if wire.loss > 0.0 {
                 let name = format!("{}->{}/loss", one.name, other.name);
-                ways.chance.insert((from, to), seed.stream(&name));
+                edges.rng.insert((from, to), seed.stream(&name));
             }
         }
     }
-    ways
+    edges
 }
 
 /// For each relay, the most frequent position on the clients' paths.
@@ -206,11 +206,11 @@ mod tests {
             (entry.up.bytes_per_sec(), entry.down.bytes_per_sec(), entry.queue.get()),
             (500_000, 1_000_000, 30_000)
         );
-        let ways = ways(&scenario, Seed(1));
-        assert_eq!(ways.between.len(), 12);
-        assert_eq!(ways.between[&(2, 0)], Way { delay: Duration::from_millis(20), loss: 0.0 });
-        assert_eq!(ways.between[&(0, 1)], Way { delay: Duration::from_millis(5), loss: 0.01 });
-        assert!(ways.chance.keys().eq([&(0, 1), &(1, 0)]));
+        let edges = edges(&scenario, Seed(1));
+        assert_eq!(edges.between.len(), 12);
+        assert_eq!(edges.between[&(2, 0)], Edge { delay: Duration::from_millis(20), loss: 0.0 });
+        assert_eq!(edges.between[&(0, 1)], Edge { delay: Duration::from_millis(5), loss: 0.01 });
+        assert!(edges.rng.keys().eq([&(0, 1), &(1, 0)]));
         assert_eq!(places(&scenario), [0, 2]);
         assert_eq!(accesses(&scenario)[1].up, DataRate::mib(10));
     }

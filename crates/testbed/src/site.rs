@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::error::machine;
 use crate::hub::{HubReport, address, serve};
 use crate::namespace::{Namespace, ip, isolate, sysctl, tc};
-use crate::star::{Access, Star, Ways};
+use crate::star::{Access, Edges, Star};
 use crate::tun::{MTU, Tun, drops};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Site {
     /// Creates and connects all hosts. `settings` are values of `/proc/sys/net/ipv4` for every host. The process must
     /// have only the calling thread. This thread is in the last host afterwards. Returns an error if the machine does
     /// not allow this.
-    pub fn open(hosts: &[Access], ways: Ways, settings: &[(&str, &str)]) -> Result<Site, Error> {
+    pub fn open(hosts: &[Access], edges: Edges, settings: &[(&str, &str)]) -> Result<Site, Error> {
         isolate()?;
         let (mut places, mut cables) = (Vec::new(), Vec::new());
         for (number, access) in hosts.iter().enumerate() {
@@ -57,7 +57,7 @@ impl Site {
             places.push(place);
             cables.push(cable);
         }
-        let (clock, star) = (Clock::start(), Star::new(hosts, ways));
+        let (clock, star) = (Clock::start(), Star::new(hosts, edges));
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&stop);
         let hub = Builder::new().name("hub".to_owned());

@@ -21,7 +21,7 @@ pub struct Access {
 
 /// Delay and loss from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Way {
+pub struct Edge {
     /// One-way delay, from the last sent bit to the receiver's queue. It is half of the round-trip time.
     pub delay: Duration,
     /// Probability that a packet is lost, in `[0, 1)`.
@@ -64,7 +64,7 @@ impl Wire {
 pub struct Star<P> {
     ups: Vec<Wire>,
     downs: Vec<(Wire, Duration)>,
-    ways: Ways,
+    edges: Edges,
     /// Packets between two hosts, sorted by arrival at the receiver's queue. Packets with the same time keep their
     /// order.
     flying: BinaryHeap<Reverse<Flight<P>>>,
@@ -76,11 +76,11 @@ pub struct Star<P> {
 
 /// One-way delays, losses, and random streams for the losses, between all pairs of hosts.
 #[derive(Debug, Default)]
-pub struct Ways {
+pub struct Edges {
     /// Delay and loss from the first to the second host.
-    pub between: BTreeMap<(usize, usize), Way>,
+    pub between: BTreeMap<(usize, usize), Edge>,
     /// Random stream for the losses from the first to the second host.
-    pub chance: BTreeMap<(usize, usize), Rng>,
+    pub rng: BTreeMap<(usize, usize), Rng>,
 }
 
 #[derive(Debug)]
@@ -117,12 +117,12 @@ impl<P> Ord for Flight<P> {
 
 impl<P> Star<P> {
     /// A network with idle links.
-    pub fn new(hosts: &[Access], ways: Ways) -> Self {
+    pub fn new(hosts: &[Access], edges: Edges) -> Self {
         let wire = |rate| Wire { rate, free: Instant::ZERO };
         Star {
             ups: hosts.iter().map(|host| wire(host.up)).collect(),
             downs: hosts.iter().map(|host| (wire(host.down), host.queue / host.down)).collect(),
-            ways,
+            edges,
             flying: BinaryHeap::new(),
             landing: BinaryHeap::new(),
             count: 0,
@@ -134,13 +134,13 @@ impl<P> Star<P> {
     /// the link. Calls must be in order of time. A packet without a path is dropped.
     pub fn offer(&mut self, now: Instant, from: usize, to: usize, len: Bytes, packet: P) -> Instant {
         let left = self.ups[from].send(now, len);
-        let Some(way) = self.ways.between.get(&(from, to)) else { return left };
-        if self.ways.chance.get_mut(&(from, to)).is_some_and(|chance| chance.bernoulli(way.loss)) {
+        let Some(edge) = self.edges.between.get(&(from, to)) else { return left };
+        if self.edges.rng.get_mut(&(from, to)).is_some_and(|rng| rng.bernoulli(edge.loss)) {
             self.packet_counts[to].lost += 1;
             return left;
         }
         self.count += 1;
-        self.flying.push(Reverse(Flight { at: left + way.delay, count: self.count, to, len, packet }));
+        self.flying.push(Reverse(Flight { at: left + edge.delay, count: self.count, to, len, packet }));
         left
     }
 
@@ -200,11 +200,11 @@ mod tests {
     /// Host 0 sends 1 MB/s, host 1 receives 500 kB/s behind a queue of four packets; 20 ms between them.
     fn star(loss: f64) -> Star<u32> {
         let access = |up, down| Access { up: rate(up), down: rate(down), queue: Bytes::new(6000) };
-        let way = Way { delay: Duration::from_millis(20), loss };
-        let between = [((0, 1), way), ((2, 1), way), ((1, 0), way)].into_iter().collect();
-        let chance = [((0, 1), Seed(1).stream("0->1/loss"))].into_iter().collect();
+        let edge = Edge { delay: Duration::from_millis(20), loss };
+        let between = [((0, 1), edge), ((2, 1), edge), ((1, 0), edge)].into_iter().collect();
+        let rng = [((0, 1), Seed(1).stream("0->1/loss"))].into_iter().collect();
         let hosts = [access(1_000_000, 1_000_000), access(500_000, 500_000), access(1_000_000, 1_000_000)];
-        Star::new(&hosts, Ways { between, chance })
+        Star::new(&hosts, Edges { between, rng })
     }
 
     fn rate(bytes: u64) -> DataRate {

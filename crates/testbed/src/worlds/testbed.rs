@@ -9,7 +9,7 @@ use super::server;
 use crate::Error;
 use crate::hub::HubReport;
 use crate::lateness::Lateness;
-use crate::plan::{accesses, check, client_host, places, relay_host, server_host, ways};
+use crate::plan::{accesses, check, client_host, edges, places, relay_host, server_host};
 use crate::site::{Closed, Site};
 use crate::socket::OWN_BUFFERS;
 use penstock_core::RelayConfig;
@@ -69,7 +69,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     let mut keys = || Keys::generate(&mut rng, date);
     let relay_keys: Vec<Keys> = scenario.relays.iter().map(|_| keys()).collect();
     let client_keys: Vec<Keys> = scenario.clients.iter().map(|_| keys()).collect();
-    let site = Site::open(&accesses(scenario), ways(scenario, seed), &OWN_BUFFERS)?;
+    let site = Site::open(&accesses(scenario), edges(scenario, seed), &OWN_BUFFERS)?;
     let mut servers = Vec::new();
     for server in 0..scenario.servers.len() {
         let host = server_host(scenario, server);
