@@ -84,7 +84,6 @@ fn short(mut handshake: Handshake) -> Handshake {
     handshake
 }
 
-/// Whether the bytes are a valid relay message.
 fn message(bytes: &[u8]) -> bool {
     let mut body = [0; BODY_LEN];
     let len = bytes.len().min(BODY_LEN);

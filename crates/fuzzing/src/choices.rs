@@ -8,7 +8,6 @@ impl<'a> Choices<'a> {
         Choices(input)
     }
 
-    /// Whether all bytes of the input are used.
     pub(super) fn is_over(&self) -> bool {
         self.0.is_empty()
     }

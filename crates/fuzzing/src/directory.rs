@@ -9,7 +9,6 @@ use sampled::{Asked, SampleDirectory};
 /// Numbers of accepted documents, and of requests that were answered with a document.
 pub type Served = [u32; 2];
 
-/// Texts that often break parsers.
 const NASTY: [&str; 16] = [
     "\n",
     " ",

@@ -12,7 +12,6 @@ use tor_cert::x509::create_legacy_rsa_id_cert;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
 use tor_llcrypto::pk::ed25519::{Ed25519Identity, ExpandedKeypair};
 
-/// Keys of a forger.
 pub(super) struct Forger([ExpandedKeypair; 3]);
 
 pub(super) fn forger() -> &'static Forger {

@@ -48,9 +48,7 @@ struct Rig {
     link: Link,
     /// The honest peer. It receives the bytes that the tested link sends.
     honest: Option<Link>,
-    /// The next cells of the honest peer.
     coming: VecDeque<Vec<u8>>,
-    /// All bytes that the honest peer has sent.
     honest_said: Vec<u8>,
     /// The bytes for the tested link, and the number of bytes already delivered.
     said: Vec<u8>,

@@ -48,7 +48,6 @@ pub enum Found {
     Later,
 }
 
-/// A message to the thread.
 enum Ask {
     LookUp(u64, Question),
     Cancel(u64),

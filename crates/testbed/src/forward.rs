@@ -32,7 +32,6 @@ pub struct Report {
     pub counts: Vec<Counts>,
 }
 
-/// Longest interval between two checks of `stop`.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of packets to read from one device before the next device [packet].
 const BATCH: usize = 64;

@@ -13,7 +13,6 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Longest interval between two checks of `stop`.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of packets to read from one device before the next device [packet].
 const BATCH: usize = 16;

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, spawn};
 
-/// Name of the interface in every node.
 const CABLE: &str = "cable0";
 /// Queue length of a device [packet]. With this length, no packet is dropped before the loop reads it.
 const CABLE_QUEUE: usize = 20_000;

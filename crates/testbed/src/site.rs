@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-/// Name of the interface in every host.
 const CABLE: &str = "cable0";
 /// Capacity of the kernel's queue, the default of Linux [packet] (`txqueuelen`).
 const QUEUE_PACKETS: usize = 1000;

@@ -107,7 +107,6 @@ pub struct Experiment {
     pub spin: Duration,
 }
 
-/// Interval between samples with `Window`.
 const TICK: Duration = Duration::from_millis(10);
 /// Port on which the receiver listens.
 pub const PORT: u16 = 9000;

@@ -5,7 +5,6 @@ use crate::namespace::{Namespace, ip};
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
-/// Name of both interfaces.
 const PORT: &str = "veth0";
 
 /// Creates an interface in each namespace, connects both, and returns their addresses. The calling thread is in the

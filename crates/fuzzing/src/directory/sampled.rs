@@ -19,7 +19,6 @@ impl SampleDirectory {
         SampleDirectory(Documents::new(samples::authorities()))
     }
 
-    /// A sample document, selected by number.
     pub(super) fn text(&self, number: u8) -> &'static str {
         match number % 5 {
             0 => samples::CERTIFICATES,

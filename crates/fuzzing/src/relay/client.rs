@@ -27,7 +27,6 @@ pub(super) struct Circuit {
     pub(super) asks: bool,
     /// DATA cells per SENDME of the circuit [cell].
     pub(super) increment: u32,
-    /// Whether the circuit is closed.
     pub(super) over: bool,
     /// Tags of the cells that the client must still acknowledge.
     pub(super) owed: VecDeque<Tag>,

@@ -58,7 +58,6 @@ pub(super) struct Host {
     pub(super) extended: bool,
     /// Highest number of payloads of a stream that have waited at the same time [1].
     pub(super) most_waiting: usize,
-    /// Channels that the relay closed.
     pub(super) closed: Vec<ChannelKey>,
 }
 

@@ -250,7 +250,6 @@ fn stream(world: &World, choices: &mut Choices<'_>) -> Option<StreamKey> {
     choices.of(&world.streams).copied()
 }
 
-/// Makes a server send or accept bytes.
 fn serve(world: &mut World, choices: &mut Choices<'_>) {
     let Some(stream) = stream(world, choices) else { return };
     let (what, amount) = (choices.byte(), u64::from(choices.byte()));
@@ -294,7 +293,6 @@ fn room(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// New consensus parameters.
 fn parameters(what: u8) -> Parameters {
     Parameters {
         half_life: Some(Duration::from_millis(u64::from(what) * 10 + 1)),

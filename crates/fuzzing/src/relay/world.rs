@@ -59,9 +59,7 @@ pub struct Relayed {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) key: ChannelKey,
-    /// Whether the relay opened this link.
     pub(super) ours: bool,
-    /// Whether the peer reads.
     pub(super) reads: bool,
     /// Whether the peer has ever stopped reading.
     pub(super) was_deaf: bool,
@@ -180,7 +178,6 @@ impl World {
             .then(|| HopOffer::Credits { start: u32::from(start), most: u32::from(start) + 50 })
     }
 
-    /// Sends bytes from the peer of a channel.
     pub(super) fn tell(&mut self, channel: ChannelKey, bytes: &[u8]) {
         if let Some(link) = self.links.iter_mut().find(|link| link.key == channel) {
             if self.now.since(link.told.1) > LATELY {
@@ -272,7 +269,6 @@ impl World {
         busy
     }
 
-    /// Makes all peers read the relay's cells.
     fn read_links(&mut self) -> bool {
         let mut heard = Vec::new();
         for link in self.links.iter_mut().filter(|link| link.reads) {
@@ -323,7 +319,6 @@ impl World {
         }
     }
 
-    /// Executes the requests of the relay core.
     fn process_events(&mut self) -> bool {
         let mut busy = false;
         while let Some(event) = self.relay.poll_event() {
@@ -452,7 +447,6 @@ impl World {
         }
     }
 
-    /// Checks all invariants.
     pub(super) fn check(&self) {
         let counted = self.relay.counters();
         let held = self.relay.queued().get() + self.relay.outbuf_cells().get();

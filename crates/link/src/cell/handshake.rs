@@ -82,13 +82,11 @@ impl Handshake {
         Ok(Handshake { kind: HandshakeKind::Ntor, data: reader.take(len.into())?.to_vec() })
     }
 
-    /// Writes the handshake at the end of CREATE2 and EXTEND2.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.kind.number().to_be_bytes());
         self.write_answer(out);
     }
 
-    /// Writes the handshake in CREATED2 and EXTENDED2.
     pub(super) fn write_answer(&self, out: &mut Vec<u8>) {
         let len = u16::try_from(self.data.len()).expect("a handshake fits into a cell");
         out.extend_from_slice(&len.to_be_bytes());

@@ -168,7 +168,6 @@ fn first_phase(
     (secret, mac)
 }
 
-/// Secrets of both nodes after the key exchange.
 struct Last {
     /// Key for the relay's proof.
     verify: Zeroizing<[u8; LEN]>,
@@ -237,7 +236,6 @@ fn material(stream: &mut impl XofReader) -> KeyMaterial {
     keys
 }
 
-/// Encrypts or decrypts; both are the same operation.
 fn crypt(key: &[u8; LEN], data: &[u8]) -> Vec<u8> {
     let mut data = data.to_vec();
     Aes256Ctr::new(key.into(), &Default::default()).apply_keystream(&mut data);

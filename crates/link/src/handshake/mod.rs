@@ -245,7 +245,6 @@ impl Link {
         [self.inbuf.len(), self.outbuf.len()]
     }
 
-    /// The peer's identity after a successful handshake.
     fn peer(&self) -> Peer {
         match &self.side {
             Side::Responder { certs: Some(verified), authenticated: true, .. } => {

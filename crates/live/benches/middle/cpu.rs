@@ -14,7 +14,6 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    /// Reads the CPU time of a running process.
     pub(crate) fn of(process: u32) -> Self {
         let read = |file: String| fs::read_to_string(file).expect("it runs");
         let folder = format!("/proc/{process}");

@@ -56,7 +56,6 @@ struct Circuit {
     came: u64,
 }
 
-/// Both sides of all circuits.
 pub(crate) struct Load {
     guards: Vec<Peer>,
     exits: Vec<Peer>,
@@ -150,7 +149,6 @@ impl Load {
         Load::with(guards, opened.into_iter().flatten().collect(), circuits)
     }
 
-    /// Cipher suites of all links.
     pub(crate) fn ciphers(&self) -> Vec<String> {
         let said = |peer: &Peer| {
             let suite = peer.wire.tls.negotiated_cipher_suite().expect("TLS is up");
@@ -284,7 +282,6 @@ impl Peer {
         peer
     }
 
-    /// Completes the link handshake.
     fn link(&mut self, own: &Identity, mut link: Link) {
         loop {
             self.say(&link.poll_output());

@@ -30,7 +30,6 @@ use subject::{Kind, Subject};
 /// Time until congestion windows and buffers have grown.
 const WARMING: Duration = Duration::from_secs(1);
 
-/// Options of the command line.
 struct Asked {
     span: Duration,
     rounds: usize,
@@ -39,7 +38,6 @@ struct Asked {
     ceiling: Option<SocketAddr>,
 }
 
-/// Result of one measurement.
 #[derive(Clone, Copy)]
 struct Measured {
     kind: Kind,

@@ -34,7 +34,6 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Completes the TLS handshake.
     pub(crate) fn drive_handshake(mut socket: TcpStream, mut tls: Connection) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         tls.set_buffer_limit(None);

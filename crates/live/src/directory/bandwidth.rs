@@ -15,7 +15,6 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Highest rate over ten seconds in the last days, for each direction. The lower of the two directions counts.
 #[derive(Clone, Debug)]
 pub(super) struct Observed {
-    /// End of the current second.
     second: Instant,
     day: Instant,
     /// Counters of read and written bytes at the start of the current second [B].

@@ -108,7 +108,6 @@ struct Schedule {
     is_busy: bool,
 }
 
-/// All tasks except uploads.
 const FETCHES: [Task; 5] = [
     Task::Certs,
     Task::Consensus(Flavour::Plain),
@@ -177,7 +176,6 @@ impl DirectoryCache {
         }
     }
 
-    /// The next request that is due at `now`.
     pub(super) fn poll(&mut self, now: SystemTime) -> Option<Job> {
         let count = self.schedules.len();
         let is_due = |cache: &DirectoryCache, place: usize| {
@@ -189,7 +187,6 @@ impl DirectoryCache {
         Some(self.job(task(place)))
     }
 
-    /// The time of the next request.
     pub(super) fn poll_timeout(&self, now: SystemTime) -> Option<SystemTime> {
         let places = (0..self.schedules.len()).filter(|place| !self.schedules[*place].is_busy);
         let needed = places.filter(|place| self.is_needed(task(*place), now));
@@ -377,7 +374,6 @@ fn seconds(now: SystemTime, then: SystemTime) -> i64 {
     seconds(between(then, now)) - seconds(between(now, then))
 }
 
-/// The task with this index in `schedules`.
 fn task(place: usize) -> Task {
     FETCHES.get(place).copied().unwrap_or(Task::Upload(place.saturating_sub(FETCHES.len())))
 }

@@ -52,7 +52,6 @@ pub struct Consensus {
     pub params: Params,
     /// Digests of server descriptors, each with the RSA identity of the relay.
     pub(super) descriptors: Vec<([u8; 20], Fingerprint)>,
-    /// Digests of microdescriptors.
     pub(super) microdescriptors: Vec<[u8; 32]>,
     signatures: Vec<Signature>,
     digests: ([u8; 20], [u8; 32]),
@@ -111,7 +110,6 @@ impl Consensus {
     }
 }
 
-/// Parser state.
 struct Reading {
     flavour: Flavour,
     times: [Option<SystemTime>; 3],

@@ -28,7 +28,6 @@ pub struct Documents {
     consensuses: [Option<Arc<Consensus>>; 2],
     microdescriptors: Kept<32>,
     descriptors: Kept<20>,
-    /// Descriptor digest of each relay in the consensus.
     owners: BTreeMap<Fingerprint, [u8; 20]>,
     pub(super) own: Option<OwnDescriptor>,
 }
@@ -223,7 +222,6 @@ impl Documents {
         own.map(|own| own.text.clone()).or_else(|| self.descriptors.get(self.owners.get(identity)?))
     }
 
-    /// All server descriptors that the consensus lists and the cache has.
     pub(super) fn all_descriptors(&self) -> Vec<Arc<str>> {
         self.owners.values().filter_map(|digest| self.descriptors.get(digest)).collect()
     }

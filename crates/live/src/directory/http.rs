@@ -16,14 +16,12 @@ const MAX_BODY: usize = (1 << 24) - 1;
 /// Maximum number of header fields [1].
 const MAX_HEADERS: usize = 64;
 
-/// A GET request for a document that is newer than `since`.
 pub(super) fn get(to: SocketAddr, path: &str, since: Option<SystemTime>) -> Vec<u8> {
     let since = since.map(|time| format!("If-Modified-Since: {}\r\n", httpdate::fmt_http_date(time)));
     let since = since.unwrap_or_default();
     format!("GET {path} HTTP/1.0\r\nHost: {to}\r\nAccept-Encoding: identity\r\n{since}\r\n").into_bytes()
 }
 
-/// A POST request with a document.
 pub(super) fn post(to: SocketAddr, path: &str, document: &str) -> Vec<u8> {
     let len = document.len();
     format!("POST {path} HTTP/1.0\r\nHost: {to}\r\nContent-Length: {len}\r\n\r\n{document}").into_bytes()
@@ -84,7 +82,6 @@ pub(super) struct Request {
     pub(super) since: Option<SystemTime>,
 }
 
-/// The state of an incoming request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Partial,

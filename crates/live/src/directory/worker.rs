@@ -18,9 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time limit of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
 /// Maximum time to sleep. The system's date may change during the sleep.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -28,7 +26,6 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Maximum number of queued events [1]. Later events are dropped.
 const MAX_EVENTS: usize = 256;
 
-/// A message to the thread.
 enum Order {
     /// A request to upload the descriptor to all authorities.
     Publish(Fingerprint, Arc<str>),
@@ -117,7 +114,6 @@ fn work(
     }
 }
 
-/// Sends a request in a new thread.
 fn begin(job: Job, clock: Clock, answers: &Sender<Order>) {
     let to_thread = answers.clone();
     let asked = job.clone();
@@ -135,7 +131,6 @@ fn unreachable(error: &io::Error) -> Failure {
     Failure::Unreachable(error.to_string())
 }
 
-/// Sends a request and reads the response.
 fn ask(to: SocketAddr, request: &[u8], clock: Clock) -> Result<Answer, Failure> {
     let bytes = exchange(to, request, clock).map_err(|error| unreachable(&error))?;
     Answer::read(bytes)

@@ -118,7 +118,6 @@ impl Folder {
         KeyError::Malformed(self.path(name), what)
     }
 
-    /// Reads an ed25519 key in expanded form.
     pub(super) fn read_ed25519(&self, name: &str, tag: Tag) -> Result<ExpandedKeypair, KeyError> {
         let content = self.read_tagged(name, tag, 64)?;
         let bytes: Zeroizing<[u8; 64]> =
@@ -126,7 +125,6 @@ impl Folder {
         ExpandedKeypair::from_secret_key_bytes(*bytes).ok_or_else(|| self.malformed(name, tag.0))
     }
 
-    /// Reads an RSA key of 1024 bits.
     pub(super) fn read_rsa(&self, name: &str) -> Result<tor_rsa::KeyPair, KeyError> {
         let fail = || self.malformed(name, "an RSA key of 1024 bits in PEM");
         let content = self.read(name)?;

@@ -84,7 +84,6 @@ impl Conn {
         read as u64
     }
 
-    /// Moves decrypted bytes from TLS to `inbuf`.
     fn decrypt(&mut self) {
         let mut reader = self.tls.reader();
         loop {
@@ -157,7 +156,6 @@ impl Conn {
         sent
     }
 
-    /// Whether encrypted bytes wait for the socket.
     pub(super) fn is_stuck(&self) -> bool {
         self.tls.wants_write()
     }

@@ -113,7 +113,6 @@ impl Node {
         }
     }
 
-    /// Answers a RESOLVE.
     fn answer_resolve(&mut self, stream: StreamKey, found: &Found) {
         let (answers, ttl) = match found {
             Found::Addresses(addresses, ttl) => {

@@ -48,7 +48,6 @@ impl Desk {
     }
 }
 
-/// The handle of the thread.
 pub(super) struct HandshakeWorker {
     desk: Arc<Desk>,
     answers: Receiver<(u64, Result<Answered, Refused>)>,

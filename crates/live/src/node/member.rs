@@ -16,7 +16,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Interval between two updates.
 const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The settings of a node in a network.
@@ -104,7 +103,6 @@ impl Member {
         Some(consensus.params.clone())
     }
 
-    /// Whether the relay serves directory documents.
     pub(super) fn serves(&self) -> bool {
         self.description.directory
     }

@@ -163,7 +163,6 @@ impl NodeConfig {
     }
 }
 
-/// A connection with an unfinished link handshake.
 #[derive(Debug)]
 struct Opening {
     conn: Conn,
@@ -215,7 +214,6 @@ pub struct Node {
     /// Circuits that wait for the handshake worker, with their channels.
     opening_circuits: Pending<CircuitIndex, (ChannelKey, HandshakeKind)>,
     names: Option<Names>,
-    /// Streams that wait for a lookup.
     lookups: Lookups<PeerId, CircuitIndex, StreamKey, ResolvePurpose>,
     rng: rand::rngs::ThreadRng,
 }
@@ -416,7 +414,6 @@ impl Node {
         }
     }
 
-    /// Executes the requests of the core.
     fn process_events(&mut self) {
         while let Some(event) = self.relay.poll_event() {
             match event {
@@ -446,7 +443,6 @@ impl Node {
         }
     }
 
-    /// Passes a circuit handshake to the worker thread.
     fn answer(&mut self, circuit: CircuitIndex, handshake: Handshake) {
         let Some((channel, _)) = self.relay.leg(circuit, Direction::Backward) else { return };
         let number = self.opening_circuits.await_for(circuit, (channel, handshake.kind));
@@ -467,7 +463,6 @@ impl Node {
         }
     }
 
-    /// Handles answers of worker threads.
     fn on_wake(&mut self) {
         self.wake.heard();
         let now = self.clock.now();
@@ -519,7 +514,6 @@ impl Node {
         }
     }
 
-    /// Opens the connection for a channel.
     fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
         let now = self.clock.now();
         // All circuits to a relay share an existing link.
@@ -595,7 +589,6 @@ impl Node {
         Ok(())
     }
 
-    /// Continues a link handshake.
     fn drive_handshake(&mut self, number: u32) {
         let Some(open) = self.opening.get_mut(number as usize) else { return };
         open.conn.fill(&mut self.sockets.scratch);
@@ -639,7 +632,6 @@ impl Node {
         }
     }
 
-    /// Closes a connection after a failed link handshake.
     fn fail_link(&mut self, number: u32, reason: &'static str) {
         self.counters.no_link(reason);
         let open = self.opening.remove(number as usize);

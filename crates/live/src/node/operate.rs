@@ -175,7 +175,6 @@ impl Node {
         Traced { circuits: circuits.collect(), cells, left }
     }
 
-    /// The current state of a circuit.
     fn circuit_row(&mut self, now: Instant, circuit: CircuitIndex, number: u64) -> Option<CircuitRow> {
         let hop = self.hop(circuit)?;
         let queue = self.relay.circuit_queue(circuit, Direction::Backward)?;

@@ -94,7 +94,6 @@ impl Peers {
         self.by_address.retain(|_, number| is_used(PeerId(*number)));
     }
 
-    /// The number of known nodes.
     pub(super) fn len(&self) -> usize {
         self.relays.len() + self.clients.len()
     }

@@ -7,7 +7,6 @@ use penstock_core::ChannelKey;
 use penstock_units::{Duration, Instant};
 use std::time::SystemTime;
 
-/// Interval between two checks for a new consensus.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

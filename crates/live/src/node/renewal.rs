@@ -12,7 +12,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::SystemTime;
 
-/// Interval between two checks.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Names in the TLS certificate. They are arbitrary.
@@ -22,7 +21,6 @@ const NAMES: [&str; 2] = ["www.example.com", "www.example.net"];
 #[derive(Debug)]
 pub(super) struct Renewal {
     next: Instant,
-    /// Lifetime of onion keys.
     pub(super) rotation: Rotation,
     coming: Option<Receiver<Credentials>>,
 }
@@ -33,7 +31,6 @@ impl Renewal {
     }
 }
 
-/// The credentials that a node starts with.
 pub(super) fn first(keys: &Keys, clock: crate::clock::Clock) -> Arc<Credentials> {
     Arc::new(Credentials::new(keys, &mut rand::rng(), clock.date(), NAMES))
 }

@@ -79,7 +79,6 @@ pub(super) struct Stream {
     pub(super) interest: Interest,
     /// Whether the connection is not established yet.
     pub(super) connecting: bool,
-    /// The CONNECTED message for the client.
     pub(super) said: Connected,
     broken: bool,
 }
@@ -96,7 +95,6 @@ pub(super) struct Sockets {
     pub(super) woken: BTreeSet<StreamKey>,
     /// Readable channels with whole cells in their buffers.
     pub(super) full: BTreeSet<ChannelKey>,
-    /// The trace, if cells are traced.
     pub(super) trace: Option<Box<Trace>>,
     clock: Clock,
     /// Buffers for reading and encrypting, which all calls reuse.
@@ -169,7 +167,6 @@ impl Sockets {
         self.streams.get_mut(key)
     }
 
-    /// Assigns a connection to a channel.
     pub(super) fn attach(&mut self, key: ChannelKey, mut conn: Conn) {
         if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
             conn.stamps = stamps::begin(&conn.socket);

@@ -27,10 +27,8 @@ const ORIGIN_TIMESTAMPING: u8 = 4;
 /// Size of the buffer for control messages [B].
 const CONTROL: usize = 512;
 
-/// Time since the Unix epoch.
 pub(super) type Stamp = Duration;
 
-/// The timestamps of a channel's bytes.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
     /// Number of bytes written since timestamps were enabled [B].

@@ -174,7 +174,6 @@ impl Trace {
         }
     }
 
-    /// Takes the rows of finished cells.
     pub(super) fn take_rows(&mut self, now: Instant) -> Vec<(CellRow, Option<Left>)> {
         let mut rows = Vec::new();
         self.followed.retain(|tag, times| {

@@ -22,7 +22,6 @@ impl Wake {
         }
     }
 
-    /// Resets the eventfd.
     pub(super) fn heard(&self) {
         // An error means that the eventfd was not set.
         let _ = self.0.read();

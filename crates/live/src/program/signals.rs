@@ -9,13 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The signals that arrived since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// SIGTERM.
     pub(super) end: bool,
-    /// SIGINT.
     pub(super) interrupt: bool,
-    /// SIGHUP.
     pub(super) reload: bool,
-    /// SIGUSR1.
     pub(super) report: bool,
 }
 

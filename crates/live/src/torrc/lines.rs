@@ -139,7 +139,6 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// The text of a file that is still unread.
 struct Text<'a> {
     rest: &'a str,
-    /// Number of the first unread line, from 1.
     line: u32,
 }
 

@@ -205,7 +205,6 @@ impl<'a> Circuit<'a> {
         Ok(())
     }
 
-    /// Waits for decrypted bytes, and returns them.
     fn read(&mut self) -> Result<Vec<u8>, Halt> {
         let mut block = vec![0; BLOCK];
         loop {

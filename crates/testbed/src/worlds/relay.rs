@@ -18,7 +18,6 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-/// Port on which relays listen.
 const PORT: u16 = 9001;
 /// The first circuit of relay n has the number n times this value [1].
 const CIRCUITS: u64 = 1_000_000;

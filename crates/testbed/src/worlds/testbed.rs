@@ -27,7 +27,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::{scope, sleep};
 
-/// Port on which servers listen.
 const SERVER_PORT: u16 = 80;
 /// Time limit for the start of relays.
 const BEGINNING: Duration = Duration::from_secs(30);
@@ -83,7 +82,6 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     Ok(outcome(ran?, &closed))
 }
 
-/// Records of all nodes.
 struct Ran {
     begins: Instant,
     tables: Tables,
