@@ -29,8 +29,8 @@ const THEIRS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 ///
 /// # Panics
 ///
-/// If the link uses too much memory, accepts bytes after its end, has a result that depends on how the bytes are
-/// split, or accepts a peer without a relay's keys as that relay.
+/// If the link uses too much memory, accepts bytes after its end, or depends on how the bytes are split. Also if the
+/// link accepts a peer as a relay although the peer lacks the relay's keys.
 pub fn handshake(input: &[u8]) -> Shaken {
     let mut choices = Choices::new(input);
     let mut rig = Rig::new(choices.byte());

@@ -8,22 +8,22 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A failure, with the file to which it belongs.
+/// An error, with the file that it concerns.
 pub(crate) type FileError = (PathBuf, io::Error);
 
-/// The place of a file that is not finished.
+/// Path of the temporary file that holds the content of `path` until it is complete.
 pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     name.into()
 }
 
-/// Makes or replaces files of one folder, in this order, for their owner only.
+/// Creates or replaces files of one folder, in this order. Only their owner can access them.
 ///
 /// # Errors
 ///
-/// If a file cannot be written, and then all files are as before. If the system fails between the renames, some files
-/// are new.
+/// If a file cannot be written; all files then keep their old content. If the system crashes between two renames,
+/// some files are new.
 pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     stage(files)?;
     for (path, _) in files {
@@ -32,7 +32,7 @@ pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     sync_folder_of(files)
 }
 
-/// Replaces two files that belong together. After a crash both are there and fit, or the second one is missing.
+/// Replaces two files that belong together. After a crash, both files fit, or the second file is missing.
 ///
 /// # Errors
 ///
@@ -48,10 +48,10 @@ pub(crate) fn replace_pair(first: (PathBuf, &[u8]), second: (PathBuf, &[u8])) ->
     sync_folder_of(&files)
 }
 
-/// Makes new files of one folder, in this order, for their owner only. It overwrites no file.
+/// Creates new files of one folder, in this order. Only their owner can access them. It never overwrites a file.
 ///
-/// After a crash, if one of the files has its name, the temporary files of the others are complete:
-/// [`finish`] gives them their names.
+/// If the program crashes after one file has its final name, the temporary files of the others are complete.
+/// [`finish`] then gives them their final names.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub(crate) fn create(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     stage(files)?;
     for (number, (path, _)) in files.iter().enumerate() {
         if let Err(error) = link(path) {
-            // A name may need space as well. All files are gone again, the temporary ones last.
+            // A rename can also fail on a full disk. Then all files are removed, the temporary files last.
             let undone = files[..number].iter().try_for_each(|(path, _)| remove(path));
             if undone.is_ok() {
                 clean(files);
@@ -74,11 +74,11 @@ pub(crate) fn create(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     sync_folder_of(files)
 }
 
-/// Finishes a file that [`create`] had written before a crash. Returns whether there was one.
+/// Gives a file its final name, if a crash interrupted [`create`] before that. Returns whether there was such a file.
 ///
 /// # Errors
 ///
-/// If the file cannot get its name.
+/// If the file cannot be renamed.
 pub(crate) fn finish(path: &Path) -> Result<bool, FileError> {
     if !temporary(path).exists() {
         return Ok(false);
@@ -110,11 +110,11 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     regular(OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?)
 }
 
-/// Refuses what is no regular file.
+/// Returns the file if it is a regular file.
 ///
 /// # Errors
 ///
-/// If it is a folder, a pipe or a device.
+/// If the file is a folder, a pipe or a device.
 pub(crate) fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("this is no regular file")) }
 }
@@ -132,7 +132,7 @@ pub(crate) fn update(path: &Path, content: &[u8]) -> Result<(), FileError> {
     if read.is_ok() && before == content { Ok(()) } else { replace(&[(path.to_owned(), content)]) }
 }
 
-/// Writes all temporary files. If one fails, none is left.
+/// Writes all temporary files. If one of them cannot be written, removes all.
 fn stage(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     let written = files.iter().try_for_each(|(path, content)| {
         let temporary = temporary(path);
@@ -158,7 +158,7 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     step(Step::Create)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     if let Err(error) = step(Step::Write) {
-        // In tests, a full disk takes a part of the file.
+        // In tests, a full disk accepts only the first half of the file.
         file.write_all(&content[..content.len() / 2])?;
         return Err(error);
     }
@@ -177,7 +177,7 @@ fn link(path: &Path) -> Result<(), FileError> {
     linked.map_err(|error| (path.to_owned(), error))
 }
 
-/// Puts the names in the folder of the first file on the disk.
+/// Writes the file names in the folder of the first file to the disk (fsync of the folder).
 fn sync_folder_of(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     let Some(folder) = files.first().and_then(|(path, _)| path.parent()) else { return Ok(()) };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -185,18 +185,18 @@ fn sync_folder_of(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     synced.map_err(|error| (folder.to_owned(), error))
 }
 
-/// The kinds of system calls that change the disk.
+/// System calls that change the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A new name in a folder.
     Create,
     /// Content of a file or folder.
     Write,
-    /// A name that changes or goes.
+    /// Renames or removes a file.
     Rename,
 }
 
-/// Does nothing in the program. In tests it can fail.
+/// Does nothing in the program. Tests use it to make a step fail.
 #[cfg(not(test))]
 #[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
 fn step(_: Step) -> io::Result<()> {

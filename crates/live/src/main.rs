@@ -1,4 +1,4 @@
-//! `penstock-relay`: see [`penstock_live::program`].
+//! The program `penstock-relay`. The module [`penstock_live::program`] contains the code.
 
 use std::process::ExitCode;
 

@@ -22,7 +22,7 @@ pub enum NameServers {
     System,
     /// The servers in another file with this format.
     File(PathBuf),
-    /// These servers.
+    /// Servers at these addresses.
     At(Vec<SocketAddr>),
 }
 

@@ -98,8 +98,8 @@ impl Deployment {
     }
 }
 
-/// For each possible combination of deployments, the groups of the relays that it may reach. Returns `None` if there
-/// are more than [`MOST_LAYERS`] combinations.
+/// The combinations of deployments that can reach the same relay. For each combination, the groups of the relays that
+/// it may reach. Returns `None` if there are more than [`MOST_LAYERS`] combinations.
 fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layers, BTreeSet<&'a str>>> {
     // Relays that the same deployments may reach are treated together.
     let mut alike: BTreeMap<Layers, BTreeSet<&str>> = BTreeMap::new();

@@ -107,7 +107,7 @@ impl ConfigError {
 /// The names that an [`Origin`] refers to by index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
-    /// The scenario file, then the included files, then the network file.
+    /// Names of the scenario file, the included files and the network file, in this order.
     pub(crate) files: Vec<String>,
     pub(crate) variants: Vec<String>,
     /// Overrides as `key=value`: first every `--set`, then every `--param` of a point.

@@ -278,9 +278,9 @@ impl<S: Section> ValueType for InList<S> {
 /// A setting of the same node that an algorithm does not work with, or makes useless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartnerInfo {
-    /// A key of the same node.
+    /// Key of the other setting. It belongs to the same node as the algorithm.
     pub key: &'static str,
-    /// The value of that key. If the key selects an algorithm, this is the algorithm's kind.
+    /// Value of the other setting. If the key selects an algorithm, this is the algorithm's name.
     pub not: &'static str,
     /// Whether the parser refuses a scenario with both. If not, the scenario runs, and one of the two has no effect.
     pub refused: bool,

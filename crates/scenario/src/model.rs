@@ -37,7 +37,7 @@ pub struct Scenario {
     pub relays: Vec<Relay>,
     /// Groups of relays that each network samples from the Tor network of some year.
     pub generated: Vec<Generated>,
-    /// Relays with different software, in the order in which the overrides apply.
+    /// New software of some relays (`[[deployments]]`), in the order in which it applies.
     pub deployments: Deployments,
     /// Samples circuits on paths [`Path::Tor`]; present if a client has such a path.
     pub selector: Option<Arc<Selector>>,
@@ -244,11 +244,11 @@ pub struct Wire {
 pub enum Latency {
     /// All pairs of nodes have the same round-trip time.
     Even,
-    /// The distance between two nodes, plus the access delay of each node. The distribution is of access delays [ns].
+    /// Delays depend on the distance between both nodes, and on the sampled access delay of each node [ns].
     Geographic(Quantiles),
-    /// The countries of two nodes, plus the access delay of each node. The distribution is of access delays [ns].
+    /// Delays depend on the countries of both nodes, and on the sampled access delay of each node [ns].
     RttMatrix(RttMatrix, Quantiles),
-    /// The delay of each node to one of the two points of a dumbbell.
+    /// Delays depend on how far each node is from the two points of a dumbbell.
     Dumbbell(Dumbbell),
 }
 
@@ -361,9 +361,9 @@ pub struct Relay {
 /// Time of the first refill of token buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Sampled in `[0, interval)` for each seed, from the node's own random stream.
+    /// The time is sampled in `[0, interval)` for each seed, from the node's own random stream.
     Random,
-    /// Always this time. It is less than the interval.
+    /// The first refill is always at this time, which is less than the refill interval.
     Fixed(Duration),
 }
 
@@ -395,7 +395,7 @@ pub struct Generated {
 #[derive(Clone, Debug, Default)]
 pub struct Deployments {
     pub(crate) each: Vec<Deployment>,
-    /// Software of a relay, by its group and the deployments that reach it.
+    /// Configuration of a relay, for each combination of the relay's group and the deployments that reach the relay.
     pub(crate) software: BTreeMap<(String, Layers), (Arc<RelayConfig>, Phase)>,
 }
 
@@ -407,7 +407,7 @@ pub(crate) type Layers = Vec<usize>;
 pub(crate) struct Deployment {
     /// Indices of the relays that the deployment may reach.
     pub(crate) relays: Vec<usize>,
-    /// Number of these relays that the deployment reaches in each network.
+    /// Number of relays that the deployment reaches in each network.
     pub(crate) count: usize,
 }
 

@@ -7,16 +7,16 @@ use crate::values::Parameter;
 
 pub use crate::keys::PartnerInfo;
 
-/// One value of a key that selects an algorithm or a mode of an algorithm, in `[relay]` or `[client]`.
+/// A setting of `[relay]` or `[client]`: a key, and the algorithm or mode that it selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Key, such as `hop_control`.
     pub key: &'static str,
-    /// Kind of the algorithm, such as `marut`. For a key without algorithms, the value itself.
+    /// Name of the algorithm, such as `marut`; the key's value if the key selects no algorithm.
     pub kind: &'static str,
     /// Parameters with values other than their defaults: name and TOML value.
     pub parameters: Vec<(String, String)>,
-    /// Names of all parameters of this kind; `None` if the key has no algorithms.
+    /// Names of all parameters of the algorithm; `None` if the key selects no algorithm.
     known: Option<Vec<&'static str>>,
 }
 

@@ -10,8 +10,8 @@ pub(crate) struct Preset {
     pub(crate) meaning: &'static str,
     /// A preset whose keys this preset changes.
     base: Option<&'static Preset>,
-    /// Keys of this preset, in TOML. Together with the base, all presets of a kind have the same keys, so one
-    /// replaces another.
+    /// Keys of this preset, in TOML. Its base has the other keys. All presets of relays set the same keys, so that
+    /// one preset can replace another.
     keys: &'static str,
 }
 

@@ -193,7 +193,7 @@ impl Load {
         capacity(&scenario.relays[relay]) as f64 / (1.0 + load)
     }
 
-    /// For sampled paths of `hops` relays: quantiles of the rate that the slowest relay gives [B/s].
+    /// Quantiles of the rate that the slowest relay of a sampled path gives to one more circuit [B/s].
     fn least_of_drawn(&self, scenario: &Scenario, weights: &[f64], hops: usize) -> Vec<f64> {
         let mut relays: Vec<(f64, f64)> = weights
             .iter()

@@ -24,7 +24,7 @@ const TYPICAL_DISTANCE: Duration = Duration::from_millis(60);
 const LEAST_TRUNK: Duration = Duration::from_millis(2);
 
 impl Scenario {
-    /// The scenario in the network with this seed, with all random parts sampled.
+    /// Samples all random parts of the scenario for the network with this seed.
     pub fn sampled(&self, seed: Seed) -> Cow<'_, Scenario> {
         let hosts = || self.relays.iter().map(|relay| &relay.host);
         let clients = self.clients.iter().map(|client| &client.host);
@@ -223,8 +223,8 @@ impl Latency {
 }
 
 impl Network {
-    /// Delay and loss between two nodes. An exception for two nodes takes precedence over one for a node and a group.
-    /// An exception for two groups comes last.
+    /// Delay and loss between two nodes. `network.pairs` may have several entries for them. An entry with two nodes
+    /// comes first, then an entry with a node and a group, then an entry with two groups.
     pub fn between(&self, one: &Host, other: &Host) -> Wire {
         let usual = || Wire { rtt: self.default_rtt(one, other), ..self.default };
         if self.exceptions.is_empty() {

@@ -54,9 +54,10 @@ pub struct Parameter {
     pub key: &'static str,
     /// Default in TOML; `as KEY` if the default is another key's value; empty if the key is required.
     pub default: String,
-    /// Unit of numbers; empty if there is none. Sizes, rates and durations are texts with a unit.
+    /// Unit of the key's number, such as `cell`; empty for other types. Sizes, rates and times have their unit in the
+    /// text.
     pub unit: &'static str,
-    /// Accepted values.
+    /// Description of the accepted values.
     pub value_type: String,
     /// Meaning of the key.
     pub meaning: &'static str,

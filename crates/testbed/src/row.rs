@@ -16,8 +16,8 @@ use serde::Serialize;
 /// One run of the experiment `tcp`: one TCP flow over one link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Name of the reference, such as `linux-6.18 cubic`. Also names a loss recovery that is not the kernel's
-    /// default.
+    /// Name of the reference, such as `linux-6.18 cubic`. A loss recovery other than the kernel's default is part of
+    /// the name.
     #[serde(rename = "referee")]
     pub reference: String,
     /// Kind of measurement: `goodput`, `window` or `download`.

@@ -85,7 +85,7 @@ pub(super) struct World {
     pub(super) handshakes: VecDeque<(CircuitIndex, Handshake)>,
     pub(super) connecting: VecDeque<ChannelKey>,
     pub(super) streams: Vec<StreamKey>,
-    /// Whether handshakes, links and streams wait until the input continues them.
+    /// Whether the input decides when handshakes, links and streams continue.
     pub(super) lazy: bool,
     pub(super) relayed: Relayed,
 }

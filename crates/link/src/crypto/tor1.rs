@@ -121,7 +121,7 @@ fn padding(secret: &[u8; 16]) -> Aes128Ctr {
     Aes128Ctr::new(secret.into(), &Default::default())
 }
 
-/// The forward half, then the backward half.
+/// Splits the keys into the forward half and the backward half.
 fn halves(keys: &KeyMaterial) -> [Half; 2] {
     let part = |at: usize, len: usize| &keys[at..at + len];
     [0, 1].map(|n| {

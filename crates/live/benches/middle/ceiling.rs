@@ -1,7 +1,8 @@
-//! The ceiling: the least work of any relay in the middle. It removes TLS, applies one AES keystream per circuit,
-//! adds TLS, and uses sockets.
+//! The ceiling of the benchmark: a program with only the work that every relay must do. It removes TLS, applies one
+//! AES keystream per circuit, adds TLS, and uses sockets.
 //!
-//! The ceiling does not route circuits. Each record leaves as one record, over the links of the other side in turn.
+//! This program does not route circuits. It forwards each TLS record as one record, and uses the links of the other
+//! side in turn.
 
 use crate::load::{CIRCUITS, LINKS};
 use crate::wire::{Wire, anybody, tls};

@@ -74,7 +74,7 @@ impl Folder {
         atomic::replace(&self.places(files)).map_err(failed)
     }
 
-    /// Replaces two files that belong together. After a crash, both fit or the second one is missing.
+    /// Replaces two files that belong together. After a crash, both files fit, or the second file is missing.
     pub(super) fn replace_pair(&self, first: (&str, &[u8]), second: (&str, &[u8])) -> Result<(), KeyError> {
         let place = |(name, content)| (self.path(name), content);
         atomic::replace_pair(place(first), place(second)).map_err(failed)

@@ -96,7 +96,7 @@ fn identity(
         return Ok((rsa, master));
     }
     for (name, there) in names.into_iter().zip(there) {
-        // The pair was written, but a crash came before the second key had its name.
+        // Both files were written, but the program crashed before the second file had its final name.
         if !there && !folder.finish(name)? {
             return Err(KeyError::HalfIdentity(folder.path(name)));
         }
@@ -117,7 +117,7 @@ pub fn rotate_onion(
 ) -> Result<(), KeyError> {
     let folder = Folder::open(folder)?;
     let (onion, tap) = (OnionKey::generate(rng), new_rsa(rng));
-    // The present keys come from memory: after a rotation that failed halfway, clients still use them.
+    // The current keys come from memory, because clients still use them after a rotation that failed halfway.
     folder.replace(&[
         (name::ONION_OLD, &onion_file(&keys.onion)),
         (name::ONION, &onion_file(&onion)),

@@ -38,7 +38,7 @@ pub(super) enum Begun<S> {
 struct Running<P, C, S, V> {
     peer: P,
     circuit: C,
-    /// The stream and the purpose; `None` if the stream is closed. The thread has the lookup until it answers.
+    /// The stream and the purpose; `None` if the stream is closed. The thread keeps the lookup until it has answered.
     waiting: Option<(S, V)>,
 }
 

@@ -78,7 +78,7 @@ pub use trace::{Left, TraceConfig, Traced};
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of unfinished link handshakes, separately for accepted and for opened connections [1].
 const MAX_OPENING: usize = 1024;
-/// The node forgets peers without channels when it knows this many more than after the last cleanup [1].
+/// Number of new peers since the last cleanup [1]. Above it, the node forgets all peers without channels.
 const MAX_IDLE_PEERS: usize = 1024;
 /// Longest wait for events [ms].
 const MAX_WAIT_MS: u16 = 1000;

@@ -81,8 +81,8 @@ impl Node {
     }
 }
 
-/// Replaces the keys that are due; returns whether the onion keys and the signing key changed. Each kind is
-/// replaced even if the other one fails.
+/// Replaces the keys that are due. Returns whether the onion keys and the signing key changed. If one replacement
+/// fails, the other one still happens.
 fn replace_keys(
     keys: &mut Keys,
     folder: &Path,

@@ -12,7 +12,7 @@ use penstock_units::{Duration, Instant};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Samples in a part, and rows of other tables in a part. If the process is killed, the part in memory is lost.
+/// Maximum number of samples in a part, and of rows of other tables. A killed process loses the part in memory.
 const SAMPLES_A_PART: usize = 3600;
 const ROWS_A_PART: usize = 1 << 18;
 

@@ -7,9 +7,9 @@ use penstock_units::Bytes;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// Lowest limit [B].
+/// Lowest memory limit that the torrc may set [B].
 const LEAST: u64 = 64 * MIB;
-/// Lower limits cause a warning [B].
+/// A memory limit below this value causes a warning [B].
 const LITTLE: u64 = 256 * MIB;
 
 /// The limit in the torrc, or the default for this machine.

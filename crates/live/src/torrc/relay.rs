@@ -12,7 +12,7 @@ use penstock_core::hop_control::HopControlConfig;
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_scenario::relay_config;
 
-/// A line for the scenario parser, with the option that it comes from and the place.
+/// A line for the scenario parser, with the name and the place of its torrc option.
 struct Setting {
     line: String,
     option: &'static str,

@@ -60,7 +60,7 @@ section! {
     }
 }
 
-// The slides name `alpha` and `beta` only. They give no values, and none of the other keys.
+// The slides name only `alpha` and `beta`. They specify no default, and none of the other keys.
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct WindowKeys("backtap") {

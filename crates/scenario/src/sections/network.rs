@@ -74,7 +74,7 @@ sections! {
     }
 }
 
-/// Reads `[network]`. Its own keys come first, because they are the defaults of `[[network.pairs]]`.
+/// Reads `[network]`. The section's own keys come first, because `[[network.pairs]]` takes defaults from them.
 pub(crate) fn read(table: &Table, site: &Site<'_>) -> Result<Read<NetworkKeys>, ConfigError> {
     let mut own = table.clone();
     own.remove("pairs");

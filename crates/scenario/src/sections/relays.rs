@@ -1,4 +1,4 @@
-//! `[relay]` and `[relays.NAME]`: relays, including groups of relays from some year.
+//! `[relay]` and `[relays.NAME]`: single relays, and groups that are sampled from the Tor network of a year (`era`).
 
 use super::nodes::{CountKeys, HostKeys, LinkKeys, Names, host};
 use super::tor::{OfClient, TorKeys};
@@ -97,7 +97,7 @@ fn flags(relay: &Read<RelaysKeys>) -> Result<[bool; 2], ConfigError> {
     }
 }
 
-/// Keys that a network samples for a relay with an era.
+/// Keys that a relay with an era may not set, because their values are sampled.
 const OF_ERA: [&str; 7] =
     ["link", "link_up", "link_down", "bandwidth_rate", "bandwidth_burst", "weight", "flags"];
 
