@@ -18,8 +18,7 @@ pub type Shaken = Result<Option<Peer>, LinkFailure>;
 const CHUNK: usize = 16 * 1024;
 /// Maximum size of an incomplete cell: the longest padding and its header [B].
 const MOST_HELD: usize = 64 * 1024 + 7;
-/// Maximum number of bytes that the link sends in response to one call: two cells with certificates and the cells
-/// around them [B].
+/// Maximum number of bytes that the link sends in response to one call, mostly certificates [B].
 const MOST_SAID: usize = 8 * 1024;
 
 const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -251,7 +250,7 @@ impl Rig {
         if responds(self.setting) {
             let honest = &self.honest_said;
             let end = end_of_authenticate(honest).expect("an honest peer has said who it is");
-            // After its signature, the cell may contain bytes that are ignored. The cell's length field is before the
+            // The cell may contain ignored bytes after the signature. The cell's length field comes before the
             // signature.
             let differs = honest[..end].iter().zip(&self.said).filter(|(one, other)| one != other).count();
             assert!(differs <= 2 && self.said.len() >= end, "what was signed is not what was said");

@@ -4,9 +4,8 @@
 //! reached. The libFuzzer targets in `fuzz/` call these functions. The tests of this crate call them with the
 //! committed corpus, and check that each input still reaches its state.
 //!
-//! The layers are, in order: [`samples`] (directory documents of a C tor network), `choices` (an input as a sequence
-//! of choices), `people` and `forge` (relays with fixed keys, and forged certificates), then one module for each
-//! target.
+//! The layers are, in order: [`samples`] (directory documents of a C tor network), `choices` (an input as a sequence of
+//! choices), `people` and `forge` (relays with fixed keys, and forged certificates), then one module for each target.
 
 mod cells;
 mod choices;

@@ -29,8 +29,7 @@ impl Person {
     }
 }
 
-/// The identities and onion keys for circuit handshakes. The RSA identity is arbitrary, because generating RSA keys
-/// takes long.
+/// Keys for circuit handshakes. The RSA identity is arbitrary, because generating RSA keys takes long.
 pub(super) fn identities() -> &'static Identities {
     static IDENTITIES: OnceLock<Identities> = OnceLock::new();
     IDENTITIES.get_or_init(|| {

@@ -2,8 +2,7 @@
 
 use penstock_live::torrc::check_text;
 
-/// Parses any text as a torrc. Returns whether the torrc is valid. Included files are not opened, and names are not
-/// looked up.
+/// Parses any text as a torrc, without opening other files or looking up names. Returns whether the torrc is valid.
 ///
 /// # Panics
 ///

@@ -119,8 +119,7 @@ pub(crate) fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("this is no regular file")) }
 }
 
-/// Replaces a file whose content is different, and leaves the file alone otherwise. A relay with a full disk can then
-/// start again.
+/// Replaces a file only if its content is different, so that a relay with a full disk can start again.
 ///
 /// # Errors
 ///

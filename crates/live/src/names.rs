@@ -140,8 +140,7 @@ fn tasks(tasks: &Tasks) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
     tasks.lock().expect("no code panics while it holds the lock")
 }
 
-/// The answer of a lookup. Dropping this value sends the answer, so a cancelled or panicking lookup also has an
-/// answer.
+/// The answer of a lookup. Dropping it sends the answer, even if the lookup was cancelled or has panicked.
 struct Reply<W: Fn()> {
     number: u64,
     found: Found,

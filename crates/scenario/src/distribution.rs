@@ -15,8 +15,7 @@ pub const LONGEST: Duration = Duration::from_secs(100_000 * 3600);
 pub struct Quantiles(Arc<[u64]>);
 
 impl Quantiles {
-    /// A distribution with these quantiles; `None` if there are fewer than two, or if they are not in ascending
-    /// order.
+    /// A distribution with these quantiles; `None` if there are fewer than two, or if they are not in ascending order.
     pub fn new(values: Vec<u64>) -> Option<Self> {
         (values.len() >= 2 && values.is_sorted()).then(|| Quantiles(values.into()))
     }

@@ -158,7 +158,7 @@ pub(crate) fn parameter<V: ValueType>(
     }
 }
 
-/// Declares a section. Each key is `KEY: TYPE = VALUE TYPE, DEFAULT;`, and its comment is its meaning.
+/// Declares a section. Each key is `KEY: TYPE = VALUE TYPE, DEFAULT;`. The reference pages print the key's comment.
 macro_rules! section {
     ($(#[$attribute:meta])* $visible:vis struct $name:ident($title:literal) {
         $($(#[doc = $meaning:literal])+ $key:ident: $type:ty = $value_type:expr, $default:expr;)*
@@ -318,7 +318,8 @@ pub(crate) trait Algorithm: Sized {
     fn read(kind: &str, reader: &mut Reader<'_>) -> Result<Option<Self>, ConfigError>;
 }
 
-/// Declares the implementations of a trait: `Variant("kind"): KEYS, SOURCE, PARTNERS;`. The comment is the meaning.
+/// Declares the implementations of a trait: `Variant("kind"): KEYS, SOURCE, PARTNERS;`. The reference pages print the
+/// variant's comment.
 macro_rules! algorithm {
     ($(#[$attribute:meta])* $visible:vis enum $name:ident($trait_name:literal) {
         $($(#[doc = $meaning:literal])+ $variant:ident($kind:literal): $keys:ty, $source:literal, $partners:expr;)+

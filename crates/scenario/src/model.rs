@@ -144,8 +144,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Whether the run traces the circuits of a client with these workloads. A larger share includes all clients of a
-    /// smaller share.
+    /// Whether the run traces a client with these workloads. A larger share includes all clients of a smaller share.
     pub fn follows(&self, client: &str, mut workloads: impl Iterator<Item = usize>, seed: Seed) -> bool {
         let is_chosen = || self.share >= 1.0 || seed.stream(&format!("{client}/trace")).unit() < self.share;
         workloads.any(|workload| self.workloads.contains(&workload)) && is_chosen()
@@ -386,8 +385,7 @@ pub struct Generated {
     pub group: String,
     /// Indices of the relays, in the order of their names.
     pub relays: Vec<usize>,
-    /// Whether the relays have token buckets. Without buckets, the link has the smaller of link rate and bandwidth
-    /// limit.
+    /// Whether the relays have token buckets. If not, the bandwidth limit also limits the link.
     pub buckets: bool,
 }
 
@@ -437,8 +435,7 @@ pub struct Client {
     pub circuit_lifetime: Option<Duration>,
     /// Time after which the client gives up building a circuit.
     pub build_timeout: Option<Duration>,
-    /// Indices of the client's servers; never empty. Each download uses a random one. Thousands of clients may share
-    /// a list.
+    /// Indices of the client's servers; never empty. Each download uses a random one. Many clients may share a list.
     pub servers: Arc<[usize]>,
 }
 
@@ -516,8 +513,7 @@ impl Path {
 /// After this many failed samples in a row, no circuit is possible.
 const MOST_DRAWS: usize = 10_000;
 
-/// Samples `hops` relays without replacement, weighted by bandwidth. Integer arithmetic gives the same result on
-/// every platform.
+/// Samples `hops` relays by weight, without replacement. Integers give the same result on every platform.
 fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
     let mut chosen = Vec::with_capacity(hops);
     while chosen.len() < hops {

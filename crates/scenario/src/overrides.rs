@@ -65,8 +65,7 @@ pub(crate) fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError
 }
 
 /// The overrides of all `--set key=value`. If two set the same key, the later one wins. The value is TOML. Other text
-/// is a string if it has none of the characters `" ' [ ] { } = #`, because a shell removes quotes: `run.duration=10
-/// s`.
+/// is a string if it has none of the characters `" ' [ ] { } = #`, because a shell removes quotes: `run.duration=10 s`.
 pub(crate) fn of_sets(sets: &[String]) -> Result<Table, ConfigError> {
     let mut overlay = Table::new();
     for (index, set) in sets.iter().enumerate() {

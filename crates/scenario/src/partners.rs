@@ -34,9 +34,10 @@ impl Choice {
     }
 }
 
-/// For each key with choices, all kinds and all modes of each kind, in the order of the reference pages. A mode
-/// differs from the default in one parameter, and the value of this parameter is a word. Numbers, sizes, rates and
-/// flags are not modes.
+/// For each key with choices, all kinds and all modes of each kind, in the order of the reference pages.
+///
+/// A mode differs from the default in one parameter, whose value is a word. Numbers, sizes, rates and flags are not
+/// modes.
 pub fn choices() -> Vec<Vec<Choice>> {
     let algorithms = algorithms();
     let of_key = |key: Parameter| {

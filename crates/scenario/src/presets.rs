@@ -117,8 +117,7 @@ const BULK: Preset = Preset {
 
 /// TorPerf clients that download 50 KiB.
 /// Source: KIST §3.
-/// Deviation: a client also pauses after a failed download. Without a pause, the next download would fail
-/// immediately.
+/// Deviation: a client also pauses after a failed download. Without a pause, the next download would fail immediately.
 const PERF_50K: Preset = Preset {
     name: "perf50k",
     meaning: "TorPerf: 50 KiB over a fresh circuit each minute (KIST section 3)",

@@ -97,8 +97,7 @@ impl Session {
     }
 }
 
-/// Computes the downloads of all clients, such that loads and rates agree. A client that only holds circuits has size
-/// 0.
+/// Computes the downloads of all clients, such that loads and rates agree. Holds have size 0.
 pub(crate) fn settle(scenario: &Scenario) -> Vec<Session> {
     let does: Vec<Does> = scenario.workloads.iter().map(Does::of).collect();
     let mut sessions = Vec::new();
@@ -186,8 +185,8 @@ impl Load {
         load
     }
 
-    /// Rate that a relay gives to one more circuit [B/s]. `own` is the load that this circuit already contributes
-    /// [1].
+    /// Rate that a relay gives to a circuit, next to the load of all other circuits [B/s]. `own` is this circuit's
+    /// part of the relay's load [1].
     fn left_by(&self, scenario: &Scenario, relay: usize, own: f64) -> f64 {
         let load = (self.fixed[relay] + self.drawn[relay] - own).max(0.0);
         capacity(&scenario.relays[relay]) as f64 / (1.0 + load)

@@ -29,8 +29,7 @@ impl RttMatrix {
         RttMatrix { between, users }
     }
 
-    /// Countries for nodes without a `country`, weighted by their Tor users; empty if no country in the matrix has
-    /// users.
+    /// Countries for nodes without a `country`, with their numbers of Tor users; may be empty.
     pub(crate) fn users(&self) -> &[(&'static str, u32)] {
         &self.users
     }

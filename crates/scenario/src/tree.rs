@@ -68,8 +68,7 @@ impl Node {
         Node { value: Value::Table(table), at }
     }
 
-    /// Parses the value of a default or an override. Text that is not TOML becomes a string, so `10 s` needs no
-    /// quotes.
+    /// Parses a default or an override. Text that is not TOML becomes a string, so `10 s` needs no quotes.
     pub(crate) fn of_default(text: &str) -> Node {
         parse_value(text).unwrap_or_else(|| Node::text(text, Origin::Default))
     }

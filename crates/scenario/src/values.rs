@@ -54,8 +54,7 @@ pub struct Parameter {
     pub key: &'static str,
     /// Default in TOML; `as KEY` if the default is another key's value; empty if the key is required.
     pub default: String,
-    /// Unit of the key's number, such as `cell`; empty for other types. Sizes, rates and times have their unit in the
-    /// text.
+    /// Unit of the key's number, such as `cell`; empty for other types. Sizes, rates and times contain their unit.
     pub unit: &'static str,
     /// Description of the accepted values.
     pub value_type: String,
@@ -718,5 +717,5 @@ impl ValueType for Overrides {
 
 pub(crate) const QUEUE: Size = Size { least: 3000, most: Size::MOST };
 
-/// Size of a socket buffer. A smaller buffer would test the simulator and no algorithm.
+/// Size of a socket buffer. Buffers below a few segments are refused, because they would test only the simulator.
 pub(crate) const BUFFER: Or<Size> = Or("auto", Size { least: 4096, most: Size::MOST });

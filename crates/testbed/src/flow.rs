@@ -55,8 +55,7 @@ pub struct Departures {
 }
 
 impl Departures {
-    /// Records a segment whose last bit left at `at`. Calls must be in order of time. A connection must carry less
-    /// than 4 GiB.
+    /// Records a segment whose last bit left at `at`. Calls must be in order of time. A connection carries below 4 GiB.
     pub fn add(&mut self, segment: &Segment, at: Instant) {
         if segment.is_syn {
             self.first = Some(segment.seq.wrapping_add(1));

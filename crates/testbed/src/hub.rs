@@ -24,8 +24,7 @@ const BLOCK: usize = 250;
 pub struct HubReport {
     /// Delays between the time at which packets were due and the time at which the kernel received them.
     pub lateness: Lateness,
-    /// Longest wait of a packet in the emulated queue of a sending link. The kernel's own queue should keep this
-    /// queue empty.
+    /// Longest wait of a packet in the emulated queue of a sending link. The kernel's queue should keep it empty.
     pub longest_wait: Duration,
     /// Packet counts of each host [packet].
     pub packet_counts: Vec<PacketCounts>,

@@ -32,8 +32,7 @@ impl Lateness {
         self.max
     }
 
-    /// Upper bound for the lateness of the fraction `part` of all packets, rounded up to a microsecond; zero without
-    /// packets.
+    /// Upper bound for the lateness of the fraction `part` of packets, rounded up to 1 us; zero without packets.
     pub fn quantile(&self, part: f64) -> Duration {
         let wanted = (part * self.count as f64).ceil() as u64;
         let mut sum = 0;

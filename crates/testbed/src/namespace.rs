@@ -17,16 +17,14 @@ impl Namespace {
         File::open("/proc/thread-self/ns/net").map(Namespace).map_err(|error| machine!("{error}"))
     }
 
-    /// Creates a network namespace. The calling thread enters it, and must be root of its user namespace
-    /// ([`isolate`]).
+    /// Creates a network namespace. The calling thread enters it, and must be root of its user namespace ([`isolate`]).
     pub fn create() -> Result<Namespace, Error> {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|error| machine!("no network namespace can be made here: {error}"))?;
         Namespace::here()
     }
 
-    /// Moves the calling thread into the namespace. Sockets, devices and child processes that it creates later belong
-    /// to the namespace.
+    /// Moves the calling thread into the namespace, for sockets, devices and child processes that it creates later.
     ///
     /// # Panics
     ///

@@ -16,8 +16,7 @@ use serde::Serialize;
 /// One run of the experiment `tcp`: one TCP flow over one link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Name of the reference, such as `linux-6.18 cubic`. A loss recovery other than the kernel's default is part of
-    /// the name.
+    /// Name of the reference, such as `linux-6.18 cubic`, with the loss recovery if it is not the default.
     #[serde(rename = "referee")]
     pub reference: String,
     /// Kind of measurement: `goodput`, `window` or `download`.
@@ -36,8 +35,7 @@ pub struct Row {
     pub queue_bytes: u64,
     /// Time from `connect()` to the start of the measurement [s].
     pub warmup_s: f64,
-    /// Duration of the measurement [s]. With `download` and `window`, it ends with the last byte or at the time
-    /// limit.
+    /// Duration of the measurement [s], with `download` and `window` until the last byte or the time limit.
     pub seconds: f64,
     /// Bytes that the application received during the measurement [B].
     pub bytes: u64,
@@ -134,8 +132,7 @@ pub struct LimitsRow {
     pub dropped: u64,
     /// Packets dropped by the testbed itself [packet].
     pub unseen: u64,
-    /// Time since `connect()` [s], socket state before the write, size of the write [B], socket state after the
-    /// write.
+    /// Time since `connect()` [s], socket state before the write, size of the write [B], and state after it.
     pub samples: Vec<LimitsSample>,
 }
 

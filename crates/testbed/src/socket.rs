@@ -69,8 +69,7 @@ pub fn dial(to: SocketAddrV4, congestion: Congestion) -> Result<TcpStream, Error
 pub const OWN_BUFFERS: [(&str, &str); 3] =
     [("tcp_wmem", "4096 16384 4194304"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_no_metrics_save", "1")];
 
-/// Connects with CUBIC, without Nagle's algorithm and non-blocking, for an application that writes as much as the
-/// socket accepts.
+/// Connects with CUBIC, without Nagle's algorithm and non-blocking, for an application with unlimited data.
 pub fn dial_eager(to: SocketAddrV4) -> Result<TcpStream, Error> {
     let socket = dial(to, Congestion::Cubic)?;
     socket

@@ -10,8 +10,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Size of a write, if enough cells wait [B].
 const RECORD: Bytes = Bytes::kib(4);
 
-/// A scheduler that keeps few bytes in the kernel. All other cells wait in circuit queues, in the circuit policy's
-/// order.
+/// A scheduler that keeps few bytes in the kernel. Other cells wait in circuit queues.
 #[derive(Debug)]
 pub(crate) struct ShortQueues {
     /// Maximum bytes in a channel's send buffer, sent or unsent [B]. One record may exceed the limit.

@@ -23,8 +23,8 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// Skips additional addresses and unknown kinds. Fails if an identity occurs twice, or if the RSA identity or all
-    /// addresses are missing.
+    /// Skips additional addresses and unknown kinds. Fails if an identity is repeated, or if no RSA identity or no
+    /// address exists.
     ///
     /// Source: tor-spec, "EXTEND and EXTENDED cells"; C tor `extend_cell_parse()`.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {

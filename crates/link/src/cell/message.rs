@@ -55,8 +55,7 @@ impl LivePayload {
         })
     }
 
-    /// A payload with the data that `read` writes into a buffer. `read` returns the length [B], or `None` for no
-    /// payload.
+    /// A payload with the data that `read` writes into a buffer. `read` returns the length [B], or `None`.
     ///
     /// # Panics
     ///

@@ -17,8 +17,8 @@ pub enum Target {
     Directory,
     /// RESOLVE: a lookup of this name, or of this address (`in-addr.arpa`), without a connection.
     Resolve(String),
-    /// A malformed destination. The relay ends the stream with [`EndReason::PROTOCOL`](super::EndReason::PROTOCOL),
-    /// and keeps the circuit.
+    /// A malformed destination. The relay ends only the stream, with
+    /// [`EndReason::PROTOCOL`](super::EndReason::PROTOCOL).
     Malformed,
 }
 

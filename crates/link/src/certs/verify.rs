@@ -92,8 +92,7 @@ impl<'a> Certs<'a> {
         self.0[usize::from(kind)].ok_or(CertsError::Missing(kind))
     }
 
-    /// The ed25519 certificate of a kind. It must be valid at `now`, and signed by `signer` or by the key that it
-    /// contains.
+    /// The ed25519 certificate of a kind. It must be valid at `now`, and signed by `signer` or by its own key.
     fn ed25519(
         &self,
         kind: u8,

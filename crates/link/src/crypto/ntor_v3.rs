@@ -135,8 +135,7 @@ impl Client {
     }
 }
 
-/// Derives the key of the client's message, and the MAC over the message. `encrypted` encrypts the message with this
-/// key.
+/// Derives the key of the client's message, and the MAC. `encrypted` encrypts the message with this key.
 fn first_phase(
     shared: &SharedSecret,
     relay: Relay<'_>,

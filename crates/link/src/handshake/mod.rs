@@ -41,8 +41,7 @@ pub const MAX_TOTAL: usize = 128 * 1024;
 
 /// The functions of a TLS connection that the handshake needs.
 pub trait Tls {
-    /// The secret that TLS exports under [`certs::EXPORTER_LABEL`] and `context` (RFC 5705); `None` if TLS cannot
-    /// export.
+    /// The secret that TLS exports with [`certs::EXPORTER_LABEL`] and `context` (RFC 5705); `None` without an exporter.
     fn export(&self, context: &[u8; 32]) -> Option<[u8; 32]>;
 }
 

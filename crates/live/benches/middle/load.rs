@@ -1,5 +1,4 @@
-//! The load of a relay in the middle: cells of downloads from exits to guards, and the SENDMEs in the other
-//! direction.
+//! The load of a relay in the middle: cells of downloads from exits to guards, and the SENDMEs in the other direction.
 //!
 //! This process simulates both ends of all circuits. A counter limits the cells in flight. Only the first cells of
 //! each circuit are decrypted. They show that the relay removes and adds its encryption layer.

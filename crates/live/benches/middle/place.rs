@@ -30,8 +30,8 @@ impl Place {
         Ok(Place { name: "loopback", mtu: 65_536, load, relay, load_at, relay_at, processors })
     }
 
-    /// Two network namespaces, connected by a virtual Ethernet. Like a network card, it segments on sending and
-    /// merges on receiving.
+    /// Two network namespaces with a virtual Ethernet between them, which segments and merges packets like a network
+    /// card.
     pub(crate) fn veth(processors: [usize; 2]) -> Result<Self, Error> {
         let mtu = 1500;
         let [load, relay] = [(); 2].map(|()| Namespace::create().and_then(|it| ready().map(|()| it)));

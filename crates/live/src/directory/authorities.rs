@@ -50,8 +50,7 @@ impl AuthorityCert {
         each.filter_map(|text| AuthorityCert::read(text).ok()).collect()
     }
 
-    /// Reads and verifies a certificate. The identity key must sign it, and the signing key must sign the identity
-    /// key.
+    /// Reads and verifies a certificate. Identity key and signing key must sign each other.
     pub fn read(text: &str) -> Result<AuthorityCert, Malformed> {
         let mut end = items(text);
         let certification = end

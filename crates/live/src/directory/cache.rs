@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime};
 
 /// Maximum number of documents in a request [1] (C tor: `MAX_DL_PER_REQUEST`, 96).
 const BATCH: usize = 96;
-/// Wait after a consensus stops being fresh (C tor: `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`), at most a sixteenth of
-/// its interval.
+/// Wait after a consensus stops being fresh (C tor: `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`), at most 1/16 of its
+/// interval.
 const SETTLE: Duration = Duration::from_secs(120);
 
 /// Clock difference to an authority that is still accepted (C tor: `ALLOW_DIRECTORY_TIME_SKEW`).

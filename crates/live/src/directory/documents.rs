@@ -122,8 +122,7 @@ impl Documents {
         self.consensus(Flavour::Plain).map(|_| self.owners.contains_key(identity))
     }
 
-    /// The ed25519 identity of the relay with this RSA identity. Needs a consensus that lists the relay, and the
-    /// descriptor.
+    /// The ed25519 identity of a relay by its RSA identity. Needs a consensus that lists the relay, and the descriptor.
     pub fn ed25519_of(&self, identity: &Fingerprint) -> Option<[u8; 32]> {
         let descriptor = self.descriptors.get(self.owners.get(identity)?)?;
         let mut items = items(&descriptor).map_while(Result::ok);
@@ -131,8 +130,7 @@ impl Documents {
         base64(item.argument(0).ok()?).ok()
     }
 
-    /// Stores a consensus. Most authorities must have signed it. It must be newer than the current one, and not
-    /// expired.
+    /// Stores a consensus that most authorities signed, that has not expired, and that is newer than the current one.
     ///
     /// # Errors
     ///

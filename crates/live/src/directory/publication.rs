@@ -14,7 +14,7 @@ const RETRY: Duration = Duration::from_secs(90 * 60);
 const FACTOR: u64 = 2;
 /// Minimum time between two descriptors for changes of the bandwidth.
 const BETWEEN: Duration = Duration::from_secs(3 * 3600);
-/// Time since the start of the relay during which changes of the bandwidth count.
+/// Age of the relay up to which a changed bandwidth causes a new descriptor.
 const YOUNG: Duration = Duration::from_secs(24 * 3600);
 
 /// The state that decides about a new descriptor: the last descriptor, and changes since then.

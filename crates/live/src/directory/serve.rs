@@ -132,8 +132,7 @@ fn named(list: &str) -> BTreeSet<[u8; 20]> {
     list.split('+').take(MOST).filter_map(|digest| hex(digest).ok()).collect()
 }
 
-/// Whether more than half of the listed authorities signed a consensus. The list has the first digits of
-/// fingerprints.
+/// Whether more than half of the authorities signed a consensus. The list has the first digits of their fingerprints.
 fn is_signed_by(consensus: &Consensus, fingerprints: &str) -> bool {
     let signers: Vec<String> = consensus.signers().map(|identity| to_hex(&identity)).collect();
     let has = |begin: &str| {

@@ -149,8 +149,7 @@ pub fn renew_signing(
     Ok(())
 }
 
-/// Checks the file with the public ed25519 identity, which operators and their programs read. Writes it if it is
-/// missing.
+/// Checks the file with the public ed25519 identity, which operators read. Writes it if it is missing.
 fn check_public(folder: &Folder, master: &ExpandedKeypair) -> Result<(), KeyError> {
     let public = master.public().to_bytes();
     if !folder.has(name::MASTER_PUBLIC) {

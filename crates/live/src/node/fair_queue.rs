@@ -1,5 +1,4 @@
-//! A fair queue before a worker thread. Each sender has its own queue, and the thread serves the queues in round
-//! robin.
+//! A fair queue before a worker thread. Each sender has its own queue, and the thread serves the queues in round robin.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -82,8 +82,7 @@ const MAX_OPENING: usize = 1024;
 const MAX_IDLE_PEERS: usize = 1024;
 /// Longest wait for events [ms].
 const MAX_WAIT_MS: u16 = 1000;
-/// Random padding of a cell whose tag a SENDME carries [B]: four zeros and 16 random bytes (proposal 289 section
-/// 3.4).
+/// Random padding of a cell whose tag a SENDME carries [B]: four zeros and 16 random bytes (prop289 §3.4).
 const SENDME_PADDING: u16 = 20;
 /// Pause in accepting connections after the process has run out of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -301,8 +300,7 @@ impl Node {
                 self.ready.push_back((Token::Channel(key), readable));
             }
         }
-        // Epoll is level-triggered and reports each socket once. Sockets that are already in the queue are not added
-        // again.
+        // Epoll is level-triggered and reports each socket once. Sockets in the queue are not added again.
         let in_line = self.ready.len();
         let wait = self.wait_millis();
         let ready = &mut self.ready;
@@ -689,8 +687,7 @@ fn step(
     Ok(done)
 }
 
-/// Starts a TCP connection from the configured source address, if there is one. Connections to this machine use no
-/// source address.
+/// Starts a TCP connection from the configured source address. Connections to this machine use no source address.
 fn dial(to: SocketAddr, from: [Option<IpAddr>; 2], tcp: SocketTcp) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;

@@ -51,8 +51,7 @@ impl Peers {
     /// therefore affects no other circuit.
     ///
     /// Source: C tor `channel_get_for_extend()`.
-    /// Deviation: circuits wait for an unfinished link only if the port is also equal. C tor compares only the
-    /// address.
+    /// Deviation: circuits wait for an unfinished link only if the port is also equal. C tor compares only the address.
     pub(super) fn relay(&mut self, to: &LinkSpec, at: SocketAddr, shares: impl Fn(PeerId) -> bool) -> PeerId {
         let (rsa, ed25519) = (to.rsa, to.ed25519);
         let proven = [LinkAddress::Canonical, LinkAddress::At(at.ip())].into_iter().flat_map(|address| {

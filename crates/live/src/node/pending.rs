@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Keys that wait for an answer, each with a value. A key may be reused before its old answer arrives. The old answer
-/// then has no effect.
+/// Keys that wait for an answer, each with a value. An old answer has no effect if its key is reused.
 #[derive(Debug)]
 pub(super) struct Pending<K, V> {
     /// Key of each request; `None` if the key was removed. The thread still works on such requests.

@@ -43,8 +43,8 @@ fn says_unsent(len: usize) -> bool {
 fn tcp_info(socket: &TcpStream) -> Option<(nix::libc::tcp_info, usize)> {
     let mut info = MaybeUninit::<nix::libc::tcp_info>::zeroed();
     let mut len = size_of::<nix::libc::tcp_info>() as nix::libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, the size of the struct. All fields are numbers, so any bytes are
-    // valid.
+    // SAFETY: the kernel writes at most `len` bytes, the struct's size. Any bytes are valid, because all fields are
+    // numbers.
     unsafe {
         let (level, name) = (nix::libc::IPPROTO_TCP, nix::libc::TCP_INFO);
         let done =

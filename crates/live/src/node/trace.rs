@@ -106,8 +106,7 @@ impl Trace {
         all.filter(move |(_, number)| every > 0 && number % every == 0)
     }
 
-    /// Handles a cell that reached the kernel at `nic_in`, and that this node read at `read`. Returns a tag if the
-    /// node traces the cell.
+    /// Handles a cell that reached the kernel at `nic_in` and was read at `read`. Returns a tag if the cell is traced.
     pub(super) fn came(&mut self, nic_in: Option<Instant>, read: Instant) -> Option<Tag> {
         let every = self.config.cells?.get();
         self.seen += 1;

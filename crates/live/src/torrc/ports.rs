@@ -103,8 +103,7 @@ pub(super) fn outbound(read: &mut Reader) -> Result<Outbound, TorrcError> {
 }
 
 /// Reads the settings of the metrics server.
-/// Deviation: without `MetricsPortPolicy`, clients on this machine may read the metrics. C tor then answers no
-/// client.
+/// Deviation: without `MetricsPortPolicy`, clients on this machine may read the metrics. C tor then answers no client.
 pub(super) fn metrics(read: &mut Reader) -> Result<Option<Metrics>, TorrcError> {
     let port = read.one("MetricsPort", |text| {
         let mut words = text.split_whitespace();

@@ -21,8 +21,7 @@ pub(super) struct Reader {
 pub(super) type Setting = (String, Place);
 
 impl Reader {
-    /// Combines options of a file and of the command line. An option on the command line replaces the values of the
-    /// file.
+    /// Combines options of a file and of the command line. The command line replaces the file's values.
     pub(super) fn new(file: Vec<Line>, said: Vec<Line>) -> Self {
         let [file, said] = [file, said].map(|lines| lines.into_iter().map(named).collect::<Vec<_>>());
         let replaced = |line: &Line| said.iter().any(|other| other.is(&line.name) && other.mode == Mode::Set);

@@ -19,8 +19,7 @@ struct Setting {
     place: Place,
 }
 
-/// The settings of the core, rate and burst for the descriptor [B/s, B], and the settings that the consensus does not
-/// change.
+/// The settings of the core, rate and burst for the descriptor [B/s, B], and settings that the operator fixes.
 pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], OperatorOverrides), TorrcError> {
     let mut settings = Vec::new();
     let advertised = rates(read, &mut settings)?;

@@ -157,8 +157,7 @@ impl HopControl {
         }
     }
 
-    /// The configuration of the core. `max_queue` is the node's max_circuit_queue. `n23` says whether the consensus
-    /// activates N23.
+    /// The configuration of the core, for the node's `max_queue`. `n23` says whether the consensus activates N23.
     pub(crate) fn config<S>(
         &self,
         node: &Read<S>,

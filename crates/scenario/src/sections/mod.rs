@@ -1,5 +1,4 @@
-//! The sections of a scenario file. Each file here declares the keys of a section and builds a part of the model from
-//! them.
+//! Sections of a scenario file. Each file declares the keys of a section and builds a part of the model.
 
 pub(crate) mod clients;
 pub(crate) mod edge_control;
@@ -185,7 +184,8 @@ fn inherited<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Resu
     Ok(keys)
 }
 
-/// Merges `inherited`, the preset of `written`, and `written`, in this order. Also returns the keys of the preset.
+/// Merges three tables: the keys in `inherited`, the preset that `written` names, and the keys in `written`. Later
+/// keys win. Also returns the preset's keys.
 fn over_preset<S: Section>(inherited: &Table, written: &Table) -> Result<(Table, Table), ConfigError> {
     let mut preset = presets::keys_of(written.get(PRESET).and_then(Node::as_text))?;
     preset.retain(|name, _| S::has(name));

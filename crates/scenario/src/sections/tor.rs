@@ -200,8 +200,7 @@ impl TorKeys {
     }
 }
 
-/// The first partner that does not work with an algorithm, if the node's other keys have the value that `value`
-/// returns.
+/// The first partner that does not work with an algorithm. `value` returns the values of the node's other keys.
 pub(crate) fn clash<'a>(
     partners: &'static [PartnerInfo],
     value: impl Fn(&str) -> Option<&'a str>,
@@ -209,8 +208,7 @@ pub(crate) fn clash<'a>(
     partners.iter().find(|partner| partner.refused && value(partner.key) == Some(partner.not))
 }
 
-/// The string value of a node's key, or the kind of an algorithm. Relays of an era count as relays with a bandwidth
-/// limit.
+/// The string value of a key, or an algorithm's kind. Relays of an era count as relays with a bandwidth limit.
 fn value<'a>(node: &'a Table, key: &str) -> Option<&'a str> {
     let era = node.get("era").and_then(Node::as_text).unwrap_or("none");
     let has_buckets = node.get("era_buckets").is_some_and(|node| node.value == Value::Flag(true));

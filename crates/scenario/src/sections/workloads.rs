@@ -99,8 +99,7 @@ fn activity(read: &Read<WorkloadKeys>) -> Result<Activity, ConfigError> {
         (Some(size), None, None) => Ok(Activity::Download(size.clone())),
         (None, Some(hold), None) => Ok(Activity::Hold(hold.clone())),
         (None, None, Some(tgen)) => {
-            // Models of flows and streams must have delays. A model of packets may have none, because packets wait
-            // for window space.
+            // Models of flows and streams must have delays. Packets may have none, because they wait for window space.
             let pausing = |key: &str, keys: &Option<MarkovKeys>| {
                 let Some(keys) = keys else { return Ok(None) };
                 let model = markov(read, key, keys)?;

@@ -1,5 +1,4 @@
-//! Runs a scenario in the testbed: a network namespace for each node, live relays, clients and servers, and the
-//! emulated network.
+//! Runs a scenario in the testbed: namespaces, live relays, clients and servers, and the emulated network.
 
 use super::client::{Client, Done};
 use super::draws::Draws;
@@ -223,8 +222,7 @@ fn outcome(ran: Ran, closed: &Closed) -> Outcome {
     tables.circuits.iter_mut().for_each(|row| row.t_s -= begin_s);
     for (row, left) in tables.cells.iter_mut().zip(left) {
         row.nic_out_ns = left.and_then(|left| departed(report, left)).map(Instant::as_nanos);
-        // The relay and the testbed read the clock at slightly different times. The maximum keeps both times in
-        // order.
+        // The relay and the testbed read the clock at slightly different times. The maximum keeps both times in order.
         row.nic_out_ns = row.nic_out_ns.map(|at| at.max(row.kernel_ns.unwrap_or(0)));
         for at in times(row).into_iter().flatten() {
             *at = at.saturating_sub(begins.as_nanos());
