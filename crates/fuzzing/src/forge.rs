@@ -59,7 +59,6 @@ pub(super) fn certs(choices: &mut Choices<'_>, peer: &Person, me: &Person) -> Ve
     body
 }
 
-/// The kinds and contents of the certificates in a valid body.
 fn read(body: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut reader = Reader::new(body);
     let count = reader.u8().unwrap_or(0);

@@ -180,7 +180,6 @@ impl Rig {
         self.coming.pop_front()
     }
 
-    /// Delivers all waiting bytes to the tested link, in pieces.
     fn deliver(&mut self) {
         while self.delivered < self.said.len() && !self.over {
             let end = self.said.len().min(self.delivered + CHUNK);
@@ -201,7 +200,6 @@ impl Rig {
         }
     }
 
-    /// Delivers the bytes of the tested link to the honest peer.
     fn hear(&mut self) {
         let heard = self.link.poll_output();
         let Some(honest) = &mut self.honest else { return };
@@ -289,7 +287,6 @@ fn variable(command: u8, body: &[u8]) -> Vec<u8> {
     cell
 }
 
-/// A cell with some bytes changed, or with another length.
 fn changed(mut cell: Vec<u8>, choices: &mut Choices<'_>) -> Vec<u8> {
     match choices.below(4) {
         0 => cell.truncate(choices.u16().into()),

@@ -72,7 +72,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The 4 or 16 bytes of an address.
 pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),

@@ -8,7 +8,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// An error, with the file that it concerns.
 pub(crate) type FileError = (PathBuf, io::Error);
 
 /// Path of the temporary file that holds the content of `path` until it is complete.
@@ -184,7 +183,6 @@ fn sync_folder_of(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     synced.map_err(|error| (folder.to_owned(), error))
 }
 
-/// System calls that change the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A new name in a folder.

@@ -150,7 +150,6 @@ pub fn run(experiment: &Experiment) -> Result<Row, Error> {
     row(experiment, pair, &counted, finished.map(|at| at - start), info, samples)
 }
 
-/// Bytes that the application received between two times.
 #[derive(Default)]
 struct Counted {
     from: Instant,

@@ -50,7 +50,6 @@ pub(super) fn body(command: u8, stream: u16, data: &[u8]) -> [u8; BODY_LEN] {
     body
 }
 
-/// A fixed-length cell in wire format.
 pub(super) fn cell(id: CircId, command: u8, data: &[u8]) -> Vec<u8> {
     let mut cell = id.0.get().to_be_bytes().to_vec();
     cell.push(command);
@@ -161,7 +160,6 @@ impl Circuit {
         answer
     }
 
-    /// A SENDME of the circuit, if one is due.
     pub(super) fn acknowledge(&mut self) -> Vec<u8> {
         let Some(tag) = self.owed.pop_front() else { return Vec::new() };
         self.say(false, &body(5, 0, &[&[1, 0, 20], &tag[..]].concat()))

@@ -162,7 +162,6 @@ fn target(choices: &mut Choices<'_>) -> Vec<u8> {
     }
 }
 
-/// An EXTEND2 to a known or an unknown relay.
 fn extend(choices: &mut Choices<'_>) -> Vec<u8> {
     let whom = choices.byte();
     let mut data = vec![3, 0, 6, 192, 0, 2, 1, 0, 80, 2, 20];
@@ -273,7 +272,6 @@ fn connect_stream(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// Makes a peer stop or continue reading.
 fn deafen(world: &mut World, choices: &mut Choices<'_>) {
     let at = link(world, choices);
     if let Some(link) = world.links.get_mut(at) {

@@ -149,7 +149,6 @@ impl World {
         world
     }
 
-    /// Connects a peer to the relay. Returns the channel.
     pub(super) fn accept(&mut self, peer: PeerId, is_client: bool, offer: Option<HopOffer>) -> ChannelKey {
         let key = self.relay.accept_channel(self.now, peer, is_client);
         self.attach(key, false, offer);
@@ -171,7 +170,6 @@ impl World {
         self.relay.on_channel_open(self.now, key, offer, &mut self.host);
     }
 
-    /// The hop control that the peer offers.
     pub(super) fn offer(&self, choices: &mut Choices<'_>) -> Option<HopOffer> {
         let start = choices.byte();
         (self.offer && start & 1 == 1)
@@ -226,7 +224,6 @@ impl World {
         }
     }
 
-    /// Serves the sockets of all channels once.
     fn ready_links(&mut self) -> bool {
         let mut busy = false;
         for key in self.links.iter().map(|link| link.key).collect::<Vec<_>>() {
@@ -391,7 +388,6 @@ impl World {
         self.host.servers.get(&stream).is_none_or(|server| server.connected)
     }
 
-    /// Answers the oldest or the newest handshake.
     pub(super) fn answer_one(&mut self, newest: bool) -> bool {
         let next = if newest { self.handshakes.pop_back() } else { self.handshakes.pop_front() };
         let Some((index, handshake)) = next else { return false };

@@ -68,7 +68,6 @@ impl Handshake {
         Handshake { kind: HandshakeKind::Malformed, data: Vec::new() }
     }
 
-    /// Reads the handshake at the end of CREATE2 and EXTEND2.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let kind = HandshakeKind::of(reader.u16()?);
         let len = reader.u16()?;

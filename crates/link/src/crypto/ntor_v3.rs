@@ -15,7 +15,6 @@ use tor_llcrypto::pk::curve25519::{PublicKey, SharedSecret, StaticSecret};
 use zeroize::Zeroizing;
 
 const PROTOID: &str = "ntor3-curve25519-sha3_256-1";
-/// Verification string for circuits.
 const CIRCUITS: &[u8] = b"circuit extend";
 /// Length of a key, a digest or a MAC [B].
 const LEN: usize = 32;
@@ -168,9 +167,7 @@ fn first_phase(
 }
 
 struct Last {
-    /// Key for the relay's proof.
     verify: Zeroizing<[u8; LEN]>,
-    /// Key for the relay's message.
     secret: Zeroizing<[u8; LEN]>,
     /// Keystream for the keys of the circuit.
     stream: Shake256Reader,

@@ -136,7 +136,6 @@ fn line(text: &mut String, keyword: &str, arguments: &str) {
     text.push_str(&format!("{keyword} {arguments}\n"));
 }
 
-/// A time in UTC, in the date format of directory documents.
 fn date(time: SystemTime) -> String {
     let date = humantime::format_rfc3339_seconds(time).to_string();
     date.replace('T', " ").trim_end_matches('Z').to_owned()

@@ -104,7 +104,6 @@ impl Expected {
 enum Side {
     Responder {
         challenge: Challenge,
-        /// Verified certificates of the initiator.
         certs: Option<Verified>,
         authenticated: bool,
     },
@@ -112,7 +111,6 @@ enum Side {
         expected: Expected,
         /// SHA-256 of the responder's TLS certificate.
         certificate: [u8; 32],
-        /// Whether this node authenticates itself as a relay.
         authenticate: bool,
         verified: Option<Verified>,
         challenged: bool,
@@ -132,7 +130,6 @@ pub struct Link {
     /// Digests of the sent and of the received bytes, which AUTHENTICATE signs.
     sent: Log,
     received: Log,
-    /// Content of the NETINFO cell that this node sends.
     netinfo: Netinfo,
     finished: bool,
 }

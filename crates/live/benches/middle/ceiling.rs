@@ -71,7 +71,6 @@ pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Whether the load closed a connection.
 fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::ops::Sub;
 
-/// CPU time that a process has used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cpu {
     /// CPU time of all threads, as the scheduler counts it [ns].

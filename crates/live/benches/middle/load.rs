@@ -66,7 +66,6 @@ pub(crate) struct Load {
     clock: Clock,
 }
 
-/// Keys of a simulated guard or exit.
 struct Identity {
     keys: Keys,
     credentials: Credentials,
@@ -248,7 +247,6 @@ impl Circuit {
         Circuit { down: cell(exit), up: cell(guard), layer, sent: 0, came: 0 }
     }
 
-    /// Handles a cell that arrived at the guard.
     fn take(&mut self, cell: &[u8; CELL_LEN]) {
         self.came += 1;
         if let Some(layer) = self.layer.as_mut().filter(|_| self.came <= PROVEN) {
@@ -315,7 +313,6 @@ impl Peer {
         self.say(&cell.to_bytes());
     }
 
-    /// The next cell on a circuit.
     fn receive(&mut self) -> LiveCell {
         loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {

@@ -21,7 +21,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Relay and load in the same network namespace, connected over loopback.
     pub(crate) fn loopback(processors: [usize; 2]) -> Result<Self, Error> {
         let relay = Namespace::create()?;
         ready()?;

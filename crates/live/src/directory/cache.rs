@@ -103,7 +103,6 @@ impl fmt::Display for DirectoryEvent {
 #[derive(Clone, Copy, Debug)]
 struct Schedule {
     due: SystemTime,
-    /// Delay before the last retry.
     waited: Duration,
     is_busy: bool,
 }
@@ -116,7 +115,6 @@ const FETCHES: [Task; 5] = [
     Task::Descriptors,
 ];
 
-/// The documents, and the schedule of all requests.
 #[derive(Debug)]
 pub(super) struct DirectoryCache {
     documents: Documents,
@@ -193,7 +191,6 @@ impl DirectoryCache {
         needed.map(|place| self.schedules[place].due).min()
     }
 
-    /// Whether a task has documents to fetch or to upload.
     fn is_needed(&self, task: Task, now: SystemTime) -> bool {
         if self.documents.authorities.is_empty() {
             return false;
@@ -385,7 +382,6 @@ fn place(task: Task) -> usize {
     }
 }
 
-/// The documents of a task, as named in the log.
 fn name(task: Task) -> &'static str {
     match task {
         Task::Certs => "certificates of authorities",

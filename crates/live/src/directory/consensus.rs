@@ -26,7 +26,6 @@ impl Flavour {
     /// Both flavors.
     pub const ALL: [Flavour; 2] = [Flavour::Plain, Flavour::Microdescriptors];
 
-    /// The URL path of the consensus on a directory server.
     pub(super) fn path(self) -> &'static str {
         match self {
             Flavour::Plain => "/tor/status-vote/current/consensus",

@@ -156,14 +156,12 @@ impl Documents {
         Ok(())
     }
 
-    /// Digests of microdescriptors that the consensus lists and the cache lacks.
     pub(super) fn missing_microdescriptors(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
         let consensus = self.consensus(Flavour::Microdescriptors).into_iter();
         self.microdescriptors
             .missing(consensus.flat_map(|consensus| consensus.microdescriptors.iter().copied()))
     }
 
-    /// Digests of server descriptors that the consensus lists and the cache lacks.
     pub(super) fn missing_descriptors(&self) -> impl Iterator<Item = [u8; 20]> + '_ {
         let consensus = self.consensus(Flavour::Plain).into_iter();
         self.descriptors

@@ -92,7 +92,6 @@ pub(super) enum Asked {
 }
 
 impl Request {
-    /// Parses the bytes that have arrived so far.
     pub(super) fn read(bytes: &[u8]) -> Asked {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);
@@ -114,7 +113,6 @@ impl Request {
 pub(super) struct Response {
     pub(super) status: u16,
     pub(super) pieces: Vec<Arc<str>>,
-    /// Time at which the document expires.
     pub(super) expires: Option<SystemTime>,
 }
 
@@ -129,7 +127,6 @@ impl Response {
         Response { status, pieces, expires }
     }
 
-    /// The header and the documents, in the order of the response.
     pub(super) fn write(self, now: SystemTime) -> Vec<Arc<str>> {
         let reason = match self.status {
             200 => "OK",

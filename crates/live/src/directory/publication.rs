@@ -24,7 +24,6 @@ pub struct Publication {
     observed: Observed,
     /// Time of the last descriptor, and the observed bandwidth in it [B/s].
     last: Option<(Instant, u64)>,
-    /// Time of the last descriptor for a change of the bandwidth.
     rate_changed: Option<Instant>,
     has_changed: bool,
     is_listed: bool,

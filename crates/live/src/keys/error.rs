@@ -25,7 +25,6 @@ pub enum KeyError {
     Exists(PathBuf),
 }
 
-/// The permissions with which only the owner can read a path.
 fn right_mode(path: &Path) -> &'static str {
     if path.is_dir() { "700" } else { "600" }
 }

@@ -69,7 +69,6 @@ impl Folder {
         })
     }
 
-    /// Replaces files, for keys that change.
     pub(super) fn replace(&self, files: &[(&str, &[u8])]) -> Result<(), KeyError> {
         atomic::replace(&self.places(files)).map_err(failed)
     }
@@ -89,7 +88,6 @@ impl Folder {
         atomic::remove(&self.path(name)).map_err(failed)
     }
 
-    /// Removes the temporary file that a killed process left.
     pub(super) fn remove_temporary(&self, name: &str) -> Result<(), KeyError> {
         atomic::remove(&atomic::temporary(&self.path(name))).map_err(failed)
     }
@@ -144,7 +142,6 @@ pub(super) fn rsa_pem(key: &tor_rsa::KeyPair) -> Zeroizing<String> {
     Zeroizing::new(pem::write(RSA_PEM, der.as_bytes()))
 }
 
-/// The tag in the header of a key file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag(pub(super) &'static str);
 
@@ -156,7 +153,6 @@ impl Tag {
         header
     }
 
-    /// The bytes of a tagged file with this body.
     pub(super) fn file(self, body: &[u8]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new([&self.header()[..], body].concat())
     }

@@ -22,13 +22,10 @@ pub(super) struct Conn {
     taken: usize,
     /// The peer; `None` on an accepted connection until the link handshake ends.
     pub(super) peer: Option<PeerId>,
-    /// Readiness that the core waits for.
     pub(super) interest: Interest,
     /// Readiness that epoll currently reports.
     pub(super) watched: Option<Interest>,
-    /// Whether the connection is closed or failed.
     pub(super) broken: bool,
-    /// Reads the kernel's timestamps, if cells are traced.
     pub(super) stamps: Option<Stamps>,
     /// Traced cells that TLS may not have sent completely.
     pub(super) unsent_tags: Vec<Tag>,

@@ -47,7 +47,6 @@ impl NodeCounters {
     }
 }
 
-/// Converts a name such as `WindowExceeded` to `window_exceeded`.
 fn snake(name: &str) -> String {
     let mut snake = String::new();
     for letter in name.chars() {

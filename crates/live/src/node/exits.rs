@@ -85,7 +85,6 @@ impl Node {
         }
     }
 
-    /// Ends the lookup of a closed stream.
     pub(super) fn forget_lookup(&mut self, stream: StreamKey) {
         if let (Some(number), Some(names)) = (self.lookups.forget(stream), &self.names) {
             names.cancel(number);

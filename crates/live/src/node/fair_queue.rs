@@ -71,7 +71,6 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         Some(number)
     }
 
-    /// Updates the length, and removes an empty queue.
     fn shorten(&mut self, who: K) {
         self.len -= 1;
         if self.queues.get(&who).is_some_and(VecDeque::is_empty) {

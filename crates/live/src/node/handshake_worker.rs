@@ -25,7 +25,6 @@ struct Work {
     is_over: bool,
 }
 
-/// The queue, and the condition variable that wakes the thread.
 struct Desk(Mutex<Work>, Condvar);
 
 impl Desk {

@@ -9,11 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Limits of running lookups [1].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LookupLimits {
-    /// Limit for the whole relay.
     pub(super) total: usize,
     /// Limit for all circuits from one peer. A peer that is a middle relay has circuits of many clients.
     pub(super) per_peer: usize,
-    /// Limit for one circuit.
     pub(super) per_circuit: usize,
 }
 

@@ -155,7 +155,6 @@ impl Node {
         self.relay.on_stream_connected(self.clock.now(), stream, Connected(None), &mut self.sockets);
     }
 
-    /// Serves each directory stream with pending work once.
     pub(super) fn serve_directory_streams(&mut self) {
         for stream in std::mem::take(&mut self.sockets.woken) {
             self.serve_directory_stream(stream);
@@ -180,7 +179,6 @@ impl Node {
         self.sockets.wake(stream);
     }
 
-    /// Publishes a descriptor if one is due, and applies a new consensus.
     pub(super) fn poll_directory(&mut self) {
         let Some(member) = &mut self.member else { return };
         let Some(params) = member.update(self.clock, self.relay.counters(), &self.keys) else { return };

@@ -167,7 +167,6 @@ struct Opening {
     conn: Conn,
     /// The link handshake. It starts after the TLS handshake.
     link: Option<Link>,
-    /// The certificates that this node uses in TLS.
     credentials: Arc<Credentials>,
     from: IpAddr,
     /// The channel that waits for the connection, if this node opened it.
@@ -452,7 +451,6 @@ impl Node {
         }
     }
 
-    /// Removes the handshake of a closed circuit from the worker's queue.
     fn forget_handshake(&mut self, circuit: CircuitIndex) {
         if let Some((number, (channel, _))) = self.opening_circuits.forget(circuit)
             && self.handshake_worker.forget(channel, number)
@@ -655,7 +653,6 @@ fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
     known.map_or(Expected::default(), |known| Expected { rsa: Some(known.rsa), ed25519: known.ed25519 })
 }
 
-/// Continues a handshake with the bytes that have arrived.
 fn step(
     open: &mut Opening,
     address: IpAddr,

@@ -196,7 +196,6 @@ impl Node {
         })
     }
 
-    /// The position of this node on a circuit.
     fn hop(&mut self, circuit: CircuitIndex) -> Option<Position> {
         let (channel, _) = self.relay.leg(circuit, Direction::Backward)?;
         if self.relay.leg(circuit, Direction::Forward).is_none() {

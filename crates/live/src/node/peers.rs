@@ -75,7 +75,6 @@ impl Peers {
         })
     }
 
-    /// The number of a client, by its address.
     pub(super) fn client(&mut self, address: IpAddr) -> PeerId {
         let clients = &mut self.clients;
         PeerId(*self.by_address.entry(address).or_insert_with(|| clients.insert(address) as u32 | CLIENTS))
@@ -85,7 +84,6 @@ impl Peers {
         self.relays.get(peer.0 as usize)
     }
 
-    /// Forgets all nodes for which `is_used` is false.
     pub(super) fn keep(&mut self, is_used: impl Fn(PeerId) -> bool) {
         self.relays.retain(|number, _| is_used(PeerId(number as u32)));
         self.numbers.retain(|_, number| is_used(PeerId(*number)));

@@ -14,7 +14,6 @@ use std::time::SystemTime;
 
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Names in the TLS certificate. They are arbitrary.
 const NAMES: [&str; 2] = ["www.example.com", "www.example.net"];
 
 /// Time of the next check, and new credentials that a thread generates.

@@ -77,7 +77,6 @@ pub(super) struct Stream {
     /// The remaining bytes of a payload, after the socket accepted the first bytes.
     unwritten: Vec<u8>,
     pub(super) interest: Interest,
-    /// Whether the connection is not established yet.
     pub(super) connecting: bool,
     pub(super) said: Connected,
     broken: bool,
@@ -89,7 +88,6 @@ pub(super) struct Sockets {
     pub(super) channels: SecondaryMap<ChannelKey, Conn>,
     pub(super) streams: SecondaryMap<StreamKey, Stream>,
     pub(super) lingering: slab::Slab<(Stream, Instant)>,
-    /// Streams to this relay's directory cache.
     pub(super) directory_streams: BTreeMap<StreamKey, DirectoryStream>,
     /// Directory streams with pending work. Epoll does not watch them.
     pub(super) woken: BTreeSet<StreamKey>,
@@ -196,7 +194,6 @@ impl Sockets {
         Ok(())
     }
 
-    /// Schedules a directory stream if it has work.
     pub(super) fn wake(&mut self, key: StreamKey) {
         if self.directory_streams.get(&key).is_some_and(DirectoryStream::is_ready) {
             self.woken.insert(key);
@@ -293,7 +290,6 @@ impl Sockets {
         self.rewatch_stream(key);
     }
 
-    /// Writes the last bytes of a closed stream.
     pub(super) fn flush_lingering(&mut self, number: u32) {
         let Some((stream, _)) = self.lingering.get_mut(number as usize) else { return };
         stream.flush();

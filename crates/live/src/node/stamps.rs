@@ -60,7 +60,6 @@ impl Stamps {
         self.waiting.push_back((self.written, tag));
     }
 
-    /// Cells that the kernel has sent, with the times.
     pub(super) fn sent(&mut self, socket: &TcpStream) -> Vec<(Tag, Stamp)> {
         let mut sent = Vec::new();
         while let Some((byte, stamp)) = sent_byte(socket) {
@@ -114,7 +113,6 @@ pub(super) fn at(clock: Clock, stamp: Stamp) -> Instant {
     Instant::ZERO + clock.now().since(Instant::ZERO).saturating_sub(age)
 }
 
-/// Reads from a socket and stores the timestamps.
 pub(super) struct Stamped<'a> {
     pub(super) socket: &'a TcpStream,
     pub(super) stamps: &'a mut Stamps,

@@ -62,7 +62,6 @@ pub(super) struct Trace {
     seen: u32,
     next_tag: NonZeroU32,
     followed: BTreeMap<Tag, CellTimes>,
-    /// Number of each circuit, by the core's index.
     circuits: Vec<Option<(CircuitIndex, u64)>>,
     next_circuit: u64,
 }
@@ -83,7 +82,6 @@ impl Trace {
         self.config.cells.is_some()
     }
 
-    /// Assigns a number to a new circuit.
     pub(super) fn begun(&mut self, circuit: CircuitIndex) {
         let index = circuit.index();
         if self.circuits.len() <= index {
@@ -164,7 +162,6 @@ impl Trace {
         }
     }
 
-    /// Records the time at which the cell's last byte left the kernel.
     pub(super) fn left(&mut self, tag: Tag, at: Instant) {
         if let Some(times) = self.followed.get_mut(&tag)
             && times.nic_out.is_none()

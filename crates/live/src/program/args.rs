@@ -25,7 +25,6 @@ Signals: TERM and INT end the relay when no circuit is left, or after ShutdownWa
 HUP reads the torrc again. USR1 logs the state of the relay.
 ";
 
-/// What the program does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Run,
@@ -42,7 +41,6 @@ pub(super) enum Ask {
 pub(super) struct Args {
     pub(super) ask: Ask,
     pub(super) torrc: Option<PathBuf>,
-    /// Options of a torrc: names and values.
     pub(super) options: Vec<(String, String)>,
 }
 

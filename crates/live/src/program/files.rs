@@ -10,7 +10,6 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The data folder. This process holds its lock.
 #[derive(Debug)]
 pub(super) struct DataDirectory {
     path: PathBuf,

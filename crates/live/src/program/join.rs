@@ -63,7 +63,6 @@ pub(super) fn membership(options: &Options, description: Description) -> Option<
 }
 
 impl Program {
-    /// Logs the results of directory requests.
     pub(super) fn log_directory_events(&mut self) {
         while let Some(note) = self.node.poll_directory_event() {
             match note {

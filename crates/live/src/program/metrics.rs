@@ -54,7 +54,6 @@ impl Server {
         Ok(Server { page, address })
     }
 
-    /// Updates the page that the server sends.
     pub(super) fn show(&self, observation: &Observation) {
         let page = page(observation);
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page;

@@ -31,7 +31,6 @@ use std::net::{IpAddr, UdpSocket};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// Interval between updates of metrics, records and the heartbeat.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Runs a relay with these arguments until a signal ends it. For an error that the operator can correct, prints one
@@ -148,7 +147,6 @@ fn raise_limits() {
     }
 }
 
-/// Options that are set and have no effect yet.
 fn not_yet(options: &Options) -> Vec<&'static str> {
     let written = [("NumCPUs", options.num_cpus.is_some())];
     written.into_iter().filter(|(_, written)| *written).map(|(name, _)| name).collect()
@@ -310,7 +308,6 @@ impl Program {
         }
     }
 
-    /// Logs a summary of the relay's state.
     fn heartbeat(&self) {
         let seen = self.node.observe();
         let [channels, circuits, streams] = seen.population;

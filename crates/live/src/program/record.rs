@@ -23,7 +23,6 @@ pub(super) struct Recorder {
     next: Instant,
     last: Observation,
     tables: Tables,
-    /// Number of the next part, from 1.
     part: u32,
 }
 

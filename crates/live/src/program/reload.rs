@@ -49,7 +49,6 @@ impl Program {
     }
 }
 
-/// The changed options that need a restart.
 fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
     let core = |options: &Options| {
         let relay = &options.relay;

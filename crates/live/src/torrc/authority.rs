@@ -24,7 +24,6 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Parses the value of a `DirAuthority` line.
     pub(super) fn parse(text: &str) -> Result<Self, Mistake> {
         let mut words = text.split_whitespace().peekable();
         let legal = |word: &&str| super::values::nickname(word).is_ok() && !word.contains('=');

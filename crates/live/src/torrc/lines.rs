@@ -136,7 +136,6 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The text of a file that is still unread.
 struct Text<'a> {
     rest: &'a str,
     line: u32,
@@ -191,7 +190,6 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Reads a quoted value with C escapes.
     fn quoted(&mut self) -> Result<String, &'static str> {
         let mut bytes = Vec::new();
         let mut chars = self.rest.char_indices().skip(1).peekable();

@@ -74,7 +74,6 @@ impl From<&str> for Mistake {
     }
 }
 
-/// Formats a [`Mistake`].
 macro_rules! mistake { ($($text:tt)*) => { $crate::torrc::Mistake(format!($($text)*)) } }
 use mistake;
 

@@ -51,7 +51,6 @@ struct OrPort {
     port: Port,
     listen: bool,
     advertise: bool,
-    /// Whether the line is `ORPort 0`.
     is_off: bool,
 }
 

@@ -8,7 +8,6 @@ use super::lines::{Line, Mode, Place};
 /// Aliases of options (C tor: `option_abbrevs_`).
 const ALIASES: &[(&str, &str)] = &[("DirServer", "DirAuthority"), ("ResolvConf", "ServerDNSResolvConfFile")];
 
-/// All options of the file and the command line.
 #[derive(Debug)]
 pub(super) struct Reader {
     lines: Vec<Line>,
@@ -53,7 +52,6 @@ impl Reader {
         Ok(values)
     }
 
-    /// The last value of an option, and its place.
     pub(super) fn placed<T>(
         &mut self,
         name: &str,
@@ -145,12 +143,10 @@ fn named(line: Line) -> Line {
     }
 }
 
-/// The first part of a setting's key.
 pub(super) fn key_of(setting: &str) -> &str {
     setting.split(['=', '.']).next().unwrap_or_default().trim()
 }
 
-/// Parses a TOML string without escapes.
 pub(super) fn string(value: &str) -> Result<String, Mistake> {
     let text = ['"', '\''].iter().find_map(|quote| {
         value.strip_prefix(*quote)?.strip_suffix(*quote).filter(|text| !text.contains([*quote, '\\']))

@@ -104,7 +104,6 @@ pub(super) fn nickname(text: &str) -> Result<String, Mistake> {
     if legal { Ok(text.to_owned()) } else { Err(mistake!("{text:?} must be 1 to 19 letters and digits")) }
 }
 
-/// Parses a line of printable characters.
 pub(super) fn printable(text: &str) -> Result<String, Mistake> {
     if text.chars().any(char::is_control) {
         return Err("it must be one line of printable characters".into());
@@ -151,7 +150,6 @@ impl Port {
     }
 }
 
-/// Parses 20 bytes in hexadecimal digits.
 pub(super) fn digest(text: &str) -> Result<[u8; 20], Mistake> {
     penstock_network::document::hex(text).map_err(|_| mistake!("{text:?} must be 40 hexadecimal digits"))
 }

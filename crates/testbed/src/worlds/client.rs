@@ -128,7 +128,6 @@ impl Client<'_> {
         self.servers[self.draws.server(self.model)]
     }
 
-    /// Downloads one file, up to the last byte.
     fn download(
         &self,
         circuit: &mut Circuit<'_>,

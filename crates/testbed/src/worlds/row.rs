@@ -148,7 +148,6 @@ fn stations(cells: &[&CellRow]) -> Stations {
     }
 }
 
-/// The quantile `share` of sorted values, with linear interpolation.
 fn at(sorted: &[f64], share: f64) -> Option<f64> {
     let place = share * sorted.len().checked_sub(1)? as f64;
     let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);

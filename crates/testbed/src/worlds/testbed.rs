@@ -196,7 +196,6 @@ fn relay(scenario: &Scenario, seed: Seed, site: &Site, tcp: SocketTcp, index: us
     }
 }
 
-/// The circuit of a client, as a row of the table of paths.
 fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Option<PathRow> {
     let client = &scenario.clients[index];
     let Path::Fixed(path) = &client.path else { return None };
@@ -244,7 +243,6 @@ fn ended(row: &penstock_record::Transfer) -> f64 {
     row.start_s + row.ttlb_s.unwrap_or(f64::INFINITY)
 }
 
-/// Time at which the last byte of a cell left the relay's link.
 fn departed(report: &HubReport, left: Left) -> Option<Instant> {
     let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (left.local, left.peer) else { return None };
     report.flows.get(&(local, peer))?.of(left.bytes)
