@@ -4,7 +4,7 @@
 
 use sha2::{Digest, Sha256};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -108,9 +108,14 @@ pub(crate) struct Ended {
     pub(crate) result: io::Result<()>,
 }
 
-/// The other side of exchanges, with whoever comes.
+/// A server on loopback that answers exchanges with any client.
 pub(crate) fn server() -> (SocketAddr, Receiver<Ended>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    server_at(Ipv4Addr::LOCALHOST)
+}
+
+/// The same at an address of the calling thread's network namespace.
+pub(crate) fn server_at(address: Ipv4Addr) -> (SocketAddr, Receiver<Ended>) {
+    let listener = TcpListener::bind((address, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let (ended, ends) = channel();
     std::thread::spawn(move || {

@@ -3,10 +3,8 @@
 use super::exchange::{Ended, server};
 use super::testnet::ours::{Options, Ours};
 use super::testnet::tor::{Tor, wait};
-use super::testnet::{CONTROLLED, Network, PATIENCE};
-use super::{
-    FLAGS, POSITIONS, assert_path, await_bootstrap, carry, ends, exchange, open, pinned, resident, timed,
-};
+use super::testnet::{CONTROLLED, Network, PATIENCE, POSITIONS, pinned};
+use super::{FLAGS, assert_path, await_bootstrap, carry, ends, exchange, open, resident, timed};
 use penstock_core::scheduler::{
     GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig, VanillaConfig,
 };

@@ -3,8 +3,8 @@
 use super::exchange::{exchange, server};
 use super::testnet::ours::{Options, Ours};
 use super::testnet::tor::{Role, wait};
-use super::testnet::{CONTROLLED, Network, PATIENCE};
-use super::{FLAGS, assert_path, await_bootstrap, carry, open, pinned, timed};
+use super::testnet::{CONTROLLED, Network, PATIENCE, pinned};
+use super::{FLAGS, assert_path, await_bootstrap, carry, open, timed};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_live::directory::{DirectoryEvent, Failure};
 use std::net::SocketAddr;

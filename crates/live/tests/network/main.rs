@@ -10,6 +10,7 @@ mod exchange;
 mod lives;
 #[path = "../common/seen.rs"]
 mod seen;
+#[allow(dead_code, reason = "the benchmark of idle relays uses the rest")]
 mod testnet;
 
 use exchange::exchange;
@@ -65,15 +66,6 @@ fn assert_path(client: &Tor, place: usize, ours: &Ours) {
             ours.nickname
         );
     }
-}
-
-/// Positions of a circuit, from the client on.
-const POSITIONS: [&str; 3] = ["Entry", "Middle", "Exit"];
-
-/// At which positions a client's circuits are whose.
-fn pinned<'a>(positions: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let line = |(position, fingerprint): (&str, &str)| format!("{position}Nodes ${fingerprint}\n");
-    positions.into_iter().map(line).collect::<String>() + "StrictNodes 1\n"
 }
 
 /// Says how long something took, and what it has to say of it.

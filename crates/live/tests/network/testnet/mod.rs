@@ -3,8 +3,10 @@
 //! All is in one temporary folder. Processes end with the test, whether it passes or panics.
 
 pub(crate) mod ours;
+pub(crate) mod place;
 pub(crate) mod tor;
 
+use place::Place;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -25,43 +27,60 @@ pub(crate) const CONTROLLED: &str = "__AlwaysCongestionControl 1\n";
 /// Whatever is waited for is there after so long, or never [s]; a machine may be busy.
 pub(crate) const PATIENCE: u32 = 240;
 
+/// A node of C tor in a network.
+#[derive(Debug)]
+pub(crate) struct NodeSpec {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) place: Place,
+    /// More lines of its torrc.
+    pub(crate) options: &'static str,
+}
+
 /// The network.
 pub(crate) struct Network {
     folder: PathBuf,
     pub(crate) tors: Vec<Tor>,
+    /// The `ConsensusParams` of the authorities.
+    parameters: &'static str,
     /// One network at a time is enough for two cores.
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Network {
-    /// With so many authorities, relays and exits of C tor, of which none runs yet.
+    /// A network of C tor on loopback; no process runs yet.
     ///
-    /// The consensus asks for windows. C tor's relays answer whoever asks for congestion control all the same, so that a
+    /// The consensus asks for windows. C tor's relays answer any client that asks for congestion control, so that a
     /// client has what its own [`CONTROLLED`] says.
     pub(crate) fn new(authorities: usize, relays: usize, exits: usize) -> Self {
+        let kinds = [
+            ("auth", Role::Authority, authorities),
+            ("relay", Role::Relay, relays),
+            ("exit", Role::Exit, exits),
+        ];
+        let place = Place::loopback();
+        let nodes = kinds
+            .into_iter()
+            .flat_map(|(name, role, count)| (0..count).map(move |number| (format!("{name}{number}"), role)));
+        let nodes = nodes.map(|(name, role)| NodeSpec { name, role, place: place.clone(), options: "" });
+        Network::with(nodes.collect(), "cc_alg=0 KISTSchedRunInterval=2")
+    }
+
+    /// A network of these nodes of C tor with these `ConsensusParams`; no process runs yet.
+    pub(crate) fn with(nodes: Vec<NodeSpec>, parameters: &'static str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("penstock-testnet-{}-{number}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
-        let kinds = [
-            ("auth", Role::Authority, authorities),
-            ("relay", Role::Relay, relays),
-            ("exit", Role::Exit, exits),
-        ];
-        let names: Vec<(String, Role)> = kinds
-            .into_iter()
-            .flat_map(|(name, role, count)| (0..count).map(move |n| (format!("{name}{n}"), role)))
-            .collect();
         // Keys of authorities take a second each.
         let root = &folder;
         let tors = std::thread::scope(|scope| {
-            let made: Vec<_> =
-                names.iter().map(|(name, role)| scope.spawn(move || Tor::new(root, name, *role))).collect();
+            let made: Vec<_> = nodes.iter().map(|node| scope.spawn(move || Tor::new(root, node))).collect();
             made.into_iter().map(|made| made.join().unwrap()).collect()
         });
-        Network { folder, tors, _alone: alone }
+        Network { folder, tors, parameters, _alone: alone }
     }
 
     /// One of C tor's by its name.
@@ -109,10 +128,13 @@ impl Network {
     fn torrc(&self, tor: &Tor) -> String {
         let Tor { name, or, dir, .. } = tor;
         let mut torrc = self.directory();
-        torrc += &format!("Nickname {name}\nAddress 127.0.0.1\nORPort {or}\nSocksPort 0\nContactInfo none\n");
+        let address = or.ip();
+        torrc += &format!("Nickname {name}\nAddress {address}\nORPort {or}\nSocksPort 0\nContactInfo none\n");
         torrc += "AssumeReachable 1\nServerDNSDetectHijacking 0\nServerDNSTestAddresses\n\
                   ServerDNSAllowBrokenConfig 1\nDirCache 1\n";
         torrc += CONTROLLED;
+        torrc += tor.options;
+        let parameters = self.parameters;
         match tor.role {
             Role::Authority => {
                 torrc += &format!(
@@ -122,7 +144,7 @@ impl Network {
                      V3AuthVotingInterval {VOTES} seconds\nV3AuthVoteDelay 2 seconds\nV3AuthDistDelay 2 seconds\n\
                      TestingDirAuthVoteGuard *\nAuthDirVoteStableGuaranteeMinUptime 0\n\
                      AuthDirVoteStableGuaranteeMTBF 0\nAuthDirFastGuarantee 1\nTestingMinFastFlagThreshold 0\n\
-                     TestingMinExitFlagThreshold 0\nConsensusParams cc_alg=0 KISTSchedRunInterval=2\n"
+                     TestingMinExitFlagThreshold 0\nConsensusParams {parameters}\n"
                 );
             }
             Role::Relay => torrc += "ExitRelay 0\n",
@@ -137,7 +159,13 @@ impl Network {
 
     /// A client of C tor with options of its own, such as `EntryNodes`.
     pub(crate) fn client(&self, name: &str, options: &str) -> Tor {
-        let mut tor = Tor::new(&self.folder, name, Role::Client);
+        self.client_at(&Place::loopback(), name, options)
+    }
+
+    /// The same at a place.
+    pub(crate) fn client_at(&self, place: &Place, name: &str, options: &str) -> Tor {
+        let spec = NodeSpec { name: name.to_owned(), role: Role::Client, place: place.clone(), options: "" };
+        let mut tor = Tor::new(&self.folder, &spec);
         let directory = self.directory();
         let torrc =
             format!("{directory}SocksPort {}\nPathsNeededToBuildCircuits 0.25\n{options}\n", tor.socks);
@@ -147,20 +175,27 @@ impl Network {
 
     /// Our program, set up by a torrc.
     pub(crate) fn program(&self, nickname: &str) -> Program {
+        self.program_at(&Place::loopback(), nickname, "")
+    }
+
+    /// The same at a place, with more lines in its torrc.
+    pub(crate) fn program_at(&self, place: &Place, nickname: &str, options: &str) -> Program {
         let folder = self.folder.join(nickname);
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
         let torrc = folder.join("torrc");
-        let [or] = tor::free_addresses();
+        let [or] = tor::free_addresses(place);
         let lines = format!(
-            "TestingTorNetwork 1\nNickname {nickname}\nAddress 127.0.0.1\nORPort {or}\nDataDirectory {folder}\n\
+            "TestingTorNetwork 1\nNickname {nickname}\nAddress {address}\nORPort {or}\nDataDirectory {folder}\n\
              ExitPolicy accept *:*\nExitPolicyRejectPrivate 0\nExitPolicyRejectLocalInterfaces 0\n\
-             Log info file {folder}/log\n{directory}",
+             Log info file {folder}/log\n{directory}{options}",
+            address = place.address,
             folder = folder.display(),
             directory = self.directory()
         );
         fs::write(&torrc, lines).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_penstock-relay"));
-        let child = command.arg("-f").arg(&torrc).stdout(Stdio::null()).spawn().unwrap();
+        command.arg("-f").arg(&torrc).stdout(Stdio::null());
+        let child = place.run(move || command.spawn()).unwrap();
         Program { folder, child }
     }
 
@@ -206,6 +241,11 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// The process number.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its RSA identity in hexadecimal digits.
     pub(crate) fn fingerprint(&self) -> String {
         let said = fs::read_to_string(self.folder.join("fingerprint")).unwrap();
@@ -222,7 +262,7 @@ impl Drop for Program {
 
 /// A stream to `to` through a client's SOCKS port (RFC 1928, without authentication).
 pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> {
-    let IpAddr::V4(address) = to.ip() else { panic!("servers of tests are at 127.0.0.1") };
+    let IpAddr::V4(address) = to.ip() else { panic!("servers of tests have IPv4 addresses") };
     let mut stream = TcpStream::connect(client.socks)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     stream.write_all(&[5, 1, 0])?;
@@ -237,4 +277,13 @@ pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> 
         0 => Ok(stream),
         why => Err(std::io::Error::other(format!("SOCKS says {why}"))),
     }
+}
+
+/// The positions of a circuit, from the client on.
+pub(crate) const POSITIONS: [&str; 3] = ["Entry", "Middle", "Exit"];
+
+/// The options of a client whose circuits have these relays: pairs of a position and a fingerprint.
+pub(crate) fn pinned<'a>(positions: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let line = |(position, fingerprint): (&str, &str)| format!("{position}Nodes ${fingerprint}\n");
+    positions.into_iter().map(line).collect::<String>() + "StrictNodes 1\n"
 }

@@ -1,5 +1,7 @@
 //! One C tor process, in a folder of its own.
 
+use super::NodeSpec;
+use super::place::Place;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,6 +24,9 @@ pub(crate) struct Tor {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) folder: PathBuf,
+    pub(crate) place: Place,
+    /// More lines of its torrc.
+    pub(crate) options: &'static str,
     pub(crate) or: SocketAddr,
     pub(crate) dir: SocketAddr,
     pub(crate) socks: SocketAddr,
@@ -34,17 +39,20 @@ pub(crate) struct Tor {
 }
 
 impl Tor {
-    /// Makes its folder and keys.
-    pub(crate) fn new(root: &Path, name: &str, role: Role) -> Self {
-        let folder = root.join(name);
+    /// Creates the folder and the keys.
+    pub(crate) fn new(root: &Path, node: &NodeSpec) -> Self {
+        let NodeSpec { name, role, place, options } = node;
+        let (role, folder) = (*role, root.join(name));
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
-        let [or, dir, socks, control] = free_addresses();
+        let [or, dir, socks, control] = free_addresses(place);
         let none = String::new();
         let (fingerprint, v3ident) = (none.clone(), none);
         let mut tor = Tor {
-            name: name.into(),
+            name: name.clone(),
             role,
             folder,
+            place: place.clone(),
+            options,
             or,
             dir,
             socks,
@@ -91,7 +99,7 @@ impl Tor {
         let output: Output = Command::new(program())
             .args(["-f", "/dev/null", "--ignore-missing-torrc", "--defaults-torrc", "/dev/null", "--quiet"])
             .arg("--list-fingerprint")
-            .args(["--ORPort", &self.or.port().to_string(), "--Address", "127.0.0.1"])
+            .args(["--ORPort", &self.or.port().to_string(), "--Address", &self.or.ip().to_string()])
             .args(["--Nickname", &self.name, "--DirAuthority", &nobody, "--DataDirectory", &folder])
             .output()
             .expect("C tor is there: Debian's package tor, or its path in the variable TOR");
@@ -114,14 +122,17 @@ impl Tor {
             control = self.control,
         );
         fs::write(&path, common + torrc).unwrap();
-        let child = Command::new(program())
-            .args(["--defaults-torrc", "/dev/null", "-f"])
-            .arg(&path)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("C tor is there: Debian's package tor, or its path in the variable TOR");
-        self.child = Some(child);
+        let mut command = Command::new(program());
+        command.args(["--defaults-torrc", "/dev/null", "-f"]).arg(&path);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = self.place.run(move || command.spawn());
+        self.child =
+            Some(child.expect("C tor is there: Debian's package tor, or its path in the variable TOR"));
+    }
+
+    /// The process number of a running C tor.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.as_ref().expect("C tor runs").id()
     }
 
     pub(crate) fn stop(&mut self) {
@@ -185,10 +196,13 @@ fn program() -> String {
     std::env::var("TOR").unwrap_or_else(|_| "tor".into())
 }
 
-/// Ports of loopback that nobody has; nobody else takes them in the moment between.
-pub(crate) fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    let listeners: [_; N] = std::array::from_fn(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap())
+/// Addresses with ports that no socket at this place uses.
+pub(crate) fn free_addresses<const N: usize>(place: &Place) -> [SocketAddr; N] {
+    place.run(|| {
+        let listen = |_| std::net::TcpListener::bind((place.address, 0)).unwrap();
+        let listeners: [_; N] = std::array::from_fn(listen);
+        listeners.map(|listener| listener.local_addr().unwrap())
+    })
 }
 
 /// Waits until `done`; whether that was within so many seconds.

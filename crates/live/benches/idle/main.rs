@@ -1,0 +1,312 @@
+//! Downloads of one C tor client over three idle relays: ours and C tor's, with each scheduler.
+//!
+//! The relays carry nothing else. Each row gives the rate and the processor time of the three relays. The network runs
+//! on loopback, and then with a round trip of 50 ms between any two nodes (emulated links). `TOR` names C tor.
+//!
+//! ```console
+//! $ cargo bench --package penstock-live --bench idle -- [--rounds N] [--only NAME] [--place NAME]
+//! ```
+
+#[path = "../middle/cpu.rs"]
+mod cpu;
+#[path = "../../tests/common/exchange.rs"]
+mod exchange;
+#[path = "../../tests/common/seen.rs"]
+mod seen;
+#[allow(dead_code, reason = "tests use the rest")]
+#[path = "../../tests/network/testnet/mod.rs"]
+mod testnet;
+
+use cpu::Cpu;
+use exchange::exchange;
+use lexopt::{Arg, Parser, ValueExt};
+use penstock_testbed::Error;
+use penstock_testbed::namespace::{Namespace, ip};
+use penstock_testbed::site::Site;
+use penstock_testbed::star::{Access, Way, Ways};
+use penstock_units::{Bytes, DataRate, Duration};
+use std::net::SocketAddr;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+use testnet::place::Place;
+use testnet::tor::{Role, Tor, wait};
+use testnet::{CONTROLLED, Network, NodeSpec, PATIENCE, POSITIONS, Program, pinned, socks};
+
+/// The round-trip time between any two nodes of the emulated network [ns].
+const RTT: Duration = Duration::from_millis(50);
+/// The rate of each emulated access link [B/s]; no relay reaches it.
+const ACCESS_RATE: DataRate = DataRate::mib(120);
+/// The receive queue of each emulated access link [B].
+const ACCESS_QUEUE: Bytes = Bytes::new(8 << 20);
+/// The host of the directory in the emulated network. Hosts 1 to 3 have the relays at each position of a circuit.
+const DIRECTORY: usize = 0;
+/// The host of the guards.
+const FIRST: usize = 1;
+/// The host of the client.
+const CLIENT: usize = 4;
+/// The host of the server.
+const SERVER: usize = 5;
+/// The flags of a relay that a client may use at any position.
+const FLAGS: [&str; 5] = ["Running", "Valid", "Fast", "Stable", "Guard"];
+
+/// Three relays of one program with one scheduler.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    name: &'static str,
+    torrc: &'static str,
+}
+
+/// The schedulers that both programs have.
+const KINDS: [Kind; 4] = [
+    Kind { name: "default", torrc: "" },
+    Kind { name: "kist-10ms", torrc: "Schedulers KIST\nKISTSchedRunInterval 10 msec\n" },
+    Kind { name: "kist-lite", torrc: "Schedulers KISTLite\n" },
+    Kind { name: "vanilla", torrc: "Schedulers Vanilla\n" },
+];
+
+/// What a client downloads: `count` times `bytes`.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    name: &'static str,
+    count: usize,
+    bytes: u64,
+    parallel: bool,
+}
+
+const LOADS: [Load; 3] = [
+    Load { name: "20 MB", count: 1, bytes: 20_000_000, parallel: false },
+    Load { name: "10 x 2 MB side by side", count: 10, bytes: 2_000_000, parallel: true },
+    Load { name: "100 x 50 kB in turn", count: 100, bytes: 50_000, parallel: false },
+];
+
+/// The command line.
+struct Options {
+    rounds: usize,
+    only: Option<String>,
+    place: Option<String>,
+}
+
+/// One measurement.
+struct Measured {
+    place: &'static str,
+    kind: &'static str,
+    load: &'static str,
+    is_ours: bool,
+    /// [B/s]
+    rate: f64,
+    /// Processor time of the three relays [s].
+    processor: f64,
+}
+
+fn main() -> ExitCode {
+    let result = parse().map_err(|error| error.to_string());
+    match result.and_then(|options| run(&options).map_err(|error| error.to_string())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("idle: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse() -> Result<Options, lexopt::Error> {
+    let mut options = Options { rounds: 3, only: None, place: None };
+    let mut parser = Parser::from_env();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("rounds") => options.rounds = parser.value()?.parse()?,
+            Arg::Long("only") => options.only = Some(parser.value()?.string()?),
+            Arg::Long("place") => options.place = Some(parser.value()?.string()?),
+            // Cargo adds this option.
+            Arg::Long("bench") => {}
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(options)
+}
+
+fn run(options: &Options) -> Result<(), Error> {
+    let tor = std::env::var("TOR").unwrap_or_else(|_| "tor".into());
+    if Command::new(tor).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        println!("skipped: C tor is missing; install Debian's package tor, or set TOR");
+        return Ok(());
+    }
+    let chosen = |name: &str, only: &Option<String>| only.as_deref().is_none_or(|only| only == name);
+    let kinds: Vec<Kind> = KINDS.into_iter().filter(|kind| chosen(kind.name, &options.only)).collect();
+    // The emulated network first: the process must have one thread when it enters its namespaces.
+    let site = Arc::new(emulated()?);
+    let loopback = loopback()?;
+    let emulated = std::array::from_fn(|host| {
+        let site = Arc::clone(&site);
+        Place::namespace(site.address(host), move || site.enter(host))
+    });
+    let mut all = Vec::new();
+    for (name, places) in [("loopback", loopback), ("50 ms", emulated)] {
+        if chosen(name, &options.place) {
+            measure_all(name, &places, &kinds, options.rounds, &mut all);
+        }
+    }
+    print_table(&all);
+    Ok(())
+}
+
+/// A network namespace for all nodes.
+fn loopback() -> Result<[Place; 6], Error> {
+    let namespace = Arc::new(Namespace::create()?);
+    ip("link set lo up")?;
+    let place = Place::namespace(std::net::Ipv4Addr::LOCALHOST, move || namespace.enter());
+    Ok(std::array::from_fn(|_| place.clone()))
+}
+
+/// A host for the directory, each position of a circuit, the client and the server.
+fn emulated() -> Result<Site, Error> {
+    let hosts = [Access { up: ACCESS_RATE, down: ACCESS_RATE, queue: ACCESS_QUEUE }; 6];
+    let mut ways = Ways::default();
+    for from in 0..hosts.len() {
+        for to in (0..hosts.len()).filter(|to| *to != from) {
+            ways.between.insert((from, to), Way { delay: RTT / 2, loss: 0.0 });
+        }
+    }
+    let site = Site::open(&hosts, ways, &[("tcp_no_metrics_save", "1")])?;
+    for host in 0..hosts.len() {
+        site.enter(host);
+        ip("link set lo up")?;
+    }
+    Ok(site)
+}
+
+/// Measures each load over our relays and over C tor's, in turn.
+fn measure_all(
+    name: &'static str,
+    places: &[Place; 6],
+    kinds: &[Kind],
+    rounds: usize,
+    all: &mut Vec<Measured>,
+) {
+    let authority = |number| NodeSpec {
+        name: format!("auth{number}"),
+        role: Role::Authority,
+        place: places[DIRECTORY].clone(),
+        options: "",
+    };
+    let node = |kind: Kind, position: usize| NodeSpec {
+        name: nickname("ctor", kind, position),
+        role: if position == 2 { Role::Exit } else { Role::Relay },
+        place: places[FIRST + position].clone(),
+        options: kind.torrc,
+    };
+    let relays = kinds.iter().flat_map(|kind| (0..3).map(move |position| node(*kind, position)));
+    let mut network =
+        Network::with((0..3).map(authority).chain(relays).collect(), "cc_alg=2 KISTSchedRunInterval=2");
+    network.start();
+    let ours = |kind: &Kind| {
+        [0, 1, 2].map(|position| {
+            network.program_at(&places[FIRST + position], &nickname("ours", *kind, position), kind.torrc)
+        })
+    };
+    let programs: Vec<[Program; 3]> = kinds.iter().map(ours).collect();
+    for (kind, position) in kinds.iter().flat_map(|kind| [0, 1, 2].map(|position| (kind, position))) {
+        for owner in ["ours", "ctor"] {
+            network.await_flags(&nickname(owner, *kind, position), &FLAGS);
+        }
+    }
+    let server = places[SERVER].run(|| exchange::server_at(places[SERVER].address));
+    for round in 0..rounds {
+        for (kind, programs) in kinds.iter().zip(&programs) {
+            let theirs = [0, 1, 2].map(|position| network.tor(&nickname("ctor", *kind, position)));
+            let paths = [
+                (
+                    true,
+                    programs.each_ref().map(Program::fingerprint),
+                    programs.each_ref().map(Program::process),
+                ),
+                (false, theirs.map(|tor| tor.fingerprint.clone()), theirs.map(Tor::process)),
+            ];
+            for (is_ours, fingerprints, processes) in paths {
+                let options = pinned(POSITIONS.into_iter().zip(fingerprints.each_ref().map(String::as_str)));
+                let client = format!("client-{}-{is_ours}-{round}", kind.name);
+                let client = network.client_at(&places[CLIENT], &client, &(options + CONTROLLED));
+                for load in &LOADS {
+                    let (rate, processor) =
+                        places[CLIENT].run(|| measure(&client, server.0, load, &processes));
+                    let measured =
+                        Measured { place: name, kind: kind.name, load: load.name, is_ours, rate, processor };
+                    println!(
+                        "{} {name:8} {:9} {:22} {}: {:6.2} MB/s, {processor:5.2} s of processor time",
+                        round + 1,
+                        kind.name,
+                        load.name,
+                        if is_ours { "Penstock" } else { "C tor   " },
+                        rate / 1e6,
+                    );
+                    all.push(measured);
+                }
+            }
+        }
+    }
+}
+
+/// Nicknames have letters and digits only.
+fn nickname(owner: &str, kind: Kind, position: usize) -> String {
+    format!("{owner}{}{position}", kind.name.replace('-', ""))
+}
+
+/// Downloads a load on a new circuit. Returns the rate [B/s] and the processor time of the relays [s].
+fn measure(client: &Tor, server: SocketAddr, load: &Load, relays: &[u32; 3]) -> (f64, f64) {
+    assert!(
+        wait(PATIENCE, || client.is_bootstrapped()),
+        "{} has no directory: {}",
+        client.name,
+        client.read("warnings")
+    );
+    client.control("SIGNAL NEWNYM");
+    // The first stream builds the circuit.
+    assert!(wait(PATIENCE, || download(client, server, 1).is_ok()), "{} builds no circuit", client.name);
+    let cpu = || relays.map(|process| Cpu::of(process).seconds().iter().sum::<f64>()).iter().sum::<f64>();
+    let (before, started) = (cpu(), Instant::now());
+    let one = || download(client, server, load.bytes).expect("an idle path carries each download");
+    if load.parallel {
+        thread::scope(|scope| (0..load.count).for_each(|_| drop(scope.spawn(one))));
+    } else {
+        (0..load.count).for_each(|_| one());
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    (load.count as f64 * load.bytes as f64 / seconds, cpu() - before)
+}
+
+fn download(client: &Tor, server: SocketAddr, bytes: u64) -> std::io::Result<()> {
+    exchange(&socks(client, server)?, 0, bytes)
+}
+
+/// A Markdown table of medians.
+fn print_table(all: &[Measured]) {
+    println!(
+        "\n| RTT | scheduler | download | Penstock [MB/s] | C tor [MB/s] | ratio | Penstock [CPU s] | C tor [CPU s] |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    let mut rows: Vec<_> = all.iter().map(|it| (it.place, it.kind, it.load)).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    rows.retain(|row| seen.insert(*row));
+    for (place, kind, load) in rows {
+        let of = |is_ours: bool, value: fn(&Measured) -> f64| {
+            let same = all
+                .iter()
+                .filter(|it| (it.place, it.kind, it.load, it.is_ours) == (place, kind, load, is_ours));
+            median(same.map(value).collect())
+        };
+        let rate: fn(&Measured) -> f64 = |it| it.rate / 1e6;
+        let [ours, theirs] = [of(true, rate), of(false, rate)];
+        let [ours_cpu, theirs_cpu] = [true, false].map(|is_ours| of(is_ours, |it| it.processor));
+        println!(
+            "| {place} | {kind} | {load} | {ours:.2} | {theirs:.2} | {:.2} | {ours_cpu:.2} | {theirs_cpu:.2} |",
+            ours / theirs
+        );
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
