@@ -40,8 +40,8 @@ impl Outstanding {
 /// At most cwnd cells are outstanding, which means sent but not reported as forwarded. A round ends when the next node
 /// has forwarded a cell that was sent after the previous round ended. If the round has three or more round trips, diff
 /// = cwnd · (actualRtt / baseRtt − 1) estimates the cells that wait at the next node. actualRtt is the minimum of the
-/// round, and baseRtt the minimum of all circuits to this neighbour. If diff < α the window grows by one cell, if diff
-/// > β it shrinks by one cell. A round with fewer round trips continues. Each forwarded cell causes feedback to the
+/// round, and baseRtt the minimum of all circuits to this neighbour. The window grows by one cell if diff is below α,
+/// and shrinks by one cell if diff is above β. A round with fewer round trips continues. Each forwarded cell causes feedback to the
 /// previous node. The first node of a circuit reads its streams only if the window has space.
 ///
 /// Source: slides, "BackTap Congestion Control" and "Bktap Queue Management"; nstor for rounds and numbers.
