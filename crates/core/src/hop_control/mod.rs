@@ -8,13 +8,9 @@
 //! hops carry cells without a limit, so a path may contain upgraded and old relays.
 
 mod backtap;
-#[cfg(test)]
-mod contract;
 mod marut;
 mod n23;
 mod none;
-#[cfg(test)]
-mod windows;
 
 pub use backtap::{BackTap, MAX_WINDOW, WindowConfig};
 pub use marut::{ControlInterval, Counts, Marut, MarutConfig, MiddleWindow, Occupancy};
@@ -333,6 +329,9 @@ pub enum AnyHopControl {
 
 #[cfg(test)]
 mod tests {
+    mod contract;
+    mod windows;
+
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 //! Three nodes stand in a row; any of them may have no control. Cells and feedback travel between them
 //! in order; stalls do not happen. A model counts the cells of each hop.
 
-use super::*;
+use crate::hop_control::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
 //! Tests of windows (G-52, G-53, G-55): alone, at a bottleneck that several circuits share, and along a
 //! path.
 
-use super::*;
 use crate::datagram::Downstream;
+use crate::hop_control::*;
 use penstock_units::DataRate;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
