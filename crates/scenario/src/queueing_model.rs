@@ -268,7 +268,7 @@ fn window(scenario: &Scenario, client: &Client) -> f64 {
     let cells = match &scenario.relays[exit].config.edge_control {
         EdgeControlConfig::Windows(windows) => windows.circuit_window.min(windows.stream_window),
         EdgeControlConfig::Dynamic(dynamic) => dynamic.windows.stream_window,
-        EdgeControlConfig::Vegas(vegas) => vegas.cwnd_max,
+        EdgeControlConfig::Vegas(vegas) => vegas.bounds.cwnd_max,
         EdgeControlConfig::Dctcp(dctcp) => dctcp.bounds.cwnd_max,
         EdgeControlConfig::Timely(timely) => timely.bounds.cwnd_max,
         EdgeControlConfig::Custom { .. } => WindowsConfig::CIRCUIT_RANGE.1,

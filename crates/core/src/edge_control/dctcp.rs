@@ -1,9 +1,8 @@
 //! DCTCP: a congestion window that follows the fraction of cells with a congestion mark.
 
-use super::sendmes::{CwndBounds, Sendmes};
-use super::{EdgeControl, Signals, WindowsConfig, XonXoffConfig};
-use crate::error::Violation;
-use penstock_units::{Cells, Duration, Instant};
+use super::congestion::{Acknowledged, CongestionControl, CwndBounds};
+use super::{Signals, WindowsConfig, XonXoffConfig};
+use penstock_units::{Duration, Instant};
 use std::num::NonZeroU8;
 
 /// Parameters of [`Dctcp`].
@@ -22,13 +21,6 @@ pub struct DctcpConfig {
     pub streams: XonXoffConfig,
     /// Window sizes of circuits whose other end does not know DCTCP.
     pub windows: WindowsConfig,
-}
-
-impl DctcpConfig {
-    /// The same parameters, with the SENDME increment that both ends agreed on.
-    pub(super) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
-        DctcpConfig { bounds: self.bounds.with_increment(sendme_inc), ..self }
-    }
 }
 
 impl Default for DctcpConfig {
@@ -67,6 +59,7 @@ pub struct Dctcp {
     acked: u64,
     marked: u64,
     full: bool,
+    rtt: Option<Duration>,
 }
 
 impl Dctcp {
@@ -82,35 +75,13 @@ impl Dctcp {
             acked: 0,
             marked: 0,
             full: false,
+            rtt: None,
         }
     }
 
-    /// The congestion window [cell].
-    pub fn cwnd(&self) -> u64 {
-        self.cwnd
-    }
-
-    /// The average fraction of marked cells.
+    /// The average share of marked cells.
     pub fn alpha(&self) -> f64 {
         self.alpha
-    }
-
-    /// Handles a SENDME; `marked` of its cells were marked, and `in_flight` cells remain. `full`: before this SENDME,
-    /// the window had no space for the cells of another SENDME.
-    pub fn on_sendme(&mut self, marked: u64, in_flight: u64, full: bool) {
-        let inc = u64::from(self.config.bounds.sendme_inc.get());
-        self.acknowledged += inc;
-        self.acked += inc;
-        self.marked += marked;
-        self.full |= full;
-        self.slow_start &= marked == 0;
-        if self.slow_start && full {
-            self.cwnd += inc;
-        }
-        if self.acknowledged > self.window_end {
-            self.end_window(inc, in_flight);
-        }
-        self.cwnd = self.config.bounds.clamp(self.cwnd);
     }
 
     fn end_window(&mut self, inc: u64, in_flight: u64) {
@@ -126,62 +97,43 @@ impl Dctcp {
     }
 }
 
-/// [`Dctcp`] at one end of a circuit, and the count of marks that this end reports in its own SENDMEs.
-#[derive(Debug)]
-pub struct DctcpWindow {
-    dctcp: Dctcp,
-    sendmes: Sendmes,
-    marks: u8,
-    rtt: Option<Duration>,
-}
+impl CongestionControl for Dctcp {
+    const REPORTS_MARKS: bool = true;
 
-impl DctcpWindow {
-    /// The window of a new circuit.
-    pub fn new(config: DctcpConfig) -> Self {
-        let sendmes = Sendmes::each(config.bounds.sendme_inc);
-        DctcpWindow { dctcp: Dctcp::new(config), sendmes, marks: 0, rtt: None }
+    fn bounds(&self) -> &CwndBounds {
+        &self.config.bounds
     }
-}
-
-impl EdgeControl for DctcpWindow {
-    fn package_window(&self) -> Cells {
-        // If more cells are in flight than the window allows, the circuit sends nothing until enough cells are
-        // acknowledged.
-        Cells::new(self.dctcp.cwnd().saturating_sub(self.sendmes.in_flight()))
+    fn cwnd(&self) -> u64 {
+        self.cwnd
     }
-    fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {
-        self.sendmes.on_package(now)
-    }
-    fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
-        Ok(self.sendmes.on_deliver())
-    }
-    fn on_mark(&mut self) {
-        self.marks += 1;
-    }
-    fn take_marks(&mut self) -> u8 {
-        std::mem::take(&mut self.marks)
-    }
-    fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation> {
-        let full = self.sendmes.is_full(self.dctcp.cwnd());
-        self.rtt = Some(self.sendmes.on_sendme(now)?);
-        let marked = u64::from(signals.marked);
-        if marked > self.sendmes.inc() {
-            return Err(Violation::ForgedMarks);
-        }
-        self.dctcp.on_sendme(marked, self.sendmes.in_flight(), full);
-        Ok(())
-    }
-    fn window(&self) -> Cells {
-        Cells::new(self.dctcp.cwnd())
-    }
-    fn rtt(&self) -> Option<Duration> {
+    fn last_rtt(&self) -> Option<Duration> {
         self.rtt
+    }
+
+    fn on_acknowledged(&mut self, _now: Instant, acknowledged: Acknowledged, signals: Signals) {
+        let (inc, marked) = (self.config.bounds.inc(), u64::from(signals.marked));
+        self.rtt = Some(acknowledged.rtt);
+        self.acknowledged += inc;
+        self.acked += inc;
+        self.marked += marked;
+        self.full |= acknowledged.full;
+        self.slow_start &= marked == 0;
+        if self.slow_start && acknowledged.full {
+            self.cwnd += inc;
+        }
+        if self.acknowledged > self.window_end {
+            self.end_window(inc, acknowledged.in_flight - inc);
+        }
+        self.cwnd = self.config.bounds.clamp(self.cwnd);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edge_control::{DctcpWindow, EdgeControl};
+    use crate::error::Violation;
+    use penstock_units::Cells;
     use proptest::prelude::*;
 
     /// Delivers one SENDME with these marks to an end that always uses its window.
@@ -191,16 +143,16 @@ mod tests {
         }
         let signals = Signals { marked, ..Signals::default() };
         control.on_sendme(Instant::from_millis(100), signals).unwrap();
-        control.dctcp.cwnd()
+        control.algorithm.cwnd()
     }
 
     #[test]
     fn slow_start_doubles_the_window_each_round_trip_until_the_first_mark() {
-        let mut control = DctcpWindow::new(DctcpConfig::default());
+        let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig::default()));
         let windows: Vec<u64> = [2, 4, 8]
             .map(|sendmes| {
                 (0..sendmes).for_each(|_| _ = sendme(&mut control, 0));
-                control.dctcp.cwnd()
+                control.algorithm.cwnd()
             })
             .to_vec();
         assert_eq!(windows, [40, 80, 160]);
@@ -210,9 +162,13 @@ mod tests {
 
     #[test]
     fn a_window_without_marks_adds_the_cells_of_one_sendme() {
-        let mut control = DctcpWindow::new(DctcpConfig::default());
+        let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig::default()));
         sendme(&mut control, 10);
-        assert_eq!((control.dctcp.cwnd(), control.dctcp.alpha()), (20, 1.0), "no less than its least");
+        assert_eq!(
+            (control.algorithm.cwnd(), control.algorithm.alpha()),
+            (20, 1.0),
+            "no less than its least"
+        );
         let windows: Vec<u64> = (0..12).map(|_| sendme(&mut control, 0)).collect();
         // The next windows have the cells that were in flight when they began: 20, 20, 30 and 40.
         assert_eq!(windows, [20, 30, 30, 40, 40, 40, 50, 50, 50, 50, 60, 60]);
@@ -220,17 +176,17 @@ mod tests {
 
     #[test]
     fn an_unused_window_does_not_grow() {
-        let mut control = DctcpWindow::new(DctcpConfig::default());
+        let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig::default()));
         for _ in 0..50 {
             (0..10).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
             control.on_sendme(Instant::from_millis(100), Signals::default()).unwrap();
         }
-        assert_eq!(control.dctcp.cwnd(), 20, "ten cells do not fill it");
+        assert_eq!(control.algorithm.cwnd(), 20, "ten cells do not fill it");
     }
 
     #[test]
     fn marks_are_echoed_once_with_the_sendme_of_their_cells() {
-        let mut control = DctcpWindow::new(DctcpConfig::default());
+        let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig::default()));
         let echoes: Vec<u8> = (0..40u32)
             .filter_map(|cell| {
                 if cell.is_multiple_of(3) || cell > 29 {
@@ -244,7 +200,7 @@ mod tests {
 
     #[test]
     fn more_marks_than_cells_and_a_sendme_for_nothing_are_violations() {
-        let mut control = DctcpWindow::new(DctcpConfig::default());
+        let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig::default()));
         (0..20).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
         let say = |control: &mut DctcpWindow, marked| {
             control.on_sendme(Instant::from_secs(1), Signals { marked, ..Signals::default() })
@@ -297,11 +253,11 @@ mod tests {
             let sendme_inc = NonZeroU8::new(inc).unwrap();
             let least = 2 * u32::from(inc);
             let bounds = CwndBounds { sendme_inc, cwnd_init: least, cwnd_min: least, cwnd_max: most };
-            let mut control = DctcpWindow::new(DctcpConfig { bounds, g, ..DctcpConfig::default() });
+            let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig { bounds, g, ..DctcpConfig::default() }));
             let wide: Vec<u64> = marks.iter().map(|marked| u64::from(*marked)).collect();
             let expected = by_definition(g, inc.into(), least.into(), most.into(), least.into(), &wide);
             for (row, (marked, expected)) in marks.iter().zip(expected).enumerate() {
-                let found = (sendme(&mut control, *marked), control.dctcp.alpha());
+                let found = (sendme(&mut control, *marked), control.algorithm.alpha());
                 prop_assert_eq!(found, expected, "row {}", row);
                 prop_assert!((0.0..=1.0).contains(&found.1));
                 prop_assert!((u64::from(least)..=u64::from(most)).contains(&found.0));

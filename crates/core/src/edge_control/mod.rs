@@ -7,23 +7,23 @@
 //! A circuit has congestion control if its two ends agreed on an algorithm ([`Negotiation`]). If all hops have hop
 //! control, the ends may agree on no end-to-end limit ([`Ends`]). All other circuits have fixed windows.
 
+mod congestion;
 mod dctcp;
 mod dynamic;
 mod negotiation;
 mod open;
-mod sendmes;
 mod timely;
 mod vegas;
 mod windows;
 mod xon_xoff;
 
-pub use dctcp::{Dctcp, DctcpConfig, DctcpWindow};
+pub use congestion::{Acknowledged, CongestionControl, CongestionWindow, CwndBounds};
+pub use dctcp::{Dctcp, DctcpConfig};
 pub use dynamic::{Adjust, DynamicConfig, DynamicWindow};
 pub use negotiation::{Agreement, Congestion, Negotiation};
 pub use open::{Ends, OpenCircuit, OpenStream};
-pub use sendmes::CwndBounds;
-pub use timely::{Timely, TimelyConfig, TimelyWindow};
-pub use vegas::{Vegas, VegasConfig, VegasWindow};
+pub use timely::{Timely, TimelyConfig};
+pub use vegas::{Vegas, VegasConfig};
 pub use windows::{CircuitWindow, StreamWindow, WindowsConfig};
 pub use xon_xoff::{XonXoff, XonXoffConfig};
 
@@ -160,15 +160,15 @@ impl Default for EdgeControlConfig {
 impl EdgeControlConfig {
     /// The congestion control that this end requests or offers, with the cells that one SENDME acknowledges.
     fn congestion(&self) -> Option<(Congestion, NonZeroU8)> {
-        match self {
-            EdgeControlConfig::Vegas(config) if !config.offered => None,
-            EdgeControlConfig::Vegas(config) => Some((Congestion::Vegas, config.sendme_inc)),
-            EdgeControlConfig::Dctcp(config) => Some((Congestion::Dctcp, config.bounds.sendme_inc)),
-            EdgeControlConfig::Timely(config) => Some((Congestion::Timely, config.bounds.sendme_inc)),
-            EdgeControlConfig::Windows(_)
-            | EdgeControlConfig::Dynamic(_)
-            | EdgeControlConfig::Custom { .. } => None,
-        }
+        let (congestion, bounds) = match self {
+            EdgeControlConfig::Vegas(VegasConfig { bounds, offered: true, .. }) => {
+                (Congestion::Vegas, bounds)
+            }
+            EdgeControlConfig::Dctcp(DctcpConfig { bounds, .. }) => (Congestion::Dctcp, bounds),
+            EdgeControlConfig::Timely(TimelyConfig { bounds, .. }) => (Congestion::Timely, bounds),
+            _ => return None,
+        };
+        Some((congestion, bounds.sendme_inc))
     }
 
     /// Whether this end wants no end-to-end windows on circuits whose hops all have hop control.
@@ -179,58 +179,62 @@ impl EdgeControlConfig {
     /// The control of one end of a circuit for which the two ends made this agreement.
     pub fn build_circuit(&self, agreed: Agreement) -> AnyEdgeControl {
         match (self, agreed) {
-            (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => {
-                AnyEdgeControl::Open(OpenCircuit::new(config.ends))
-            }
-            (EdgeControlConfig::Windows(config), _) => AnyEdgeControl::Windows(CircuitWindow::new(*config)),
-            (EdgeControlConfig::Dynamic(config), _) => AnyEdgeControl::Dynamic(DynamicWindow::new(*config)),
+            (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => OpenCircuit::new(config.ends).into(),
+            (EdgeControlConfig::Dynamic(config), _) => DynamicWindow::new(*config).into(),
             (EdgeControlConfig::Vegas(config), Agreement::Congestion(inc)) => {
-                AnyEdgeControl::Vegas(Box::new(VegasWindow::new(config.with_increment(inc))))
+                let bounds = config.bounds.with_increment(inc);
+                Box::new(VegasWindow::new(Vegas::new(VegasConfig { bounds, ..*config }))).into()
             }
             (EdgeControlConfig::Dctcp(config), Agreement::Congestion(inc)) => {
-                AnyEdgeControl::Dctcp(Box::new(DctcpWindow::new(config.with_increment(inc))))
+                let bounds = config.bounds.with_increment(inc);
+                Box::new(DctcpWindow::new(Dctcp::new(DctcpConfig { bounds, ..*config }))).into()
             }
             (EdgeControlConfig::Timely(config), Agreement::Congestion(inc)) => {
-                AnyEdgeControl::Timely(Box::new(TimelyWindow::new(config.with_increment(inc))))
+                let bounds = config.bounds.with_increment(inc);
+                Box::new(TimelyWindow::new(Timely::new(TimelyConfig { bounds, ..*config }))).into()
             }
             (
-                EdgeControlConfig::Vegas(VegasConfig { windows, .. })
+                EdgeControlConfig::Windows(windows)
+                | EdgeControlConfig::Vegas(VegasConfig { windows, .. })
                 | EdgeControlConfig::Dctcp(DctcpConfig { windows, .. })
                 | EdgeControlConfig::Timely(TimelyConfig { windows, .. }),
                 _,
-            ) => AnyEdgeControl::Windows(CircuitWindow::new(*windows)),
-            (EdgeControlConfig::Custom { circuit, .. }, _) => AnyEdgeControl::Custom(circuit.build()),
+            ) => CircuitWindow::new(*windows).into(),
+            (EdgeControlConfig::Custom { circuit, .. }, _) => circuit.build().into(),
         }
     }
 
     /// The control of one end of a stream, on a circuit for which the two ends made this agreement.
     pub fn build_stream(&self, agreed: Agreement) -> AnyStreamControl {
         match (self, agreed) {
-            (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => {
-                AnyStreamControl::Open(OpenStream::new(config.ends))
-            }
-            (EdgeControlConfig::Windows(config), _) => AnyStreamControl::Windows(StreamWindow::new(*config)),
-            (EdgeControlConfig::Dynamic(config), _) => {
-                AnyStreamControl::Windows(StreamWindow::new(config.windows))
-            }
+            (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => OpenStream::new(config.ends).into(),
             (
                 EdgeControlConfig::Vegas(VegasConfig { streams, .. })
                 | EdgeControlConfig::Dctcp(DctcpConfig { streams, .. })
                 | EdgeControlConfig::Timely(TimelyConfig { streams, .. }),
                 Agreement::Congestion(_),
-            ) => AnyStreamControl::XonXoff(XonXoff::new(*streams)),
+            ) => XonXoff::new(*streams).into(),
             (
-                EdgeControlConfig::Vegas(VegasConfig { windows, .. })
+                EdgeControlConfig::Windows(windows)
+                | EdgeControlConfig::Dynamic(DynamicConfig { windows, .. })
+                | EdgeControlConfig::Vegas(VegasConfig { windows, .. })
                 | EdgeControlConfig::Dctcp(DctcpConfig { windows, .. })
                 | EdgeControlConfig::Timely(TimelyConfig { windows, .. }),
                 _,
-            ) => AnyStreamControl::Windows(StreamWindow::new(*windows)),
-            (EdgeControlConfig::Custom { stream, .. }, _) => AnyStreamControl::Custom(stream.build()),
+            ) => StreamWindow::new(*windows).into(),
+            (EdgeControlConfig::Custom { stream, .. }, _) => stream.build().into(),
         }
     }
 }
 
-/// A built-in circuit control, or an algorithm from outside this workspace.
+/// Vegas at one end of a circuit.
+pub type VegasWindow = CongestionWindow<Vegas>;
+/// DCTCP at one end of a circuit.
+pub type DctcpWindow = CongestionWindow<Dctcp>;
+/// TIMELY at one end of a circuit.
+pub type TimelyWindow = CongestionWindow<Timely>;
+
+/// A built-in circuit control, or an algorithm from outside.
 #[enum_dispatch(EdgeControl)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "variants are named after their algorithms")]

@@ -101,12 +101,13 @@ impl EdgeControlConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DctcpConfig, Ends, TimelyConfig, VegasConfig, WindowsConfig};
+    use super::super::{CwndBounds, DctcpConfig, Ends, TimelyConfig, VegasConfig, WindowsConfig};
     use super::*;
 
     fn vegas(sendme_inc: u8) -> EdgeControlConfig {
         let sendme_inc = NonZeroU8::new(sendme_inc).unwrap();
-        EdgeControlConfig::Vegas(VegasConfig { sendme_inc, ..VegasConfig::default() })
+        let bounds = CwndBounds { sendme_inc, ..VegasConfig::default().bounds };
+        EdgeControlConfig::Vegas(VegasConfig { bounds, ..VegasConfig::default() })
     }
 
     fn outcome(client: &EdgeControlConfig, relay: &EdgeControlConfig) -> Result<Option<u8>, Violation> {

@@ -1,9 +1,8 @@
 //! TIMELY: a rate that follows the gradient of the round-trip time. A window enforces this rate.
 
-use super::sendmes::{CwndBounds, Sendmes};
-use super::{EdgeControl, Signals, WindowsConfig, XonXoffConfig};
-use crate::error::Violation;
-use penstock_units::{Cells, DataRate, Duration, Instant};
+use super::congestion::{Acknowledged, CongestionControl, CwndBounds};
+use super::{Signals, WindowsConfig, XonXoffConfig};
+use penstock_units::{DataRate, Duration, Instant};
 use std::num::NonZeroU8;
 
 /// Parameters of [`Timely`].
@@ -31,13 +30,6 @@ pub struct TimelyConfig {
     pub streams: XonXoffConfig,
     /// Window sizes of circuits whose other end does not know TIMELY.
     pub windows: WindowsConfig,
-}
-
-impl TimelyConfig {
-    /// The same parameters, with the SENDME increment that both ends agreed on.
-    pub(super) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
-        TimelyConfig { bounds: self.bounds.with_increment(sendme_inc), ..self }
-    }
 }
 
 impl Default for TimelyConfig {
@@ -105,23 +97,13 @@ impl Timely {
         Timely { config, cwnd, measured: None }
     }
 
-    /// The congestion window [cell].
-    pub fn cwnd(&self) -> u64 {
-        self.cwnd
-    }
-
     /// The rate [cell/s]; `None` before the first round trip.
     pub fn rate(&self) -> Option<f64> {
         self.measured.map(|measured| measured.rate)
     }
 
-    /// The last valid round-trip time.
-    pub fn last_rtt(&self) -> Option<Duration> {
-        self.measured.map(|measured| measured.last)
-    }
-
-    /// Handles a SENDME that came `rtt` after the triggering cell was sent. `full`: before this SENDME, the window had
-    /// no space for the cells of another SENDME.
+    /// Handles a SENDME that came `rtt` after the cell that triggered it. `full`: the window had no room
+    /// for another SENDME's cells before.
     pub fn on_sendme(&mut self, now: Instant, rtt: Duration, full: bool) {
         if rtt < MIN_RTT {
             return;
@@ -174,49 +156,27 @@ impl Measured {
     }
 }
 
-/// [`Timely`] at one end of a circuit, and the SENDMEs that this end sends.
-#[derive(Debug)]
-pub struct TimelyWindow {
-    timely: Timely,
-    sendmes: Sendmes,
-}
-
-impl TimelyWindow {
-    /// The window of a new circuit.
-    pub fn new(config: TimelyConfig) -> Self {
-        TimelyWindow { timely: Timely::new(config), sendmes: Sendmes::each(config.bounds.sendme_inc) }
+impl CongestionControl for Timely {
+    fn bounds(&self) -> &CwndBounds {
+        &self.config.bounds
     }
-}
-
-impl EdgeControl for TimelyWindow {
-    fn package_window(&self) -> Cells {
-        // If more cells are in flight than the window allows, the circuit sends nothing until enough cells are
-        // acknowledged.
-        Cells::new(self.timely.cwnd().saturating_sub(self.sendmes.in_flight()))
+    fn cwnd(&self) -> u64 {
+        self.cwnd
     }
-    fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {
-        self.sendmes.on_package(now)
+    fn last_rtt(&self) -> Option<Duration> {
+        self.measured.map(|measured| measured.last)
     }
-    fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
-        Ok(self.sendmes.on_deliver())
-    }
-    fn on_sendme(&mut self, now: Instant, _signals: Signals) -> Result<(), Violation> {
-        let full = self.sendmes.is_full(self.timely.cwnd());
-        let rtt = self.sendmes.on_sendme(now)?;
-        self.timely.on_sendme(now, rtt, full);
-        Ok(())
-    }
-    fn window(&self) -> Cells {
-        Cells::new(self.timely.cwnd())
-    }
-    fn rtt(&self) -> Option<Duration> {
-        self.timely.last_rtt()
+    fn on_acknowledged(&mut self, now: Instant, acknowledged: Acknowledged, _signals: Signals) {
+        self.on_sendme(now, acknowledged.rtt, acknowledged.full);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edge_control::{EdgeControl, TimelyWindow};
+    use crate::error::Violation;
+    use penstock_units::Cells;
     use proptest::prelude::*;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -287,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_31st_cell_is_timed_and_a_sendme_for_nothing_is_a_violation() {
-        let mut control = TimelyWindow::new(TimelyConfig::default());
+        let mut control = TimelyWindow::new(Timely::new(TimelyConfig::default()));
         let sent: Vec<bool> =
             (0..124).map(|_| control.on_package(Instant::ZERO, Signals::default())).collect();
         assert_eq!(control.package_window(), Cells::ZERO);
@@ -355,8 +315,9 @@ mod tests {
             rows in proptest::collection::vec((0u64..5_000_000_000, any::<bool>()), 1..300),
             inc in 1u8..=254,
         ) {
-            let config = TimelyConfig::default().with_increment(NonZeroU8::new(inc).unwrap());
-            let mut timely = Timely::new(config);
+            let config = TimelyConfig::default();
+            let bounds = config.bounds.with_increment(NonZeroU8::new(inc).unwrap());
+            let mut timely = Timely::new(TimelyConfig { bounds, ..config });
             let mut now = Instant::ZERO;
             for (nanos, full) in rows {
                 now += Duration::from_nanos(nanos);

@@ -40,8 +40,8 @@ impl<C: Cell> Relay<C> {
         }
         let (windows, vegas) = match &mut config.edge_control {
             EdgeControlConfig::Windows(windows) => (windows, None),
-            EdgeControlConfig::Vegas(VegasConfig { windows, offered, sendme_inc, .. }) => {
-                (windows, Some((offered, sendme_inc)))
+            EdgeControlConfig::Vegas(VegasConfig { windows, offered, bounds, .. }) => {
+                (windows, Some((offered, &mut bounds.sendme_inc)))
             }
             // The consensus has no parameters for these algorithms.
             EdgeControlConfig::Dynamic(_)

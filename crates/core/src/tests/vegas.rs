@@ -5,7 +5,9 @@ use super::host::Side;
 use super::util::{Link, Net};
 use crate::cell::{Cell, CircId, Message, StreamId};
 use crate::config::{Bandwidth, Limits, Refill};
-use crate::edge_control::{Congestion, EdgeControlConfig, Negotiation, VegasConfig, WindowsConfig};
+use crate::edge_control::{
+    Congestion, CwndBounds, EdgeControlConfig, Negotiation, VegasConfig, WindowsConfig,
+};
 use crate::reason::EndReason;
 use crate::{CircuitIndex, RelayConfig, Violation};
 use penstock_units::{Bytes, Cells, DataRate, Duration};
@@ -22,7 +24,8 @@ fn vegas() -> RelayConfig {
 
 fn increment(inc: u8) -> RelayConfig {
     let sendme_inc = NonZeroU8::new(inc).unwrap();
-    config(EdgeControlConfig::Vegas(VegasConfig { sendme_inc, ..VegasConfig::default() }))
+    let bounds = CwndBounds { sendme_inc, ..VegasConfig::default().bounds };
+    config(EdgeControlConfig::Vegas(VegasConfig { bounds, ..VegasConfig::default() }))
 }
 
 /// The windows of the client and of the exit, before anything was sent.
@@ -372,7 +375,8 @@ fn payloads_at_an_edge_count_until_they_are_taken() {
 
 #[test]
 fn an_increment_above_the_minimum_window_stalls_no_circuit() {
-    let tight = VegasConfig { cwnd_init: 31, cwnd_min: 31, ..VegasConfig::default() };
+    let bounds = CwndBounds { cwnd_init: 31, cwnd_min: 31, ..VegasConfig::default().bounds };
+    let tight = VegasConfig { bounds, ..VegasConfig::default() };
     let mut net = Net::path(3, &vegas());
     net.configure(0, config(EdgeControlConfig::Vegas(tight)));
     net.configure(3, increment(32));

@@ -1,6 +1,8 @@
 use super::VegasConfig;
 use super::rtt::{Moment, RoundTrips};
-use penstock_units::Duration;
+use crate::edge_control::Signals;
+use crate::edge_control::congestion::{Acknowledged, CongestionControl, CwndBounds};
+use penstock_units::{Duration, Instant};
 
 /// The Vegas congestion window at one end of a circuit. It has no timers and sends nothing by itself.
 ///
@@ -17,9 +19,7 @@ use penstock_units::Duration;
 #[derive(Clone, Debug)]
 pub struct Vegas {
     config: VegasConfig,
-    inc: u64,
     cwnd: u64,
-    in_flight: u64,
     slow_start: bool,
     /// The window was full at least once since the last check.
     full: bool,
@@ -37,9 +37,7 @@ impl Vegas {
     pub fn new(config: VegasConfig) -> Self {
         Vegas {
             config,
-            inc: config.sendme_inc.get().into(),
-            cwnd: config.cwnd_init.into(),
-            in_flight: 0,
+            cwnd: config.bounds.cwnd_init.into(),
             slow_start: true,
             full: false,
             blocked: false,
@@ -50,49 +48,27 @@ impl Vegas {
         }
     }
 
-    /// The congestion window [cell].
-    pub fn cwnd(&self) -> u64 {
-        self.cwnd
-    }
-
-    /// How many more cells may be sent now [cell].
-    pub fn room(&self) -> u64 {
-        // If more cells are in flight than the window allows, the circuit sends nothing until enough cells are
-        // acknowledged.
-        self.cwnd.saturating_sub(self.in_flight)
-    }
-
-    /// The last valid round-trip time.
-    pub fn last_rtt(&self) -> Option<Duration> {
-        self.rtt.last
-    }
-
-    /// A DATA cell was sent.
-    pub fn on_sent(&mut self) {
-        self.in_flight += 1;
-    }
-
-    /// Handles a SENDME that came `rtt` after the triggering cell was sent. `blocked` and `queue` [cell] describe the
-    /// circuit's queue at this end.
-    pub fn on_sendme(&mut self, rtt: Duration, blocked: bool, queue: u64) {
+    /// Handles a SENDME that came `rtt` after the cell that triggered it, when `in_flight` cells were not acknowledged.
+    /// `blocked` and `queue` [cell] describe the circuit's queue at this end.
+    pub fn on_sendme(&mut self, rtt: Duration, in_flight: u64, blocked: bool, queue: u64) {
         self.next_update = self.next_update.saturating_sub(1);
         self.next_window = self.next_window.saturating_sub(1);
         if self.estimate(rtt, blocked, queue) {
-            self.adjust();
+            self.adjust(in_flight);
         }
-        self.in_flight = self.in_flight.saturating_sub(self.inc);
     }
 
     /// Updates the round trips and the bandwidth-delay product. Returns false if the sample is invalid.
     fn estimate(&mut self, rtt: Duration, blocked: bool, queue: u64) -> bool {
         let at = Moment {
             slow_start: self.slow_start,
-            cwnd_is_least: self.cwnd == u64::from(self.config.cwnd_min),
+            cwnd_is_least: self.cwnd == u64::from(self.config.bounds.cwnd_min),
             update_rate: self.update_rate(),
         };
         let believed = self.rtt.add(&self.config, rtt, at);
         if self.rtt.ewma == 0 {
-            self.bdp = if blocked { self.at_least_min(self.cwnd.saturating_sub(queue)) } else { self.cwnd };
+            self.bdp =
+                if blocked { self.config.bounds.clamp(self.cwnd.saturating_sub(queue)) } else { self.cwnd };
             self.blocked = blocked;
             return blocked;
         }
@@ -107,15 +83,15 @@ impl Vegas {
         believed || blocked
     }
 
-    fn adjust(&mut self) {
+    fn adjust(&mut self, in_flight: u64) {
         let queued = self.cwnd.saturating_sub(self.bdp);
-        self.note_fullness();
+        self.note_fullness(in_flight);
         if self.slow_start {
             self.start_slowly(queued);
         } else if self.next_update == 0 {
             self.steer(queued);
         }
-        self.cwnd = self.at_least_min(self.cwnd).min(self.config.cwnd_max.into());
+        self.cwnd = self.config.bounds.clamp(self.cwnd);
         if self.next_window == 0 {
             self.next_window = self.sendmes_per_cwnd();
         }
@@ -130,12 +106,12 @@ impl Vegas {
         self.full &= !expired;
     }
 
-    /// Records whether the window is full, because an unused window must not grow.
-    fn note_fullness(&mut self) {
-        let gap = u64::from(self.config.cwnd_full_gap) * self.inc;
-        if self.in_flight + gap >= self.cwnd {
+    /// An unused window must not grow.
+    fn note_fullness(&mut self, in_flight: u64) {
+        let gap = u64::from(self.config.cwnd_full_gap) * self.config.bounds.inc();
+        if in_flight + gap >= self.cwnd {
             self.full = true;
-        } else if 100 * self.in_flight < u64::from(self.config.cwnd_full_minpct) * self.cwnd {
+        } else if 100 * in_flight < u64::from(self.config.cwnd_full_minpct) * self.cwnd {
             self.full = false;
         }
     }
@@ -163,9 +139,9 @@ impl Vegas {
     fn limited_slow_start(&self) -> u64 {
         let cap = u64::from(self.config.sscap);
         if self.cwnd <= cap {
-            (u64::from(self.config.cwnd_inc_pct_ss) * self.inc + 50) / 100
+            (u64::from(self.config.cwnd_inc_pct_ss) * self.config.bounds.inc() + 50) / 100
         } else {
-            ((self.inc * cap + self.cwnd) / (2 * self.cwnd)).max(1)
+            ((self.config.bounds.inc() * cap + self.cwnd) / (2 * self.cwnd)).max(1)
         }
     }
 
@@ -185,23 +161,35 @@ impl Vegas {
         if self.slow_start {
             return 1;
         }
-        let cells = u64::from(self.config.cwnd_inc_rate) * self.inc;
+        let cells = u64::from(self.config.cwnd_inc_rate) * self.config.bounds.inc();
         (self.cwnd + cells / 2) / cells
     }
 
     /// Source: C tor `SENDME_PER_CWND()`.
     fn sendmes_per_cwnd(&self) -> u64 {
-        (self.cwnd + self.inc / 2) / self.inc
+        (self.cwnd + self.config.bounds.inc() / 2) / self.config.bounds.inc()
     }
+}
 
-    fn at_least_min(&self, cwnd: u64) -> u64 {
-        cwnd.max(self.config.cwnd_min.into())
+impl CongestionControl for Vegas {
+    fn bounds(&self) -> &CwndBounds {
+        &self.config.bounds
+    }
+    fn cwnd(&self) -> u64 {
+        self.cwnd
+    }
+    fn last_rtt(&self) -> Option<Duration> {
+        self.rtt.last
+    }
+    fn on_acknowledged(&mut self, _now: Instant, acknowledged: Acknowledged, signals: Signals) {
+        let Acknowledged { rtt, in_flight, .. } = acknowledged;
+        self.on_sendme(rtt, in_flight, signals.blocked, signals.queue.get());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::vectors::{Row, VECTORS};
+    use super::super::tests::vectors::{Row, VECTORS};
     use super::*;
     use proptest::prelude::*;
 
@@ -211,8 +199,7 @@ mod tests {
             let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
             for (row, expected) in rows.iter().enumerate() {
                 let Row { sent, acknowledged, blocked, in_flight, .. } = *expected;
-                vegas.in_flight = in_flight;
-                vegas.on_sendme(Duration::from_micros(acknowledged - sent), blocked == 1, 0);
+                vegas.on_sendme(Duration::from_micros(acknowledged - sent), in_flight, blocked == 1, 0);
                 let found = Row {
                     sent,
                     acknowledged,
@@ -226,7 +213,6 @@ mod tests {
                     was_blocked: vegas.blocked.into(),
                 };
                 assert_eq!(found, *expected, "row {row} of vector {vector}");
-                assert_eq!(vegas.in_flight, in_flight - 31);
             }
         }
     }
@@ -234,10 +220,7 @@ mod tests {
     /// Delivers this many SENDMEs, with round trips of 100 ms, to an end that always uses its window.
     fn grow(vegas: &mut Vegas, sendmes: u64) {
         for _ in 0..sendmes {
-            while vegas.room() > 0 {
-                vegas.on_sent();
-            }
-            vegas.on_sendme(Duration::from_millis(100), false, 0);
+            vegas.on_sendme(Duration::from_millis(100), vegas.cwnd(), false, 0);
         }
     }
 
@@ -259,9 +242,8 @@ mod tests {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
         grow(&mut vegas, 12);
         let before = vegas.cwnd();
-        vegas.in_flight = before;
         // The average of two samples of 2:1 weight is 500 ms / 3, so 40 % of the window wait.
-        vegas.on_sendme(Duration::from_millis(200), false, 0);
+        vegas.on_sendme(Duration::from_millis(200), before, false, 0);
         assert!(!vegas.slow_start);
         assert_eq!(vegas.cwnd(), before * 100_000 / 166_666 + 186);
     }
@@ -270,12 +252,10 @@ mod tests {
     fn a_queue_that_is_full_ends_slow_start_and_one_that_drains_is_looked_at_once() {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
         grow(&mut vegas, 4);
-        vegas.in_flight = 248;
-        vegas.on_sendme(Duration::from_millis(100), true, 256);
+        vegas.on_sendme(Duration::from_millis(100), 248, true, 256);
         assert_eq!((vegas.slow_start, vegas.cwnd()), (false, 248 + 186));
         vegas.next_update = 9;
-        vegas.in_flight = 434;
-        vegas.on_sendme(Duration::from_millis(100), false, 0);
+        vegas.on_sendme(Duration::from_millis(100), 434, false, 0);
         assert_eq!(vegas.cwnd(), 435, "no queue: one more, long before its turn");
     }
 
@@ -283,10 +263,7 @@ mod tests {
     fn an_unused_window_does_not_grow() {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
         for _ in 0..50 {
-            while vegas.in_flight < 31 {
-                vegas.on_sent();
-            }
-            vegas.on_sendme(Duration::from_millis(100), false, 0);
+            vegas.on_sendme(Duration::from_millis(100), 31, false, 0);
         }
         // 31 cells and a gap of four SENDMEs fill 155; of 186 they are less than a quarter.
         assert_eq!(vegas.cwnd(), 186);
@@ -295,16 +272,13 @@ mod tests {
     #[test]
     fn before_the_first_round_trip_only_a_full_queue_counts() {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
-        vegas.in_flight = 124;
-        vegas.on_sendme(Duration::ZERO, false, 0);
+        vegas.on_sendme(Duration::ZERO, 124, false, 0);
         assert_eq!((vegas.cwnd(), vegas.slow_start), (124, true));
-        vegas.on_sendme(Duration::ZERO, true, 256);
+        vegas.on_sendme(Duration::ZERO, 93, true, 256);
         assert_eq!((vegas.cwnd(), vegas.slow_start), (124 + 186, false));
     }
 
     proptest! {
-        /// With any SENDMEs, the window keeps its bounds, and the cells in flight are those sent and not
-        /// acknowledged.
         #[test]
         fn the_window_keeps_its_bounds(
             sendmes in proptest::collection::vec((0u64..5_000_000, any::<bool>(), 0u64..3000), 1..400),
@@ -315,21 +289,20 @@ mod tests {
             let config = VegasConfig {
                 gamma,
                 cwnd_full_per_cwnd: per_cwnd,
-                cwnd_max: 6000,
-                sendme_inc: std::num::NonZeroU8::new(inc).unwrap(),
+                bounds: CwndBounds {
+                    cwnd_max: 6000,
+                    sendme_inc: std::num::NonZeroU8::new(inc).unwrap(),
+                    ..VegasConfig::TOR_0_4_9.bounds
+                },
                 ..VegasConfig::TOR_0_4_9
             };
             let mut vegas = Vegas::new(config);
-            let mut unacknowledged = 0u64;
+            let mut in_flight = 0;
             for (micros, blocked, queue) in sendmes {
-                while vegas.room() > 0 {
-                    vegas.on_sent();
-                    unacknowledged += 1;
-                }
-                prop_assert!(unacknowledged >= u64::from(inc), "a window is never too small for a SENDME");
-                vegas.on_sendme(Duration::from_micros(micros), blocked, queue);
-                unacknowledged -= u64::from(inc);
-                prop_assert_eq!(vegas.in_flight, unacknowledged);
+                in_flight = vegas.cwnd().max(in_flight);
+                prop_assert!(in_flight >= u64::from(inc), "a window is never too small for a SENDME");
+                vegas.on_sendme(Duration::from_micros(micros), in_flight, blocked, queue);
+                in_flight -= u64::from(inc);
                 prop_assert!((124..=6000).contains(&vegas.cwnd()));
             }
         }

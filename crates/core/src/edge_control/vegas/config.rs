@@ -1,4 +1,6 @@
-use crate::edge_control::{WindowsConfig, XonXoffConfig};
+//! The parameters of Vegas.
+
+use crate::edge_control::{CwndBounds, WindowsConfig, XonXoffConfig};
 use std::num::NonZeroU8;
 
 /// Parameters of Vegas. The names are the consensus names without `cc_`.
@@ -10,15 +12,9 @@ pub struct VegasConfig {
     ///
     /// Source: C tor `congestion_control_enabled()`, which is false if the consensus contains `cc_alg=0`.
     pub offered: bool,
-    /// The number of cells that one SENDME acknowledges [cell].
-    pub sendme_inc: NonZeroU8,
-    /// The congestion window of a new circuit [cell].
-    pub cwnd_init: u32,
-    /// The minimum window [cell]; at least `sendme_inc`, because a smaller window would never get a SENDME.
-    pub cwnd_min: u32,
-    /// The maximum window [cell].
-    pub cwnd_max: u32,
-    /// How much one update changes the window after slow start [cell].
+    /// The bounds of the window.
+    pub bounds: CwndBounds,
+    /// The change of the window at an update after slow start [cell].
     pub cwnd_inc: u32,
     /// The number of updates in one window of cells after slow start [1].
     pub cwnd_inc_rate: u32,
@@ -64,20 +60,15 @@ const TLS_RECORD: u32 = 31;
 const OUTBUF: u32 = 2 * TLS_RECORD;
 
 impl VegasConfig {
-    /// The same parameters with the SENDME increment that both ends agreed on. Each window is at least this increment.
-    pub(crate) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
-        let least = u32::from(sendme_inc.get());
-        let (cwnd_init, cwnd_min) = (self.cwnd_init.max(least), self.cwnd_min.max(least));
-        VegasConfig { sendme_inc, cwnd_init, cwnd_min, ..self }
-    }
-
     /// The values of C tor 0.4.9 for circuits that end at an exit.
     pub const TOR_0_4_9: VegasConfig = VegasConfig {
         offered: true,
-        sendme_inc: NonZeroU8::new(TLS_RECORD as u8).expect("31 is not zero"),
-        cwnd_init: 4 * TLS_RECORD,
-        cwnd_min: 4 * TLS_RECORD,
-        cwnd_max: i32::MAX as u32,
+        bounds: CwndBounds {
+            sendme_inc: NonZeroU8::new(TLS_RECORD as u8).expect("31 is not zero"),
+            cwnd_init: 4 * TLS_RECORD,
+            cwnd_min: 4 * TLS_RECORD,
+            cwnd_max: i32::MAX as u32,
+        },
         cwnd_inc: 1,
         cwnd_inc_rate: TLS_RECORD,
         cwnd_inc_pct_ss: 100,

@@ -3,17 +3,17 @@
 /// The inputs (times [µs], queue full, cells in flight) and the results (average and minimum round trip
 /// [µs], congestion window [cell], and whether it is in slow start, full, and remembered as blocked).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) sent: u64,
-    pub(super) acknowledged: u64,
-    pub(super) blocked: u64,
-    pub(super) in_flight: u64,
-    pub(super) ewma: u64,
-    pub(super) min: u64,
-    pub(super) cwnd: u64,
-    pub(super) slow_start: u64,
-    pub(super) full: u64,
-    pub(super) was_blocked: u64,
+pub(crate) struct Row {
+    pub(crate) sent: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) blocked: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) ewma: u64,
+    pub(crate) min: u64,
+    pub(crate) cwnd: u64,
+    pub(crate) slow_start: u64,
+    pub(crate) full: u64,
+    pub(crate) was_blocked: u64,
 }
 
 const fn row(numbers: [u64; 10]) -> Row {
@@ -24,7 +24,7 @@ const fn row(numbers: [u64; 10]) -> Row {
 /// Source: C tor 0.4.9 `test_congestion_control.c`. The names of the rows say what they show (the end of
 /// a full window, of slow start by gamma and by a full queue, alpha, beta, delta). tor-proto 0.47
 /// `vegas.rs` has the same numbers. The last two rows were recorded on live circuits.
-pub(super) const VECTORS: &[&[Row]] = &[
+pub(crate) const VECTORS: &[&[Row]] = &[
     &[
         row([100_000, 200_000, 0, 124, 100_000, 100_000, 155, 1, 0, 0]),
         row([200_000, 300_000, 0, 155, 100_000, 100_000, 186, 1, 1, 0]),
