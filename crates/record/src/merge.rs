@@ -4,10 +4,11 @@
 //! takes as long as copying the files, and needs no memory for rows. The same parts give the same bytes.
 
 use crate::Error;
-use crate::write::{TABLES, properties, schema_of};
+use crate::write::{TABLES, properties};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::TypePtr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,9 +18,9 @@ use std::sync::Arc;
 /// `dir`. [`Tables::write`](crate::Tables::write) wrote the parts. A table gets its final name only when it is
 /// complete.
 pub fn merge(parts: &[PathBuf], dir: &Path) -> Result<(), Error> {
-    TABLES.iter().try_for_each(|table| {
+    TABLES.iter().try_for_each(|(table, schema)| {
         let unfinished = dir.join(format!("{table}.tmp"));
-        let merged = merge_one(table, parts, &unfinished);
+        let merged = merge_one(table, schema(), parts, &unfinished);
         if merged.is_err() {
             // Only the first error is reported, so an error of this call is ignored.
             let _ = std::fs::remove_file(&unfinished);
@@ -29,13 +30,12 @@ pub fn merge(parts: &[PathBuf], dir: &Path) -> Result<(), Error> {
     })
 }
 
-fn merge_one(table: &str, parts: &[PathBuf], target: &Path) -> Result<(), Error> {
+/// Merges one table of all parts into the file `target`.
+fn merge_one(table: &str, schema: TypePtr, parts: &[PathBuf], target: &Path) -> Result<(), Error> {
     let file = File::create(target).map_err(|error| Error::io(target, error))?;
     let failed = |error| Error::parquet(target, error);
     let output = Named { file: &file, path: target };
-    let mut writer =
-        SerializedFileWriter::new(output, schema_of(table).map_err(failed)?, Arc::new(properties()))
-            .map_err(failed)?;
+    let mut writer = SerializedFileWriter::new(output, schema, Arc::new(properties())).map_err(failed)?;
     for part in parts {
         append(&part.join(table), &mut writer)?;
     }
@@ -114,7 +114,7 @@ mod tests {
     fn a_merged_table_has_the_rows_of_its_parts_in_their_order() {
         let (_scratch, parts, merged) = two_parts("merge");
         merge(&parts, &merged).expect("the parts are whole");
-        for table in TABLES {
+        for (table, _) in TABLES {
             let of_parts: Vec<String> = parts.iter().flat_map(|part| rows(part, table)).collect();
             assert_eq!(rows(&merged, table), of_parts, "{table}");
             assert!(!merged.join(format!("{table}.tmp")).exists());

@@ -3,6 +3,7 @@
 //! Columns whose names end with `_s` are in seconds, those with `_ns` in nanoseconds. Both count from the start of the
 //! run. `None` means that the event did not happen or is unknown; it becomes null.
 
+use crate::write::{row, words};
 use std::sync::Arc;
 
 /// The name of a client, workload or relay. Many rows share one name.
@@ -23,215 +24,188 @@ pub struct Tables {
     pub cells: Vec<CellRow>,
 }
 
-/// A download or an upload.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Transfer {
-    /// The client's name.
-    pub client: Name,
-    /// The workload's name: `web`, `bulk`, `perf50k` ...
-    pub workload: Name,
-    /// The number of the download's circuit within the run; none without Tor.
-    pub circuit: Option<u64>,
-    /// The number of the download's stream on this circuit; none without Tor.
-    pub stream: Option<u64>,
-    /// The direction of the payload.
-    pub direction: Direction,
-    /// The requested payload [B].
-    pub bytes: u64,
-    /// The payload received by the end of the transfer or run [B].
-    pub bytes_received: u64,
-    /// When the client requested the transfer [s].
-    pub start_s: f64,
-    /// Time from the request until the stream was connected [s].
-    pub connect_s: Option<f64>,
-    /// Time from the request until the first payload byte [s].
-    pub ttfb_s: Option<f64>,
-    /// Time from the request until the last payload byte [s].
-    pub ttlb_s: Option<f64>,
-    /// The result of the transfer.
-    pub outcome: Outcome,
-    /// Whether the transfer began during the warm-up, which statistics ignore.
-    pub warmup: bool,
-}
-
-/// The direction of a transfer's payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
-    /// From the server to the client.
-    Download,
-    /// From the client to the server.
-    Upload,
-}
-
-impl Direction {
-    /// The direction's name in the table.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Download => "download",
-            Self::Upload => "upload",
-        }
+row! {
+    /// A download or an upload.
+    pub struct Transfer("transfers.parquet") {
+        /// The client's name.
+        client: Name,
+        /// The workload's name: `web`, `bulk`, `perf50k` ...
+        workload: Name,
+        /// The number of the download's circuit within the run; none without Tor.
+        circuit: Option<u64>,
+        /// The number of the download's stream on this circuit; none without Tor.
+        stream: Option<u64>,
+        /// The direction of the payload.
+        direction: Direction,
+        /// The requested payload [B].
+        bytes: u64,
+        /// The payload received by the end of the transfer or run [B].
+        bytes_received: u64,
+        /// When the client requested the transfer [s].
+        start_s: f64,
+        /// Time from the request until the stream was connected [s].
+        connect_s: Option<f64>,
+        /// Time from the request until the first payload byte [s].
+        ttfb_s: Option<f64>,
+        /// Time from the request until the last payload byte [s].
+        ttlb_s: Option<f64>,
+        /// The result of the transfer.
+        outcome: Outcome,
+        /// Whether the transfer began during the warm-up, which statistics ignore.
+        warmup: bool,
     }
 }
 
-/// The result of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
-    /// Every byte arrived.
-    Ok,
-    /// The client's timeout expired.
-    Timeout,
-    /// A circuit, stream or connection broke.
-    Failed,
-    /// The run ended before the transfer.
-    Unfinished,
-}
-
-impl Outcome {
-    /// The result's name in the table.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Timeout => "timeout",
-            Self::Failed => "failed",
-            Self::Unfinished => "unfinished",
-        }
+words! {
+    /// The direction of a transfer's payload.
+    pub enum Direction {
+        /// From the server to the client.
+        Download = "download",
+        /// From the client to the server.
+        Upload = "upload",
     }
 }
 
-/// A node's position on the path from a client to its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Position {
-    /// The client's onion proxy.
-    Client,
-    /// The first relay, also called entry.
-    Guard,
-    /// The relay between guard and exit.
-    Middle,
-    /// The relay that connects to the server.
-    Exit,
-    /// The server, for a client without Tor.
-    Server,
-}
-
-impl Position {
-    /// The position's name in the table.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Guard => "guard",
-            Self::Middle => "middle",
-            Self::Exit => "exit",
-            Self::Server => "server",
-        }
+words! {
+    /// The result of a transfer.
+    pub enum Outcome {
+        /// Every byte arrived.
+        Ok = "ok",
+        /// The client's timeout expired.
+        Timeout = "timeout",
+        /// A circuit, stream or connection broke.
+        Failed = "failed",
+        /// The run ended before the transfer.
+        Unfinished = "unfinished",
     }
 }
 
-/// A circuit and its relays.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PathRow {
-    /// The number of the circuit within the run.
-    pub circuit: u64,
-    /// The client's name.
-    pub client: Name,
-    /// When the last hop answered [s].
-    pub built_s: Option<f64>,
-    /// The time from the first CREATE to the last hop's answer [s].
-    pub build_time_s: Option<f64>,
-    /// The first relay's name.
-    pub guard: Name,
-    /// The second relay's name.
-    pub middle: Name,
-    /// The last relay's name.
-    pub exit: Name,
+words! {
+    /// A node's position on the path from a client to its server.
+    pub enum Position {
+        /// The client's onion proxy.
+        Client = "client",
+        /// The first relay, also called entry.
+        Guard = "guard",
+        /// The relay between guard and exit.
+        Middle = "middle",
+        /// The relay that connects to the server.
+        Exit = "exit",
+        /// The server, for a client without Tor.
+        Server = "server",
+    }
 }
 
-/// A relay during one interval.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RelayRow {
-    /// The relay's name.
-    pub relay: Name,
-    /// The relay's position on most of its circuits. For a live relay, the position that its flags allow.
-    pub position: Position,
-    /// The end of the interval [s].
-    pub t_s: f64,
-    /// Bytes read from the kernel during the interval [B], from channels (with TLS) and streams.
-    pub read_bytes: u64,
-    /// Bytes written to the kernel during the interval [B], to channels (with TLS) and streams.
-    pub written_bytes: u64,
-    /// Cells in all circuit queues at the end of the interval [cell].
-    pub circuit_queue_cells: u64,
-    /// Bytes in all output buffers at the end of the interval [B].
-    pub outbuf_bytes: u64,
-    /// Bytes in the kernel's send buffers at the end of the interval [B].
-    pub kernel_out_bytes: u64,
-    /// The number of channels that waited for a token bucket at the end of the interval.
-    pub throttled_conns: u64,
-    /// The limit that bound the relay most often during the interval: link, bucket, TCP window, processor, credit or
-    /// circuit window.
-    pub bound_by: Option<Name>,
-    /// Cells written to channels during the interval [cell].
-    pub written_cells: u64,
-    /// N23 credits sent during the interval [cell].
-    pub credits: u64,
-    /// The longest circuit queue since the start of the run, in one direction [cell].
-    pub longest_queue_cells: u64,
+row! {
+    /// A circuit and its relays.
+    pub struct PathRow("paths.parquet") {
+        /// The number of the circuit within the run.
+        circuit: u64,
+        /// The client's name.
+        client: Name,
+        /// When the last hop answered [s].
+        built_s: Option<f64>,
+        /// The time from the first CREATE to the last hop's answer [s].
+        build_time_s: Option<f64>,
+        /// The first relay's name.
+        guard: Name,
+        /// The second relay's name.
+        middle: Name,
+        /// The last relay's name.
+        exit: Name,
+    }
 }
 
-/// A sample of a traced circuit at one hop, or of a download without Tor at its server.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CircuitRow {
-    /// The number of the circuit within the run; none without Tor.
-    pub circuit: Option<u64>,
-    /// The name of the circuit's workload.
-    pub workload: Name,
-    /// The hop at which the sample was taken.
-    pub hop: Position,
-    /// The time of the sample [s].
-    pub t_s: f64,
-    /// Cells towards the client in the hop's circuit queue [cell].
-    pub queue_cells: u64,
-    /// The end-to-end window of the hop's edge [cell]; none at hops between the two edges.
-    pub window_cells: Option<i64>,
-    /// The last round trip that the hop measured on the circuit [s].
-    pub rtt_s: Option<f64>,
-    /// The name of the circuit's client.
-    pub client: Name,
-    /// The congestion window of the hop's socket towards the client [segment]; none if the hop has no socket there.
-    pub cwnd_segments: Option<u64>,
-    /// The slow-start threshold of the socket towards the client [segment]; none while it is infinite.
-    pub ssthresh_segments: Option<u64>,
-    /// The smoothed round trip of the socket towards the client [s]; none before the first sample.
-    pub srtt_s: Option<f64>,
+row! {
+    /// A relay during one interval.
+    pub struct RelayRow("relays.parquet") {
+        /// The relay's name.
+        relay: Name,
+        /// The relay's position on most of its circuits. For a live relay, the position that its flags allow.
+        position: Position,
+        /// The end of the interval [s].
+        t_s: f64,
+        /// Bytes read from the kernel during the interval [B], from channels (with TLS) and streams.
+        read_bytes: u64,
+        /// Bytes written to the kernel during the interval [B], to channels (with TLS) and streams.
+        written_bytes: u64,
+        /// Cells in all circuit queues at the end of the interval [cell].
+        circuit_queue_cells: u64,
+        /// Bytes in all output buffers at the end of the interval [B].
+        outbuf_bytes: u64,
+        /// Bytes in the kernel's send buffers at the end of the interval [B].
+        kernel_out_bytes: u64,
+        /// The number of channels that waited for a token bucket at the end of the interval.
+        throttled_conns: u64,
+        /// The limit that bound the relay most often during the interval: link, bucket, TCP window, processor, credit or
+        /// circuit window.
+        bound_by: Option<Name>,
+        /// Cells written to channels during the interval [cell].
+        written_cells: u64,
+        /// N23 credits sent during the interval [cell].
+        credits: u64,
+        /// The longest circuit queue since the start of the run, in one direction [cell].
+        longest_queue_cells: u64,
+    }
 }
 
-/// The times at which a tracked cell passed the stations of one hop.
-///
-/// Times are absolute [ns]. A time is none if the hop does not have this station: an exit receives bytes instead of
-/// cells, and the client forwards no cells.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CellRow {
-    /// The number of the circuit within the run.
-    pub circuit: u64,
-    /// The name of the circuit's workload.
-    pub workload: Name,
-    /// The number of the cell on its circuit.
-    pub cell: u64,
-    /// The hop to which these times belong.
-    pub hop: Position,
-    /// When the cell's last byte arrived at the network interface and the kernel.
-    pub nic_in_ns: Option<u64>,
-    /// When the relay read the cell's last byte from the kernel.
-    pub read_ns: Option<u64>,
-    /// When the relay parsed the cell from the input buffer.
-    pub parsed_ns: Option<u64>,
-    /// When the cell entered its circuit's queue.
-    pub queued_ns: Option<u64>,
-    /// When the cell left this queue for the connection's output buffer.
-    pub outbuf_ns: Option<u64>,
-    /// When the relay wrote the cell's last byte to the kernel.
-    pub kernel_ns: Option<u64>,
-    /// When the cell's last byte left the network interface for the first time.
-    pub nic_out_ns: Option<u64>,
+row! {
+    /// A sample of a traced circuit at one hop, or of a download without Tor at its server.
+    pub struct CircuitRow("circuits.parquet") {
+        /// The number of the circuit within the run; none without Tor.
+        circuit: Option<u64>,
+        /// The name of the circuit's workload.
+        workload: Name,
+        /// The hop at which the sample was taken.
+        hop: Position,
+        /// The time of the sample [s].
+        t_s: f64,
+        /// Cells towards the client in the hop's circuit queue [cell].
+        queue_cells: u64,
+        /// The end-to-end window of the hop's edge [cell]; none at hops between the two edges.
+        window_cells: Option<i64>,
+        /// The last round trip that the hop measured on the circuit [s].
+        rtt_s: Option<f64>,
+        /// The name of the circuit's client.
+        client: Name,
+        /// The congestion window of the hop's socket towards the client [segment]; none if the hop has no socket there.
+        cwnd_segments: Option<u64>,
+        /// The slow-start threshold of the socket towards the client [segment]; none while it is infinite.
+        ssthresh_segments: Option<u64>,
+        /// The smoothed round trip of the socket towards the client [s]; none before the first sample.
+        srtt_s: Option<f64>,
+    }
+}
+
+row! {
+    /// The times at which a tracked cell passed the stations of one hop.
+    ///
+    /// Times are absolute [ns]. A time is none if the hop does not have this station: an exit receives bytes instead of
+    /// cells, and the client forwards no cells.
+    pub struct CellRow("cells.parquet") {
+        /// The number of the circuit within the run.
+        circuit: u64,
+        /// The name of the circuit's workload.
+        workload: Name,
+        /// The number of the cell on its circuit.
+        cell: u64,
+        /// The hop to which these times belong.
+        hop: Position,
+        /// When the cell's last byte arrived at the network interface and the kernel.
+        nic_in_ns: Option<u64>,
+        /// When the relay read the cell's last byte from the kernel.
+        read_ns: Option<u64>,
+        /// When the relay parsed the cell from the input buffer.
+        parsed_ns: Option<u64>,
+        /// When the cell entered its circuit's queue.
+        queued_ns: Option<u64>,
+        /// When the cell left this queue for the connection's output buffer.
+        outbuf_ns: Option<u64>,
+        /// When the relay wrote the cell's last byte to the kernel.
+        kernel_ns: Option<u64>,
+        /// When the cell's last byte left the network interface for the first time.
+        nic_out_ns: Option<u64>,
+    } and { kernel_in_s, circuit_queue_s, outbuf_s, kernel_out_s }
 }
 
 impl CellRow {

@@ -1,7 +1,7 @@
-//! Encodes a table of flat rows as a Parquet file.
+//! Rows, their columns, and their encoding as a Parquet file.
 
 use crate::RunKey;
-use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use parquet::basic::{Compression, LogicalType, Repetition};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
@@ -9,77 +9,212 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 use std::sync::Arc;
 
-/// The bytes of a Parquet file. Only a bug in Penstock can cause an error.
-pub(super) type Encoded = Result<Vec<u8>, ParquetError>;
-
-/// A column: its name, and the function for its value in a row.
-pub(super) struct Column<R>(pub(super) &'static str, pub(super) Value<R>);
-
-/// The function that returns a row's value, by the column's type. Counts are signed in the file, so that readers can
-/// subtract them.
-pub(super) enum Value<R> {
-    Text(fn(&R) -> &str),
-    MaybeText(fn(&R) -> Option<&str>),
-    Count(fn(&R) -> u64),
-    MaybeCount(fn(&R) -> Option<u64>),
-    MaybeInteger(fn(&R) -> Option<i64>),
-    Real(fn(&R) -> f64),
-    MaybeReal(fn(&R) -> Option<f64>),
-    Flag(fn(&R) -> bool),
+/// A row of a table.
+pub(crate) trait Row: Sized {
+    /// The file of the table.
+    const FILE: &'static str;
+    fn columns() -> Vec<Column<Self>>;
 }
 
-impl<R> Value<R> {
-    fn shape(&self) -> (Physical, Option<LogicalType>, Repetition) {
-        let (physical, logical) = match self {
-            Self::Text(_) | Self::MaybeText(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Self::Count(_) | Self::MaybeCount(_) | Self::MaybeInteger(_) => (Physical::INT64, None),
-            Self::Real(_) | Self::MaybeReal(_) => (Physical::DOUBLE, None),
-            Self::Flag(_) => (Physical::BOOLEAN, None),
-        };
-        let optional = matches!(
-            self,
-            Self::MaybeText(_) | Self::MaybeCount(_) | Self::MaybeInteger(_) | Self::MaybeReal(_)
-        );
-        (physical, logical, if optional { Repetition::OPTIONAL } else { Repetition::REQUIRED })
-    }
-
-    fn write(&self, rows: &[R], column: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
-        match self {
-            Self::Text(get) => required::<ByteArrayType, _>(rows, column, |row| ByteArray::from(get(row))),
-            Self::MaybeText(get) => {
-                optional::<ByteArrayType, _>(rows, column, |row| get(row).map(ByteArray::from))
-            }
-            Self::Count(get) => required::<Int64Type, _>(rows, column, |row| get(row) as i64),
-            Self::MaybeCount(get) => {
-                optional::<Int64Type, _>(rows, column, |row| get(row).map(|count| count as i64))
-            }
-            Self::MaybeInteger(get) => optional::<Int64Type, _>(rows, column, get),
-            Self::Real(get) => required::<DoubleType, _>(rows, column, get),
-            Self::MaybeReal(get) => optional::<DoubleType, _>(rows, column, get),
-            Self::Flag(get) => required::<BoolType, _>(rows, column, get),
+/// Declares the row of a table. Each field is a column, and so is each of the methods behind `and`.
+macro_rules! row {
+    ($(#[$attribute:meta])* pub struct $name:ident($file:literal) {
+        $($(#[$meaning:meta])+ $column:ident: $type:ty,)+
+    } $(and { $($method:ident),+ })?) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            $($(#[$meaning])+ pub $column: $type,)+
         }
+
+        impl $crate::write::Row for $name {
+            const FILE: &'static str = $file;
+
+            fn columns() -> Vec<$crate::write::Column<Self>> {
+                vec![
+                    $($crate::write::column(stringify!($column), |row: &Self| row.$column.clone()),)+
+                    $($($crate::write::column(stringify!($method), Self::$method),)+)?
+                ]
+            }
+        }
+    };
+}
+pub(crate) use row;
+
+/// Declares an enum whose variants are words in a column.
+macro_rules! words {
+    ($(#[$attribute:meta])* pub enum $name:ident {
+        $($(#[$meaning:meta])+ $variant:ident = $word:literal,)+
+    }) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$meaning])+ $variant,)+
+        }
+
+        impl $name {
+            /// The name in the table.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl $crate::write::Datum for $name {
+            type Type = parquet::data_type::ByteArrayType;
+
+            fn logical() -> Option<parquet::basic::LogicalType> {
+                Some(parquet::basic::LogicalType::String)
+            }
+            fn encode(&self) -> Option<parquet::data_type::ByteArray> {
+                Some(self.as_str().into())
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// A value in a column.
+pub(crate) trait Datum {
+    type Type: DataType;
+    const IS_OPTIONAL: bool = false;
+    fn logical() -> Option<LogicalType> {
+        None
     }
+    /// The value in the file; `None` is null.
+    fn encode(&self) -> Option<<Self::Type as DataType>::T>;
+}
+
+impl Datum for Arc<str> {
+    type Type = ByteArrayType;
+
+    fn logical() -> Option<LogicalType> {
+        Some(LogicalType::String)
+    }
+    fn encode(&self) -> Option<ByteArray> {
+        Some((&**self).into())
+    }
+}
+
+/// Counts are signed in the file, so that readers can subtract them.
+impl Datum for u64 {
+    type Type = Int64Type;
+
+    fn encode(&self) -> Option<i64> {
+        Some(*self as i64)
+    }
+}
+
+impl Datum for i64 {
+    type Type = Int64Type;
+
+    fn encode(&self) -> Option<i64> {
+        Some(*self)
+    }
+}
+
+impl Datum for f64 {
+    type Type = DoubleType;
+
+    fn encode(&self) -> Option<f64> {
+        Some(*self)
+    }
+}
+
+impl Datum for bool {
+    type Type = BoolType;
+
+    fn encode(&self) -> Option<bool> {
+        Some(*self)
+    }
+}
+
+impl<D: Datum> Datum for Option<D> {
+    type Type = D::Type;
+    const IS_OPTIONAL: bool = true;
+
+    fn logical() -> Option<LogicalType> {
+        D::logical()
+    }
+    fn encode(&self) -> Option<<D::Type as DataType>::T> {
+        self.as_ref()?.encode()
+    }
+}
+
+/// The seed of a run.
+#[derive(Clone, Copy)]
+struct Seed(u64);
+
+impl Datum for Seed {
+    type Type = Int64Type;
+
+    fn logical() -> Option<LogicalType> {
+        Some(LogicalType::integer(64, false))
+    }
+    fn encode(&self) -> Option<i64> {
+        Some(self.0 as i64)
+    }
+}
+
+type Write<R> = dyn Fn(&[R], &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError>;
+
+/// A column of a table with rows `R`.
+pub(crate) struct Column<R> {
+    field: TypePtr,
+    write: Box<Write<R>>,
+}
+
+/// The column `name` with this value of each row.
+pub(crate) fn column<R, D: Datum>(name: &str, value: impl Fn(&R) -> D + 'static) -> Column<R> {
+    let repetition = if D::IS_OPTIONAL { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+    let field = Type::primitive_type_builder(name, D::Type::get_physical_type());
+    let field = field.with_logical_type(D::logical()).with_repetition(repetition).build();
+    let write = move |rows: &[R], column: &mut SerializedColumnWriter<'_>| {
+        let (mut values, mut present) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+        for row in rows {
+            let value = value(row).encode();
+            present.push(i16::from(value.is_some()));
+            values.extend(value);
+        }
+        let levels = D::IS_OPTIONAL.then_some(&present[..]);
+        column.typed::<D::Type>().write_batch(&values, levels, None).map(drop)
+    };
+    Column { field: Arc::new(field.expect("the types of columns are valid")), write: Box::new(write) }
+}
+
+/// The key's three columns, then those of the rows.
+fn columns<R: Row>(key: &RunKey) -> Vec<Column<R>> {
+    let [variant, network] = [&key.variant, &key.network].map(|name| Arc::<str>::from(name.as_str()));
+    let seed = Seed(key.seed);
+    let mut columns = vec![
+        column("variant", move |_| variant.clone()),
+        column("network", move |_| network.clone()),
+        column("seed", move |_| seed),
+    ];
+    columns.extend(R::columns());
+    columns
+}
+
+/// The columns of a table.
+pub(super) fn schema<R: Row>() -> TypePtr {
+    let fields = columns::<R>(&RunKey::new("", 0)).into_iter().map(|column| column.field).collect();
+    let schema = Type::group_type_builder("penstock").with_fields(fields).build();
+    Arc::new(schema.expect("the names of columns are different"))
 }
 
 /// Rows in one row group. More rows compress better; fewer rows let readers skip more.
 const ROWS_PER_GROUP: usize = 1 << 20;
 
-pub(super) fn encode<R>(key: &RunKey, columns: &[Column<R>], rows: &[R]) -> Encoded {
-    let mut file = SerializedFileWriter::new(Vec::new(), schema(columns)?, Arc::new(properties()))?;
+/// Encodes rows as the bytes of a file. Each row begins with `key`. Only a bug in Penstock can cause an error.
+pub(super) fn encode<R: Row>(key: &RunKey, rows: &[R]) -> Result<Vec<u8>, ParquetError> {
+    let mut file = SerializedFileWriter::new(Vec::new(), schema::<R>(), Arc::new(properties()))?;
     for rows in rows.chunks(ROWS_PER_GROUP) {
         let mut group = file.next_row_group()?;
-        let variant = ByteArray::from(key.variant.as_str());
-        let network = ByteArray::from(key.network.as_str());
-        let mut next = |write: &dyn Fn(&mut SerializedColumnWriter<'_>) -> Result<(), ParquetError>| {
-            let mut column = group.next_column()?.expect("the schema has a column for each that is written");
-            write(&mut column)?;
-            column.close()
-        };
-        next(&|column| required::<ByteArrayType, _>(rows, column, |_| variant.clone()))?;
-        next(&|column| required::<ByteArrayType, _>(rows, column, |_| network.clone()))?;
-        next(&|column| required::<Int64Type, _>(rows, column, |_| key.seed as i64))?;
-        for Column(_, value) in columns {
-            next(&|column| value.write(rows, column))?;
+        for column in columns::<R>(key) {
+            let mut next = group.next_column()?.expect("the schema has a column for each that is written");
+            (column.write)(rows, &mut next)?;
+            next.close()?;
         }
         group.close()?;
     }
@@ -91,47 +226,4 @@ pub(crate) fn properties() -> WriterProperties {
         .set_compression(Compression::SNAPPY)
         .set_created_by(concat!("penstock ", env!("CARGO_PKG_VERSION")).to_owned())
         .build()
-}
-
-pub(super) fn schema<R>(columns: &[Column<R>]) -> Result<TypePtr, ParquetError> {
-    let field = |name: &str, (physical, logical, repetition): (Physical, Option<LogicalType>, Repetition)| {
-        let field = Type::primitive_type_builder(name, physical).with_logical_type(logical);
-        field.with_repetition(repetition).build().map(Arc::new)
-    };
-    let text = || (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED);
-    let unsigned = LogicalType::integer(64, false);
-    let mut fields = vec![
-        field("variant", text())?,
-        field("network", text())?,
-        field("seed", (Physical::INT64, Some(unsigned), Repetition::REQUIRED))?,
-    ];
-    for Column(name, value) in columns {
-        fields.push(field(name, value.shape())?);
-    }
-    Ok(Arc::new(Type::group_type_builder("penstock").with_fields(fields).build()?))
-}
-
-fn required<T: DataType, R>(
-    rows: &[R],
-    column: &mut SerializedColumnWriter<'_>,
-    value: impl Fn(&R) -> T::T,
-) -> Result<(), ParquetError> {
-    let values: Vec<T::T> = rows.iter().map(value).collect();
-    column.typed::<T>().write_batch(&values, None, None).map(drop)
-}
-
-/// Writes a nullable column: the values that exist, and a flag for each row.
-fn optional<T: DataType, R>(
-    rows: &[R],
-    column: &mut SerializedColumnWriter<'_>,
-    value: impl Fn(&R) -> Option<T::T>,
-) -> Result<(), ParquetError> {
-    let mut values = Vec::with_capacity(rows.len());
-    let mut present = Vec::with_capacity(rows.len());
-    for row in rows {
-        let value = value(row);
-        present.push(i16::from(value.is_some()));
-        values.extend(value);
-    }
-    column.typed::<T>().write_batch(&values, Some(&present), None).map(drop)
 }
