@@ -4,14 +4,12 @@ use crate::document::{Document, Version};
 use crate::error::listed;
 use crate::estimate::estimate;
 use crate::markov::Markov;
-use crate::model::{
-    Activity, Amount, Client, Generated, Host, Latency, Path, Relay, SampledRates, Scenario, Span,
-};
+use crate::model::{Activity, Client, Generated, Host, Latency, Path, Relay, SampledRates, Scenario};
 use crate::queueing_model::{base_rtt, capacity};
 use crate::tree::Table;
 use penstock_core::config::RelayConfig;
 use penstock_core::throttle::{StaticRateConfig, ThrottleConfig};
-use penstock_units::{Bytes, DataRate, Duration, parse::show_duration};
+use penstock_units::{DataRate, parse::show_duration};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -209,38 +207,11 @@ fn narrowest(scenario: &Scenario, path: &[usize]) -> String {
 }
 
 fn workloads(out: &mut Lines, scenario: &Scenario) {
-    let amount = |amount: &Amount| match amount {
-        Amount::Fixed(size) => size.to_string(),
-        Amount::Uniform(low, high) => format!("{low} to {high}"),
-        Amount::Quantiles(sizes) => {
-            let [least, most] = sizes.ends().map(Bytes::new);
-            format!("{} in the median, {least} to {most}", Bytes::new(sizes.at(0.5)))
-        }
-        Amount::Mix(mix) => {
-            let part = |(share, size): (f64, Bytes)| format!("{size} ({:.1} %)", 100.0 * share);
-            mix.shares().map(part).collect::<Vec<_>>().join(" or ")
-        }
-    };
-    let span = |span: &Span| match span {
-        Span::Fixed(span) => show_duration(*span),
-        Span::Uniform(low, high) => format!("{} to {}", show_duration(*low), show_duration(*high)),
-        Span::LogNormal(median, _, most) => {
-            format!("{} in the median and at most {}", show_duration(*median), show_duration(*most))
-        }
-        Span::Quantiles(spans) => {
-            let show = |nanos| show_duration(Duration::from_nanos(nanos));
-            let [least, most] = spans.ends().map(show);
-            format!("{} in the median, {least} to {most}", show(spans.at(0.5)))
-        }
-        Span::Exponential(mean) => format!("{} in the mean (exponential)", show_duration(*mean)),
-        Span::Normal(mean, _) => format!("{} in the mean (normal)", show_duration(*mean)),
-        Span::Pareto(least, _) => format!("{} at least (Pareto)", show_duration(*least)),
-    };
     out.title("workloads");
     for workload in &scenario.workloads {
         let circuit = if workload.fresh_circuit { ", a fresh circuit each" } else { "" };
         let does = match &workload.does {
-            Activity::Download(size) => format!("downloads {}", amount(size)),
+            Activity::Download(size) => format!("downloads {size}"),
             Activity::Tgen(tgen) => {
                 let model = |name: &str, model: &Option<Arc<Markov>>| {
                     model
@@ -251,7 +222,7 @@ fn workloads(out: &mut Lines, scenario: &Scenario) {
                 let [flows, streams] = [model("flows", &tgen.flows), model("streams", &tgen.streams)];
                 format!("follows Markov models: {flows}{streams}packets of {} states", tgen.packets.len())
             }
-            Activity::Hold(hold) => format!("holds a circuit for {}", span(hold)),
+            Activity::Hold(hold) => format!("holds a circuit for {hold}"),
         };
         let does = match workload.circuits {
             1 => does,
@@ -259,9 +230,7 @@ fn workloads(out: &mut Lines, scenario: &Scenario) {
         };
         out.line(format_args!(
             "  {:<8} {does}, pauses {}, starts after {}{circuit}",
-            workload.name,
-            span(&workload.pause),
-            span(&workload.start),
+            workload.name, workload.pause, workload.start
         ));
     }
 }

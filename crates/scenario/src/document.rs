@@ -3,7 +3,7 @@ use crate::changes::changes;
 use crate::deployments::deployments;
 use crate::error::{ConfigError, Error, Sources, listed};
 use crate::estimate::{Estimate, estimate};
-use crate::keys::{InList, in_list};
+use crate::keys::in_list;
 use crate::model::{Head, Scenario, Variant};
 use crate::network_file::{self, NetworkFile};
 use crate::overrides;
@@ -61,23 +61,14 @@ impl Document {
     /// and `[scenario] include` reads files from its folder. Each item of `sets` is `key=value`. The value is TOML,
     /// or a string without quotes.
     pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Document, Error> {
-        Document::sweep(text, name, sets, &[], &[Point::default()])
+        Document::in_network(text, name, None, sets, &[], &[Point::default()])
     }
 
-    /// Parses a scenario file once for each point of a sweep. The document has every variant at every point. `only`
-    /// names the variants to use; an empty list selects all. Name the variants if a point sets keys that do not fit
-    /// other variants. The name of each result is `variant, point`, or `point` if there is only one variant.
-    pub fn sweep(
-        text: &str,
-        name: &str,
-        sets: &[String],
-        only: &[String],
-        points: &[Point],
-    ) -> Result<Document, Error> {
-        Document::in_network(text, name, None, sets, only, points)
-    }
-
-    /// Like [`sweep`](Self::sweep), but takes the relays and the section `[network]` from a network file.
+    /// Reads a scenario at each point of a grid, with the relays and the `[network]` of a network file. It has the variants
+    /// of the file at each point.
+    ///
+    /// `only` selects variants, all if it is empty: a point may set keys that do not fit other variants. A variant's name
+    /// is `variant, point`, or `point` if only one is selected.
     pub fn in_network(
         text: &str,
         name: &str,
@@ -315,14 +306,13 @@ fn included(own: &Table, sources: &mut Sources, warnings: &mut Warnings) -> Resu
 }
 
 fn variants(node: Option<Node>) -> Result<Vec<Entry>, ConfigError> {
-    const VARIANTS: InList<VariantKeys> = in_list();
     let Some(node) = node else {
         let variant = Variant { name: "default".to_owned(), label: "default".to_owned() };
         return Ok(vec![Entry { variant, set: Table::new(), index: 0 }]);
     };
     let site = Site { at: node.at, path: "variants", sections: &Table::new() };
     let mut entries: Vec<Entry> = Vec::new();
-    for (index, read) in VARIANTS.read(&node, &site)?.0.into_iter().enumerate() {
+    for (index, read) in in_list::<VariantKeys>().read(&node, &site)?.0.into_iter().enumerate() {
         let VariantKeys { name, label, set } = read.keys.clone();
         if entries.iter().any(|entry| entry.variant.name == name) {
             let message = format!("the variant {name:?} is there twice; every variant needs its own name");

@@ -1,8 +1,9 @@
 //! Macros that declare the keys of a section, and functions that read a table by these declarations.
 //!
-//! `section!` declares a struct with one field for each key. The field's comment is the meaning that the reference
-//! pages print. The field's type is the Rust type. The value type and the default follow. `sections!` joins groups of
-//! keys that several sections share. `algorithm!` declares an enum of algorithms, each with its own keys.
+//! `section!` declares a struct. Each field is a key: its comment is the meaning that the reference prints, its type is
+//! the value in Rust, and behind it stand the value type and the default. `keys!` does the same for a struct of the core.
+//! `sections!` joins groups of keys that several sections share; `(A, B)` joins two groups without names. `algorithm!`
+//! declares an enum of kinds, each with its own keys.
 
 use crate::error::{ConfigError, Origin, listed};
 use crate::tree::{Node, Table, Value, join};
@@ -158,17 +159,13 @@ pub(crate) fn parameter<V: ValueType>(
     }
 }
 
-/// Declares a section. Each key is `KEY: TYPE = VALUE TYPE, DEFAULT;`. The reference pages print the key's comment.
-macro_rules! section {
-    ($(#[$attribute:meta])* $visible:vis struct $name:ident($title:literal) {
-        $($(#[doc = $meaning:literal])+ $key:ident: $type:ty = $value_type:expr, $default:expr;)*
+/// Declares the keys of a struct: `KEY = VALUE TYPE, DEFAULT;`, with the meaning as the comment of the key. `..REST` gives
+/// the values of its other fields.
+macro_rules! keys {
+    ($name:ident($title:literal) {
+        $($(#[doc = $meaning:literal])+ $key:ident = $value_type:expr, $default:expr;)*
+        $(..$rest:expr)?
     }) => {
-        $(#[$attribute])*
-        #[allow(dead_code, reason = "some keys are only the default of others")]
-        $visible struct $name {
-            $($(#[doc = $meaning])+ $visible $key: $type,)*
-        }
-
         impl $crate::keys::Section for $name {
             const TITLE: &'static str = $title;
 
@@ -187,9 +184,25 @@ macro_rules! section {
             fn read(reader: &mut $crate::keys::Reader<'_>) -> Result<Self, $crate::error::ConfigError> {
                 #[allow(unused_imports, reason = "a section may have no keys, or only one sort of defaults")]
                 use $crate::keys::Default::{As, Is, Required};
-                Ok($name { $($key: reader.get(stringify!($key), &$value_type, $default)?,)* })
+                Ok($name { $($key: reader.get(stringify!($key), &$value_type, $default)?,)* $(..$rest)? })
             }
         }
+    };
+}
+pub(crate) use keys;
+
+/// Declares a struct and its keys: `KEY: TYPE = VALUE TYPE, DEFAULT;`.
+macro_rules! section {
+    ($(#[$attribute:meta])* $visible:vis struct $name:ident($title:literal) {
+        $($(#[doc = $meaning:literal])+ $key:ident: $type:ty = $value_type:expr, $default:expr;)*
+    }) => {
+        $(#[$attribute])*
+        #[allow(dead_code, reason = "some keys are only the default of others")]
+        $visible struct $name {
+            $($(#[doc = $meaning])+ $visible $key: $type,)*
+        }
+
+        $crate::keys::keys! { $name($title) { $($(#[doc = $meaning])+ $key = $value_type, $default;)* } }
     };
 }
 pub(crate) use section;
@@ -223,7 +236,24 @@ macro_rules! sections {
 }
 pub(crate) use sections;
 
-/// Value type: a table with the keys of `S`.
+/// The keys of two sections in one table.
+impl<A: Section, B: Section> Section for (A, B) {
+    const TITLE: &'static str = A::TITLE;
+
+    fn has(key: &str) -> bool {
+        A::has(key) || B::has(key)
+    }
+
+    fn parameters() -> Vec<Parameter> {
+        [A::parameters(), B::parameters()].concat()
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ConfigError> {
+        Ok((A::read(reader)?, B::read(reader)?))
+    }
+}
+
+/// A table with the keys of `S`.
 pub(crate) struct InTable<S>(PhantomData<S>);
 
 /// Value type: a list of tables with the keys of `S`.

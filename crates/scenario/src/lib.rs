@@ -12,8 +12,8 @@
 //! | overrides and presets | `overrides`, `presets`, `renamed`, `network_file` |
 //! | sections: their keys and the model that they give | `sections` |
 //! | checks across sections | `build`, `deployments`, `changes` |
-//! | whole files, and single relays | `document`, `single_relay` |
-//! | output | `describe`, `estimate`, `queueing_model`, [`partners`], [`reference`](mod@reference) |
+//! | files and lines | `document`, `single_relay` |
+//! | output | `describe`, `estimate`, `queueing_model`, [`reference`](mod@reference) |
 //!
 //! ```
 //! use penstock_scenario::Document;
@@ -55,7 +55,6 @@ pub mod markov;
 pub mod model;
 mod network_file;
 mod overrides;
-pub mod partners;
 mod presets;
 mod queueing_model;
 pub mod reference;

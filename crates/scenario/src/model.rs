@@ -196,22 +196,7 @@ pub enum Congestion {
     Reno,
 }
 
-/// Size of a socket buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Buffer {
-    /// The TCP profile tunes the size automatically.
-    Auto,
-    /// Always this size [B].
-    Fixed(Bytes),
-}
-
-impl From<Option<Bytes>> for Buffer {
-    fn from(size: Option<Bytes>) -> Self {
-        size.map_or(Buffer::Auto, Buffer::Fixed)
-    }
-}
-
-/// Delays and losses between nodes.
+/// The delays and losses between the nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     /// Values for all pairs of nodes that [`exceptions`](Self::exceptions) does not list. Its round-trip time applies
@@ -282,11 +267,11 @@ pub struct Host {
     pub link_down: DataRate,
     /// Size of the drop-tail queue before the receiving side of the access link [B].
     pub link_queue: Bytes,
-    /// Send buffer of each socket.
-    pub send_buffer: Buffer,
-    /// Receive buffer of each socket.
-    pub receive_buffer: Buffer,
-    /// CPU time that Tor needs on this node; `None` is no CPU time.
+    /// Send buffer of its sockets; without a size the profile tunes it.
+    pub send_buffer: Option<Bytes>,
+    /// Receive buffer of its sockets; likewise.
+    pub receive_buffer: Option<Bytes>,
+    /// The processor time of its Tor; none if absent.
     pub cpu: Option<Costs>,
     /// Rates that each network samples. Before sampling, the other fields have the medians.
     pub sampled: SampledRates,

@@ -1,14 +1,19 @@
 //! Data of the reference pages: algorithms, workloads, presets, and all keys of scenario files.
 
-use crate::keys::Section;
+use crate::keys::Algorithm;
 use crate::model::{Costs, Dumbbell};
 use crate::presets::{self, PRESETS};
-use crate::sections::hop_control::AdaptKeys;
+use crate::sections::SECTIONS;
+use crate::sections::edge_control::EdgeControl;
+use crate::sections::hop_control::{AdaptKeys, HopControl};
 use crate::sections::network::PairKeys;
 use crate::sections::run::StopKeys;
+use crate::sections::schedulers::{ChannelMap, CircuitPolicy, Scheduler};
+use crate::sections::throttle::Throttle;
 use crate::sections::workloads::{MarkovKeys, TgenKeys};
 
-pub use crate::keys::AlgorithmInfo;
+pub use crate::keys::{AlgorithmInfo, PartnerInfo};
+pub use crate::sections::SectionInfo;
 pub use crate::values::Parameter;
 
 /// An activity of clients.
@@ -31,18 +36,17 @@ pub struct Preset {
     pub values: Vec<(String, String)>,
 }
 
-/// One table of a scenario file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SectionInfo {
-    /// Title of the table, such as `[run]` or `[relays.NAME]`.
-    pub title: &'static str,
-    /// Keys of the table.
-    pub parameters: Vec<Parameter>,
-}
-
-/// All implementations of all traits, in the order of `penstock list algorithms`.
+/// Every implementation of every trait, in the order of `list algorithms`.
 pub fn algorithms() -> Vec<AlgorithmInfo> {
-    crate::sections::tor::algorithms().concat()
+    [
+        CircuitPolicy::kinds("circuit_policy"),
+        Scheduler::kinds("scheduler"),
+        EdgeControl::kinds("edge_control"),
+        HopControl::kinds("hop_control"),
+        Throttle::kinds("throttle"),
+        ChannelMap::kinds("channel_map"),
+    ]
+    .concat()
 }
 
 /// All activities of clients.
@@ -78,21 +82,16 @@ fn preset(preset: &presets::Preset) -> Preset {
 
 /// All keys of a scenario file, by section.
 pub fn sections() -> Vec<SectionInfo> {
-    fn inner<S: Section>() -> SectionInfo {
-        SectionInfo { title: S::TITLE, parameters: S::parameters() }
-    }
-    let known = crate::sections::reference().into_iter();
-    let known = known.map(|(_, title, parameters)| SectionInfo { title, parameters });
     let tables = [
-        inner::<StopKeys>(),
-        inner::<Costs>(),
-        inner::<Dumbbell>(),
-        inner::<PairKeys>(),
-        inner::<TgenKeys>(),
-        inner::<MarkovKeys>(),
-        inner::<AdaptKeys>(),
+        SectionInfo::of::<StopKeys>(),
+        SectionInfo::of::<Costs>(),
+        SectionInfo::of::<Dumbbell>(),
+        SectionInfo::of::<PairKeys>(),
+        SectionInfo::of::<TgenKeys>(),
+        SectionInfo::of::<MarkovKeys>(),
+        SectionInfo::of::<AdaptKeys>(),
     ];
-    known.chain(tables).collect()
+    SECTIONS.iter().map(|(_, section)| section()).chain(tables).collect()
 }
 
 #[cfg(test)]

@@ -472,7 +472,7 @@ fn a_point_of_a_grid_is_refused_with_what_it_sets() {
         let good = Point { name: "good".to_owned(), sets: vec!["relays.middle.link=1 MiB/s".to_owned()] };
         let point = Point { name: "point".to_owned(), sets: vec![said.to_owned()] };
         let sets = ["network.rtt=20 ms".to_owned()];
-        Document::sweep(GOOD, "x.toml", &sets, &only, &[good, point]).unwrap_err().to_string()
+        Document::in_network(GOOD, "x.toml", None, &sets, &only, &[good, point]).unwrap_err().to_string()
     };
     assert_eq!(
         sweep(&[], "relays.midle.link=1 MiB/s"),

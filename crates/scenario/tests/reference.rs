@@ -2,8 +2,8 @@
 //!
 //! `UPDATE_REFERENCE=1 cargo test -p penstock-scenario --test reference` writes the tables.
 
-use penstock_scenario::partners::PartnerInfo;
 use penstock_scenario::reference::Parameter;
+use penstock_scenario::reference::PartnerInfo;
 use penstock_scenario::{algorithms, presets, sections};
 use std::collections::BTreeMap;
 use std::path::Path;

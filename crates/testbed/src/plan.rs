@@ -2,10 +2,8 @@
 
 use crate::Error;
 use crate::error::unsupported;
-use crate::star::{Access, Edge, Edges};
-use penstock_scenario::model::{
-    Activity, Buffer, Client, Congestion, Host, Path, Scenario, TcpProfile, Workload,
-};
+use crate::star::{Access, Way, Ways};
+use penstock_scenario::model::{Activity, Client, Congestion, Host, Path, Scenario, TcpProfile, Workload};
 use penstock_units::{Bytes, Seed};
 use std::fmt::Display;
 use std::fs;
@@ -88,7 +86,7 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
     }
     let key = |host: &Host, key: &str| format!("{}.{key}", host.name);
     for host in hosts(scenario) {
-        if (host.send_buffer, host.receive_buffer) != (Buffer::Auto, Buffer::Auto) {
+        if (host.send_buffer, host.receive_buffer) != (None, None) {
             return not(key(host, "send_buffer and receive_buffer"), "write \"auto\": Linux tunes them");
         }
         if host.cpu.is_some() {

@@ -1,7 +1,7 @@
 //! `edge_control`: windows and rates at the two ends of a circuit.
 
 use crate::error::ConfigError;
-use crate::keys::{PartnerInfo, Read, algorithm, section, sections};
+use crate::keys::{PartnerInfo, Read, algorithm, keys, section, sections};
 use crate::values::{Choice, Flag, Fraction, Or, RATE, TIME, TIME_OR_ZERO, Whole};
 use penstock_core::edge_control::{
     Adjust, CwndBounds, DctcpConfig, DynamicConfig, EdgeControlConfig, Ends, TimelyConfig, VegasConfig,
@@ -24,20 +24,19 @@ const fn percent(least: i64, most: i64) -> Whole {
     Whole { least, most, unit: "%" }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct WindowsKeys("windows") {
+keys! {
+    WindowsConfig("windows") {
         /// DATA cells of a circuit that may be unacknowledged; 100 is 50 KiB.
-        circuit_window: u32 = CIRCUIT_WINDOW, Is("1000");
+        circuit_window = CIRCUIT_WINDOW, Is("1000");
         /// DATA cells of a stream that may be unacknowledged.
-        stream_window: u32 = STREAM_WINDOW, Is("500");
+        stream_window = STREAM_WINDOW, Is("500");
         /// Acknowledges one cell too late, as clients until 0.2.1.19 did.
-        sendme_bug_101: bool = Flag, Is("false");
+        sendme_bug_101 = Flag, Is("false");
         /// Cells that circuit SENDMEs acknowledge before they arrive, as a selfish client does; 0 is honest.
-        early_sendmes: u32 = window(WindowsConfig::EARLY_RANGE), Is("0");
+        early_sendmes = window(WindowsConfig::EARLY_RANGE), Is("0");
         /// Whether these windows hold on circuits with credits at each hop. If client and last relay both say "ignored" or
         /// "suppressed", they do not. With "ignored" this end sends SENDMEs without effect, with "suppressed" none.
-        ends: Ends = Choice(&[
+        ends = Choice(&[
             ("enforced", Ends::Enforced),
             ("ignored", Ends::Ignored),
             ("suppressed", Ends::Suppressed),
@@ -86,23 +85,51 @@ impl StockKeys {
     }
 }
 
+/// Declares the bounds of a congestion window with the defaults of an algorithm, and the least maximum.
+macro_rules! bounds {
+    ($name:ident: $inc:literal, $init:literal, $min:literal, $max:literal of $least:literal) => {
+        section! {
+            /// The bounds of a congestion window.
+            #[derive(Clone, Debug)]
+            pub(crate) struct $name("") {
+                /// DATA cells that one circuit SENDME acknowledges, as the relay says. The client refuses it if its own
+                /// value differs by more than 1.
+                sendme_inc: u32 = Whole::cells(1, 254), Is($inc);
+                /// The congestion window of a new circuit.
+                cwnd_init: u32 = CELLS, Is($init);
+                /// The smallest congestion window.
+                cwnd_min: u32 = CELLS, Is($min);
+                /// The largest congestion window.
+                cwnd_max: u32 = Whole::cells($least, i32::MAX as i64), Is($max);
+            }
+        }
+
+        impl $name {
+            fn config<S>(&self, node: &Read<S>) -> Result<CwndBounds, ConfigError> {
+                bounds(node, self.sendme_inc, self.cwnd_init, self.cwnd_min, self.cwnd_max)
+            }
+        }
+    };
+}
+
+bounds!(VegasBounds: "31", "124", "124", "2147483647" of 500);
+bounds!(DctcpBounds: "10", "20", "20", "1000" of 1);
+bounds!(TimelyBounds: "31", "124", "62", "1000" of 1);
+
 section! {
     #[derive(Clone, Debug)]
-    pub(crate) struct VegasOwn("vegas") {
+    pub(crate) struct VersionKeys("") {
         /// The version of C tor whose constants replace the word "version" of other keys.
         version: VegasConfig = Choice(&[
             ("0.4.9", VegasConfig::TOR_0_4_9),
             ("0.4.7", VegasConfig::TOR_0_4_7),
         ]), Is("'0.4.9'");
-        /// DATA cells that one circuit SENDME acknowledges, as the relay says. The client refuses it if its own value
-        /// differs by more than 1.
-        sendme_inc: u32 = Whole::cells(1, 254), Is("31");
-        /// The congestion window of a new circuit.
-        cwnd_init: u32 = CELLS, Is("124");
-        /// The smallest congestion window.
-        cwnd_min: u32 = CELLS, Is("124");
-        /// The largest congestion window.
-        cwnd_max: u32 = Whole::cells(500, i32::MAX as i64), Is("2147483647");
+    }
+}
+
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct VegasOwn("vegas") {
         /// The cells that an update after slow start adds or subtracts.
         cwnd_inc: u32 = CELLS, Is("1");
         /// After slow start there is one update for this many times sendme_inc acknowledged cells. A smaller window is
@@ -152,6 +179,8 @@ section! {
 sections! {
     #[derive(Clone, Debug)]
     pub(crate) struct VegasKeys("vegas") {
+        of: VersionKeys,
+        bounds: VegasBounds,
         own: VegasOwn,
         stock: StockKeys,
     }
@@ -159,41 +188,15 @@ sections! {
 
 section! {
     #[derive(Clone, Debug)]
-    pub(crate) struct DctcpOwn("dctcp") {
-        /// DATA cells that one circuit SENDME acknowledges, as the relay says. The client refuses it if its own value
-        /// differs by more than 1.
-        sendme_inc: u32 = Whole::cells(1, 254), Is("10");
-        /// The congestion window of a new circuit.
-        cwnd_init: u32 = CELLS, Is("20");
-        /// The smallest congestion window.
-        cwnd_min: u32 = CELLS, Is("20");
-        /// The largest congestion window.
-        cwnd_max: u32 = Whole::cells(1, i32::MAX as i64), Is("1000");
+    pub(crate) struct DctcpKeys("dctcp") {
         /// The weight of the newest window in the average share of marked cells.
         g: f64 = Fraction, Is("0.0625");
     }
 }
 
-sections! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct DctcpKeys("dctcp") {
-        own: DctcpOwn,
-        stock: StockKeys,
-    }
-}
-
 section! {
     #[derive(Clone, Debug)]
-    pub(crate) struct TimelyOwn("timely") {
-        /// DATA cells that one circuit SENDME acknowledges, as the relay says. The client refuses it if its own value
-        /// differs by more than 1.
-        sendme_inc: u32 = Whole::cells(1, 254), Is("31");
-        /// The congestion window of a new circuit.
-        cwnd_init: u32 = CELLS, Is("124");
-        /// The smallest congestion window.
-        cwnd_min: u32 = CELLS, Is("62");
-        /// The largest congestion window.
-        cwnd_max: u32 = Whole::cells(1, i32::MAX as i64), Is("1000");
+    pub(crate) struct TimelyKeys("timely") {
         /// The rate grows while the round trip exceeds the circuit's least one by less than this.
         t_low: Duration = TIME_OR_ZERO, Is("10 ms");
         /// The rate falls while the round trip exceeds the circuit's least one by more than this.
@@ -204,14 +207,6 @@ section! {
         beta: f64 = Fraction, Is("0.8");
         /// The weight of the newest difference of two round trips in the gradient.
         alpha: f64 = Fraction, Is("0.875");
-    }
-}
-
-sections! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct TimelyKeys("timely") {
-        own: TimelyOwn,
-        stock: StockKeys,
     }
 }
 
@@ -226,30 +221,24 @@ algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum EdgeControl("EdgeControl") {
         /// Fixed SENDME windows of circuits and streams.
-        Windows("windows"): WindowsKeys, "tor-spec section 7.4; DefenestraTor sections 3.1 and 4.1", &[];
+        Windows("windows"): WindowsConfig, "tor-spec section 7.4; DefenestraTor sections 3.1 and 4.1", &[];
         /// A circuit window that follows the round-trip time.
         Dynamic("dynamic-windows"): DynamicKeys, "DefenestraTor section 4.1, equations 1 and 2", &[];
         /// Congestion control and XON/XOFF on circuits whose client and last relay both have it; SENDME windows on others.
         Vegas("vegas"): VegasKeys, "proposal 324; RFC 3742; C tor 0.4.9 and 0.4.7", &[];
         /// A congestion window that follows the share of cells that relays marked, and XON/XOFF, on circuits whose client
         /// and last relay both have it; SENDME windows on others.
-        Dctcp("dctcp"): DctcpKeys, "Alizadeh et al. 2010 section 3; RFC 8257", &[NEEDS_MARKS];
+        Dctcp("dctcp"): (DctcpBounds, (DctcpKeys, StockKeys)), "Alizadeh et al. 2010 section 3; RFC 8257", &[NEEDS_MARKS];
         /// A rate that follows the gradient of the round trip, as a window, and XON/XOFF, on circuits whose client and last
         /// relay both have it; SENDME windows on others.
-        Timely("timely"): TimelyKeys, "Mittal et al. 2015 section 4.3, algorithm 1", &[];
+        Timely("timely"): (TimelyBounds, (TimelyKeys, StockKeys)), "Mittal et al. 2015 section 4.3, algorithm 1", &[];
     }
 }
 
 impl EdgeControl {
     pub(crate) fn config<S>(&self, node: &Read<S>) -> Result<EdgeControlConfig, ConfigError> {
         Ok(match self {
-            EdgeControl::Windows(keys) => EdgeControlConfig::Windows(WindowsConfig {
-                circuit_window: keys.circuit_window,
-                stream_window: keys.stream_window,
-                sendme_bug_101: keys.sendme_bug_101,
-                early_sendmes: keys.early_sendmes,
-                ends: keys.ends,
-            }),
+            EdgeControl::Windows(config) => EdgeControlConfig::Windows(*config),
             EdgeControl::Dynamic(keys) => EdgeControlConfig::Dynamic(DynamicConfig {
                 windows: WindowsConfig {
                     stream_window: keys.stream_window,
@@ -262,41 +251,34 @@ impl EdgeControl {
                 peer_bug_101: keys.peer_bug_101,
             }),
             EdgeControl::Vegas(keys) => EdgeControlConfig::Vegas(vegas(keys, node)?),
-            EdgeControl::Dctcp(DctcpKeys { own, stock }) => {
-                let bounds = bounds(node, own.sendme_inc, own.cwnd_init, own.cwnd_min, own.cwnd_max)?;
-                let config = DctcpConfig { bounds, g: own.g, windows: stock.config(), ..Default::default() };
-                EdgeControlConfig::Dctcp(config)
+            EdgeControl::Dctcp((bounds, (own, stock))) => EdgeControlConfig::Dctcp(DctcpConfig {
+                bounds: bounds.config(node)?,
+                g: own.g,
+                windows: stock.config(),
+                ..DctcpConfig::default()
+            }),
+            EdgeControl::Timely((_, (own, _))) if own.t_low >= own.t_high => {
+                return Err(node.upside_down("edge_control.t_low", "edge_control.t_high"));
             }
-            EdgeControl::Timely(TimelyKeys { own, stock }) => {
-                if own.t_low >= own.t_high {
-                    return Err(node.upside_down("edge_control.t_low", "edge_control.t_high"));
-                }
-                EdgeControlConfig::Timely(TimelyConfig {
-                    bounds: bounds(node, own.sendme_inc, own.cwnd_init, own.cwnd_min, own.cwnd_max)?,
-                    t_low: own.t_low,
-                    t_high: own.t_high,
-                    delta: own.delta,
-                    beta: own.beta,
-                    alpha: own.alpha,
-                    windows: stock.config(),
-                    ..TimelyConfig::default()
-                })
-            }
+            EdgeControl::Timely((bounds, (own, stock))) => EdgeControlConfig::Timely(TimelyConfig {
+                bounds: bounds.config(node)?,
+                t_low: own.t_low,
+                t_high: own.t_high,
+                delta: own.delta,
+                beta: own.beta,
+                alpha: own.alpha,
+                windows: stock.config(),
+                ..TimelyConfig::default()
+            }),
         })
     }
 }
 
 fn vegas<S>(keys: &VegasKeys, node: &Read<S>) -> Result<VegasConfig, ConfigError> {
-    let VegasKeys { own, stock } = keys;
-    let version = &own.version;
-    let CwndBounds { sendme_inc, cwnd_init, cwnd_min, cwnd_max } =
-        bounds(node, own.sendme_inc, own.cwnd_init, own.cwnd_min, own.cwnd_max)?;
+    let VegasKeys { of: VersionKeys { version }, bounds, own, stock } = keys;
     Ok(VegasConfig {
         offered: true,
-        sendme_inc,
-        cwnd_init,
-        cwnd_min,
-        cwnd_max,
+        bounds: bounds.config(node)?,
         cwnd_inc: own.cwnd_inc,
         cwnd_inc_rate: own.cwnd_inc_rate,
         cwnd_inc_pct_ss: own.cwnd_inc_pct_ss,

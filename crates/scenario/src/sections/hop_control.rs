@@ -1,7 +1,7 @@
 //! `hop_control`: limits of unacknowledged cells on each hop.
 
 use crate::error::ConfigError;
-use crate::keys::{InTable, NoKeys, PartnerInfo, Read, algorithm, in_table, section, sections};
+use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, in_table, keys, section};
 use crate::values::{Choice, Flag, Or, TIME, TIME_OR_ZERO, Whole};
 use penstock_core::hop_control::{
     AdaptConfig, ControlInterval, Counts, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config,
@@ -38,8 +38,6 @@ section! {
     }
 }
 
-const ADAPT: InTable<AdaptKeys> = in_table();
-
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct N23Keys("n23") {
@@ -48,7 +46,7 @@ section! {
         /// The cells that may be outstanding beyond N2 (N3). If it adapts, this is its first value, from 100 to 500.
         n3: u32 = Whole::cells(0, 100_000), Is("500");
         /// How N3 follows congestion, from 100 to 500 cells; "none" keeps it.
-        adapt: Option<AdaptKeys> = Or("none", ADAPT), Is("none");
+        adapt: Option<AdaptKeys> = Or("none", in_table::<AdaptKeys>()), Is("none");
         /// The queue of this node's credits: "link" is before all circuits, "circuit" is the queue of their circuit's
         /// other direction.
         credit_path: CreditPath = Choice(&[
@@ -60,29 +58,38 @@ section! {
     }
 }
 
-// The slides name only `alpha` and `beta`. They specify no default, and none of the other keys.
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct WindowKeys("backtap") {
+// The slides leave all of these open but the names of the first two.
+keys! {
+    WindowConfig("backtap") {
         /// A window grows by a cell if fewer cells than this wait (alpha of nstor).
-        alpha: u32 = CELLS, Is("3");
+        alpha = CELLS, Is("3");
         /// A window shrinks by a cell if more cells than this wait (beta of nstor).
-        beta: u32 = CELLS, Is("6");
+        beta = CELLS, Is("6");
         /// The first window.
-        start: u32 = Whole::cells(1, 2000), Is("2");
+        start = Whole::cells(1, 2000), Is("2");
         /// The window doubles in each round until more cells than this wait (CircuitStart: 2). With "none" it grows by a
         /// cell from the start.
-        slow_start: Option<u32> = Or("none", CELLS), Is("none");
+        slow_start = Or("none", CELLS), Is("none");
         /// A round with fewer round trips than this goes on. nstor has 3, Marut's authors have 1.
-        samples: u32 = Whole::from_1_to(1000), Is("3");
+        samples = Whole::from_1_to(1000), Is("3");
         /// Limits each window to the cells that bandwidth_rate carries in a base round trip, if there is a rate.
-        cap: bool = Flag, Is("true");
+        cap = Flag, Is("true");
+    }
+}
+
+section! {
+    /// The memory of a channel.
+    #[derive(Clone, Debug)]
+    pub(crate) struct MemoryKeys("") {
         /// The least round trip to a neighbour expires after this time, in whole seconds; with "none" never.
         base_memory: Option<Duration> = Or("none", TIME), Is("none");
     }
 }
 
-/// How often a window may change: once in each of these intervals.
+/// The keys of a control with a window.
+type WindowKeys = (WindowConfig, MemoryKeys);
+
+/// The interval in which a window may change once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interval {
     Circuit,
@@ -91,7 +98,7 @@ pub(crate) enum Interval {
 
 section! {
     #[derive(Clone, Debug)]
-    pub(crate) struct MarutOwn("marut") {
+    pub(crate) struct MarutKeys("marut") {
         /// The cells that the window counts: in "hop" those that the next node has not forwarded yet, in "e2e" those that
         /// the last node has not. All nodes of a path must have the same mode.
         mode: Counts = Choice(&[("hop", Counts::Hop), ("e2e", Counts::Path)]), Is("hop");
@@ -117,14 +124,6 @@ section! {
     }
 }
 
-sections! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct MarutKeys("marut") {
-        window: WindowKeys,
-        own: MarutOwn,
-    }
-}
-
 const NEEDS_DATAGRAMS: PartnerInfo = PartnerInfo {
     key: "transport",
     not: "tcp",
@@ -144,7 +143,7 @@ algorithm! {
         BackTap("backtap"): WindowKeys,
             "Tschorsch and Scheuermann 2016, by the slides of Ojha and Sharma 2018 and nstor", &[NEEDS_DATAGRAMS];
         /// Over datagrams: the window of a circuit's first node follows the worst hop of all.
-        Marut("marut"): MarutKeys, "Ojha and Sharma 2018", &[NEEDS_DATAGRAMS];
+        Marut("marut"): (WindowKeys, MarutKeys), "Ojha and Sharma 2018", &[NEEDS_DATAGRAMS];
     }
 }
 
@@ -152,8 +151,7 @@ impl HopControl {
     pub(crate) fn base_memory(&self) -> Option<Duration> {
         match self {
             HopControl::None(_) | HopControl::N23(_) => None,
-            HopControl::BackTap(window) => window.base_memory,
-            HopControl::Marut(marut) => marut.window.base_memory,
+            HopControl::BackTap((_, memory)) | HopControl::Marut(((_, memory), _)) => memory.base_memory,
         }
     }
 
@@ -167,23 +165,29 @@ impl HopControl {
         Ok(match self {
             HopControl::None(_) => HopControlConfig::None,
             HopControl::N23(keys) => HopControlConfig::N23(n23(keys, node, max_queue, n23_is_active)?),
-            HopControl::BackTap(keys) => HopControlConfig::BackTap(window(keys, node)?),
-            HopControl::Marut(keys) => HopControlConfig::Marut(marut(keys, node, max_queue)?),
+            HopControl::BackTap((config, _)) => HopControlConfig::BackTap(checked(*config, node)?),
+            HopControl::Marut(((window, _), own)) => {
+                HopControlConfig::Marut(marut(checked(*window, node)?, own, node, max_queue)?)
+            }
         })
     }
 }
 
-fn window<S>(keys: &WindowKeys, node: &Read<S>) -> Result<WindowConfig, ConfigError> {
-    let WindowKeys { alpha, beta, start, slow_start, samples, cap, .. } = *keys;
+fn checked<S>(config: WindowConfig, node: &Read<S>) -> Result<WindowConfig, ConfigError> {
+    let WindowConfig { alpha, beta, .. } = config;
     if beta < alpha {
         let message = format!("{beta} is less than alpha, {alpha}; it must be as much at least");
         return Err(node.wrong("hop_control.beta", message));
     }
-    Ok(WindowConfig { alpha, beta, start, slow_start, samples, cap })
+    Ok(config)
 }
 
-fn marut<S>(keys: &MarutKeys, node: &Read<S>, max_queue: u32) -> Result<MarutConfig, ConfigError> {
-    let MarutKeys { window: window_keys, own } = keys;
+fn marut<S>(
+    window: WindowConfig,
+    own: &MarutKeys,
+    node: &Read<S>,
+    max_queue: u32,
+) -> Result<MarutConfig, ConfigError> {
     if let Some(cap) = own.queue_cap.filter(|cap| *cap >= max_queue) {
         let message = format!(
             "{cap} cells never wait: a circuit is closed at max_circuit_queue, {max_queue}; it must be less"
@@ -191,7 +195,7 @@ fn marut<S>(keys: &MarutKeys, node: &Read<S>, max_queue: u32) -> Result<MarutCon
         return Err(node.wrong("hop_control.queue_cap", message));
     }
     Ok(MarutConfig {
-        window: window(window_keys, node)?,
+        window,
         counts: own.mode,
         middle: match own.middle {
             None => MiddleWindow::Own,

@@ -14,7 +14,7 @@ pub(crate) mod tor;
 pub(crate) mod workloads;
 
 use crate::error::{ConfigError, Origin, listed};
-use crate::keys::{InList, Read, Section, in_list};
+use crate::keys::{Read, Section, in_list};
 use crate::model::Tcp;
 use crate::overrides::merge;
 use crate::presets;
@@ -55,52 +55,47 @@ pub(crate) struct Sections {
     relay: Table,
 }
 
-/// Name, title and keys of each section, in the order in which a file is written.
-pub(crate) fn reference() -> Vec<(&'static str, &'static str, Vec<Parameter>)> {
-    fn of<S: Section>(name: &'static str) -> (&'static str, &'static str, Vec<Parameter>) {
-        (name, S::TITLE, S::parameters())
-    }
-    vec![
-        of::<HeadKeys>("scenario"),
-        of::<RunKeys>("run"),
-        of::<TraceKeys>("trace"),
-        of::<Tcp>("tcp"),
-        of::<NetworkKeys>("network"),
-        of::<RelayKeys>("relay"),
-        of::<RelaysKeys>("relays"),
-        of::<ClientKeys>("client"),
-        of::<ClientsKeys>("clients"),
-        of::<ServerKeys>("server"),
-        of::<ServersKeys>("servers"),
-        of::<WorkloadKeys>("workloads"),
-        of::<DeploymentKeys>("deployments"),
-        of::<ChangeKeys>("changes"),
-        of::<VariantKeys>("variants"),
-    ]
+/// One table of a scenario file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SectionInfo {
+    /// As a file writes it: `[run]`, `[relays.NAME]`.
+    pub title: &'static str,
+    /// Its keys.
+    pub parameters: Vec<Parameter>,
 }
 
-const NAMES: [&str; 15] = [
-    "scenario",
-    "run",
-    "trace",
-    "tcp",
-    "network",
-    "relay",
-    "relays",
-    "client",
-    "clients",
-    "server",
-    "servers",
-    "workloads",
-    "deployments",
-    "changes",
-    "variants",
+impl SectionInfo {
+    pub(crate) fn of<S: Section>() -> Self {
+        SectionInfo { title: S::TITLE, parameters: S::parameters() }
+    }
+}
+
+type Info = fn() -> SectionInfo;
+
+/// The name of each section with its keys, in the order in which a file is written.
+pub(crate) const SECTIONS: [(&str, Info); 15] = [
+    ("scenario", SectionInfo::of::<HeadKeys>),
+    ("run", SectionInfo::of::<RunKeys>),
+    ("trace", SectionInfo::of::<TraceKeys>),
+    ("tcp", SectionInfo::of::<Tcp>),
+    ("network", SectionInfo::of::<NetworkKeys>),
+    ("relay", SectionInfo::of::<RelayKeys>),
+    ("relays", SectionInfo::of::<RelaysKeys>),
+    ("client", SectionInfo::of::<ClientKeys>),
+    ("clients", SectionInfo::of::<ClientsKeys>),
+    ("server", SectionInfo::of::<ServerKeys>),
+    ("servers", SectionInfo::of::<ServersKeys>),
+    ("workloads", SectionInfo::of::<WorkloadKeys>),
+    ("deployments", SectionInfo::of::<DeploymentKeys>),
+    ("changes", SectionInfo::of::<ChangeKeys>),
+    ("variants", SectionInfo::of::<VariantKeys>),
 ];
 
 /// Reads all sections. `root` is the file merged with its overrides, without `[[variants]]`.
 pub(crate) fn read(root: &Table) -> Result<Sections, ConfigError> {
-    if let Some((name, node)) = root.iter().find(|(name, _)| !NAMES.contains(&&name[..])) {
-        let message = format!("this section is unknown; there are {}", listed(NAMES));
+    let names = SECTIONS.map(|(name, _)| name);
+    if let Some((name, node)) = root.iter().find(|(name, _)| !names.contains(&&name[..])) {
+        let message = format!("this section is unknown; there are {}", listed(names));
         return Err(ConfigError::new(node.at, name, message));
     }
     let mut resolved = Table::new();
@@ -228,12 +223,9 @@ fn named<S: Section>(
 }
 
 fn list<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Result<Vec<Read<S>>, ConfigError> {
-    const fn tables<S>() -> InList<S> {
-        in_list()
-    }
     let empty = Node { value: Value::List(Vec::new()), at: Origin::Default };
     let node = root.get(name).unwrap_or(&empty);
-    let (each, value) = tables::<S>().read(node, &Site { at: node.at, path: name, sections: resolved })?;
+    let (each, value) = in_list::<S>().read(node, &Site { at: node.at, path: name, sections: resolved })?;
     resolved.insert(name.to_owned(), Node { value, at: node.at });
     Ok(each)
 }
@@ -241,7 +233,7 @@ fn list<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Result<Ve
 /// The resolved file as TOML, in canonical form.
 pub(crate) fn print(resolved: &Table) -> String {
     let mut out = String::new();
-    for name in NAMES {
+    for (name, _) in SECTIONS {
         match resolved.get(name).map(|node| &node.value) {
             Some(Value::List(list)) => {
                 for table in list.iter().filter_map(Node::table) {

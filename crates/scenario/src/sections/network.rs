@@ -2,15 +2,13 @@
 
 use super::nodes::Names;
 use crate::error::{ConfigError, listed_briefly};
-use crate::keys::{InList, InTable, Read, in_list, in_table, section, sections};
+use crate::keys::{Read, in_list, in_table, section, sections};
 use crate::model::{Dumbbell, Latency, Network, Quantiles, Wire};
 use crate::rtt_matrix::{RttMatrix, pair};
 use crate::tree::{Node, Table, Value, join};
 use crate::values::{Flag, Fraction, Or, QUEUE, SAMPLED_TIME, Site, TIME, Texts, ValueType};
 use penstock_units::{Bytes, Duration};
 use std::collections::BTreeMap;
-
-const DUMBBELL: InTable<Dumbbell> = in_table();
 
 section! {
     #[derive(Clone, Debug)]
@@ -20,7 +18,7 @@ section! {
         /// "even": all round trips are network.rtt; "geographic": by the distance between the nodes' countries;
         /// "rtt-matrix": by network.rtt_matrix; or a dumbbell, whose delays are drawn for each seed.
         latency: Option<Option<Option<Dumbbell>>> =
-            Or("even", Or("geographic", Or("rtt-matrix", DUMBBELL))), Is("even");
+            Or("even", Or("geographic", Or("rtt-matrix", in_table::<Dumbbell>()))), Is("even");
         /// The access delay of a node, which adds to all its round trips if latency is "geographic" or "rtt-matrix".
         access: Quantiles = SAMPLED_TIME, Is("11 ms");
         /// Round trips between two countries, and within one, without the access delay of either end, for
@@ -56,13 +54,11 @@ section! {
     }
 }
 
-const PAIRS: InList<PairKeys> = in_list();
-
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct PairsKeys("[network]") {
         /// Exceptions between two nodes or groups.
-        pairs: Vec<Read<PairKeys>> = PAIRS, Is("[]");
+        pairs: Vec<Read<PairKeys>> = in_list::<PairKeys>(), Is("[]");
     }
 }
 

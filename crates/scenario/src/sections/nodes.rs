@@ -2,7 +2,7 @@
 
 use crate::error::ConfigError;
 use crate::keys::{Read, section, sections};
-use crate::model::{Buffer, Costs, Host, Place, SampledRates, Server};
+use crate::model::{Costs, Host, Place, SampledRates, Server};
 use crate::values::{BUFFER, NodeRate, Or, QUEUE, SAMPLED_RATE, Whole, Word};
 use penstock_network::{Country, geo};
 use penstock_units::Bytes;
@@ -76,8 +76,8 @@ pub(crate) fn host(name: &str, keys: &HostKeys, cpu: Option<Costs>, bandwidth: O
         link_up: keys.link_up.typical,
         link_down: keys.link_down.typical,
         link_queue: keys.link_queue,
-        send_buffer: Buffer::from(keys.send_buffer),
-        receive_buffer: Buffer::from(keys.receive_buffer),
+        send_buffer: keys.send_buffer,
+        receive_buffer: keys.receive_buffer,
         cpu,
         sampled: SampledRates {
             link_up: keys.link_up.sampled.clone(),

@@ -2,7 +2,7 @@
 
 use super::workloads::find_workload;
 use crate::error::ConfigError;
-use crate::keys::{InTable, Read, in_table, section, sections};
+use crate::keys::{Read, in_table, section, sections};
 use crate::model::{Activity, Client, Head, Run, Stop, Trace, Workload};
 use crate::values::{Count, Fraction, Or, Seeds, TEXT, TIME, TIME_OR_ZERO, Texts, Whole};
 use penstock_units::{Duration, parse::show_duration};
@@ -34,8 +34,6 @@ section! {
     }
 }
 
-const STOP: InTable<StopKeys> = in_table();
-
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct RunKeys("[run]") {
@@ -48,7 +46,7 @@ section! {
         /// Downloads that start before this time are marked as warm-up.
         warmup: Duration = TIME_OR_ZERO, Is("0 s");
         /// Ends a run at the next sample after the clients of a workload have finished a number of downloads.
-        stop: Option<StopKeys> = Or("none", STOP), Is("none");
+        stop: Option<StopKeys> = Or("none", in_table::<StopKeys>()), Is("none");
         /// The interval of relays.parquet.
         sample: Duration = TIME, Is("1 s");
     }

@@ -1,7 +1,7 @@
 //! `circuit_policy`, `scheduler` and `channel_map`: selection of the next circuit and of the next channel.
 
 use crate::error::ConfigError;
-use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, section};
+use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, keys, section};
 use crate::values::{Choice, Or, RATE, Size, TIME};
 use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
@@ -9,7 +9,7 @@ use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
     VanillaConfig,
 };
-use penstock_units::{Bytes, DataRate, Duration};
+use penstock_units::{DataRate, Duration};
 
 section! {
     #[derive(Clone, Debug)]
@@ -44,21 +44,19 @@ impl CircuitPolicy {
     }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct VanillaKeys("vanilla") {
+keys! {
+    VanillaConfig("vanilla") {
         /// Cells move to the output buffer when it holds less than this.
-        outbuf_low: Bytes = Size::ANY, Is("16 KiB");
+        outbuf_low = Size::ANY, Is("16 KiB");
         /// Cells move until the output buffer holds at least this.
-        outbuf_high: Bytes = Size::ANY, Is("32 KiB");
+        outbuf_high = Size::ANY, Is("32 KiB");
     }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct GlobalKeys("global") {
+keys! {
+    GlobalConfig("global") {
         /// From the first channel with cells to the scheduling round that serves it (GlobalWriteTimeout).
-        interval: Duration = TIME, Is("10 ms");
+        interval = TIME, Is("10 ms");
     }
 }
 
@@ -88,12 +86,20 @@ section! {
     }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct RunKeys("kist-deployed") {
+keys! {
+    KistDeployedConfig("kist-deployed") {
         /// The least time between two scheduling rounds (KISTSchedRunInterval). The consensus may lower it; today it says
         /// 2 ms.
-        interval: Duration = TIME, Is("10 ms");
+        interval = TIME, Is("10 ms");
+        ..KistDeployedConfig::default()
+    }
+}
+
+keys! {
+    KistLiteConfig("kist-lite") {
+        /// The least time between two scheduling rounds (KISTSchedRunInterval). The consensus may lower it; today it says
+        /// 2 ms.
+        interval = TIME, Is("10 ms");
     }
 }
 
@@ -108,39 +114,32 @@ algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum Scheduler("Scheduler") {
         /// One socket at a time, in the order in which the kernel reports them writable.
-        Vanilla("vanilla"): VanillaKeys, "C tor 0.2.3; DefenestraTor section 3.1; KIST section 5.1", &[];
+        Vanilla("vanilla"): VanillaConfig, "C tor 0.2.3; DefenestraTor section 3.1; KIST section 5.1", &[];
         /// All channels together, best circuit first, as much as the kernel takes.
-        Global("global"): GlobalKeys, "KIST sections 5.2 and 5.3, without write limits", &[];
+        Global("global"): GlobalConfig, "KIST sections 5.2 and 5.3, without write limits", &[];
         /// Global scheduling, and no more than the kernel can send at once.
         Kist("kist"): KistKeys, "KIST section 5.2, algorithms 1 and 2, equations 1 and 2", &[ASKS_THE_KERNEL];
         /// KIST as in C tor: congestion windows are the only limit.
-        KistDeployed("kist-deployed"): RunKeys, "C tor scheduler_kist.c", &[ASKS_THE_KERNEL];
+        KistDeployed("kist-deployed"): KistDeployedConfig, "C tor scheduler_kist.c", &[ASKS_THE_KERNEL];
         /// C tor's KIST without queries to the kernel: output buffers are the limit.
-        KistLite("kist-lite"): RunKeys, "C tor scheduler_kist.c, channeltls.c", &[];
+        KistLite("kist-lite"): KistLiteConfig, "C tor scheduler_kist.c, channeltls.c", &[];
     }
 }
 
 impl Scheduler {
     pub(crate) fn config<S>(&self, node: &Read<S>) -> Result<SchedulerConfig, ConfigError> {
         Ok(match self {
-            Scheduler::Vanilla(VanillaKeys { outbuf_low, outbuf_high }) => {
-                if outbuf_low > outbuf_high {
-                    return Err(node.upside_down("scheduler.outbuf_low", "scheduler.outbuf_high"));
-                }
-                SchedulerConfig::Vanilla(VanillaConfig { outbuf_low: *outbuf_low, outbuf_high: *outbuf_high })
+            Scheduler::Vanilla(config) if config.outbuf_low > config.outbuf_high => {
+                return Err(node.upside_down("scheduler.outbuf_low", "scheduler.outbuf_high"));
             }
-            Scheduler::Global(keys) => SchedulerConfig::Global(GlobalConfig { interval: keys.interval }),
+            Scheduler::Vanilla(config) => SchedulerConfig::Vanilla(*config),
+            Scheduler::Global(config) => SchedulerConfig::Global(*config),
             Scheduler::Kist(keys) => SchedulerConfig::Kist(KistConfig {
                 interval: keys.interval,
                 global_limit: global_limit(keys, node)?,
             }),
-            Scheduler::KistDeployed(RunKeys { interval }) => {
-                let config = KistDeployedConfig { interval: *interval, ..KistDeployedConfig::default() };
-                SchedulerConfig::KistDeployed(config)
-            }
-            Scheduler::KistLite(RunKeys { interval }) => {
-                SchedulerConfig::KistLite(KistLiteConfig { interval: *interval })
-            }
+            Scheduler::KistDeployed(config) => SchedulerConfig::KistDeployed(*config),
+            Scheduler::KistLite(config) => SchedulerConfig::KistLite(*config),
         })
     }
 }

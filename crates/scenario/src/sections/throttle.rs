@@ -1,7 +1,7 @@
 //! `throttle`: the rate at which a relay serves each client.
 
 use crate::error::ConfigError;
-use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, section, sections};
+use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, keys};
 use crate::values::{Choice, Flag, Fraction, RATE, Size, TIME};
 use penstock_core::throttle::{
     Aggregate, BitSplittingConfig, ClientBuckets, Count, FlaggingConfig, Order, StaticRateConfig,
@@ -11,98 +11,68 @@ use penstock_units::{Bytes, DataRate, Duration, parse::show_duration};
 
 const COUNT: Choice<Count> = Choice(&[("all", Count::All), ("clients", Count::Clients)]);
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct BucketKeys("") {
+keys! {
+    ClientBuckets("") {
         /// The depth of each client's read and write buckets (torrc PerConnBWBurst).
-        burst: Bytes = Size::ANY, Is("2 MiB");
+        burst = Size::ANY, Is("2 MiB");
         /// The connections that count as one client and share a pair of buckets: each connection alone, or all of one
         /// address (throttling section 5.3).
-        aggregate: Aggregate = Choice(&[
+        aggregate = Choice(&[
             ("connection", Aggregate::Connection),
             ("address", Aggregate::Address),
         ]), Is("connection");
     }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct StaticOwn("static") {
+keys! {
+    StaticRateConfig("static") {
         /// The refill rate of each client's buckets (torrc PerConnBWRate).
-        rate: DataRate = RATE, Required;
+        rate = RATE, Required;
     }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct BitSplittingOwn("bit-splitting") {
+keys! {
+    BitSplittingConfig("bit-splitting") {
         /// The open connections among which the bandwidth is divided: all, or those to clients.
-        count: Count = COUNT, Is("all");
+        count = COUNT, Is("all");
     }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct FlaggingOwn("flagging") {
+keys! {
+    FlaggingConfig("flagging") {
         /// The refill rate of a flagged client's buckets (flagRate).
-        rate: DataRate = RATE, Is("5 KiB/s");
+        rate = RATE, Is("5 KiB/s");
         /// A client loses its flag when its count is below this part of the fair one (P); with 0 never.
-        penalty: f64 = Fraction, Is("0.5");
+        penalty = Fraction, Is("0.5");
         /// The time after which the bytes that a client was sent count half.
-        half_life: Duration = TIME, Is("30 s");
+        half_life = TIME, Is("30 s");
         /// The fair count for that comparison: the current one, or the one when the client was last above it, as in the
         /// authors' prototype.
-        unflag: Unflag = Choice(&[("current", Unflag::Current), ("frozen", Unflag::Frozen)]), Is("current");
+        unflag = Choice(&[("current", Unflag::Current), ("frozen", Unflag::Frozen)]), Is("current");
         /// The open connections among which the bandwidth is divided: all, or those to clients.
-        count: Count = COUNT, Is("all");
+        count = COUNT, Is("all");
     }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct ThresholdOwn("threshold") {
+keys! {
+    ThresholdConfig("threshold") {
         /// The share of clients that is throttled (T).
-        fraction: f64 = Fraction, Is("0.1");
+        fraction = Fraction, Is("0.1");
         /// The time from one choice to the next, and the time over which throughput is measured (R).
-        refresh: Duration = TIME, Is("60 s");
+        refresh = TIME, Is("60 s");
         /// The lowest rate of a throttled client (F).
-        floor: DataRate = RATE, Is("5 KiB/s");
+        floor = RATE, Is("5 KiB/s");
         /// The time after which the bytes that a client was sent count half.
-        half_life: Duration = TIME, Is("30 s");
+        half_life = TIME, Is("30 s");
         /// "mean" is half of the bytes that were written and read, as in the authors' prototype; "written" is the bytes
         /// that were written.
-        throughput: Throughput = Choice(&[
-            ("mean", Throughput::Mean),
-            ("written", Throughput::Written),
-        ]), Is("mean");
+        throughput = Choice(&[("mean", Throughput::Mean), ("written", Throughput::Written)]), Is("mean");
         /// "ascending" throttles all clients but that share, at the rate of the quietest of them, as the authors'
         /// prototype does.
-        order: Order = Choice(&[
-            ("descending", Order::Descending),
-            ("ascending", Order::Ascending),
-        ]), Is("descending");
+        order = Choice(&[("descending", Order::Descending), ("ascending", Order::Ascending)]), Is("descending");
         /// The floor also raises a throughput of zero; with false it does not, as in the authors' prototype.
-        lift_zero: bool = Flag, Is("true");
+        lift_zero = Flag, Is("true");
     }
-}
-
-macro_rules! with_buckets {
-    ($($name:ident($title:literal): $own:ty;)*) => {
-        $(sections! {
-            #[derive(Clone, Debug)]
-            pub(crate) struct $name($title) {
-                own: $own,
-                buckets: BucketKeys,
-            }
-        })*
-    };
-}
-
-with_buckets! {
-    StaticKeys("static"): StaticOwn;
-    BitSplittingKeys("bit-splitting"): BitSplittingOwn;
-    FlaggingKeys("flagging"): FlaggingOwn;
-    ThresholdKeys("threshold"): ThresholdOwn;
 }
 
 const NEEDS_A_RATE: PartnerInfo = PartnerInfo {
@@ -118,14 +88,14 @@ algorithm! {
         /// No client is throttled.
         None("none"): NoKeys, "C tor", &[];
         /// One rate for every client.
-        Static("static"): StaticKeys,
+        Static("static"): (StaticRateConfig, ClientBuckets),
             "throttling section 3.1; C tor connection_or_update_token_buckets_helper()", &[];
         /// The relay's bandwidth_rate, divided equally.
-        BitSplitting("bit-splitting"): BitSplittingKeys, "throttling section 3.2, algorithm 1", &[NEEDS_A_RATE];
+        BitSplitting("bit-splitting"): (BitSplittingConfig, ClientBuckets), "throttling section 3.2, algorithm 1", &[NEEDS_A_RATE];
         /// A client that recently received more than the fair share is slowed down to one rate.
-        Flagging("flagging"): FlaggingKeys, "throttling section 3.2, algorithm 2", &[NEEDS_A_RATE];
+        Flagging("flagging"): (FlaggingConfig, ClientBuckets), "throttling section 3.2, algorithm 2", &[NEEDS_A_RATE];
         /// The loudest clients get the throughput of the last of them.
-        Threshold("threshold"): ThresholdKeys, "throttling section 3.2, algorithm 3", &[];
+        Threshold("threshold"): (ThresholdConfig, ClientBuckets), "throttling section 3.2, algorithm 3", &[];
     }
 }
 
@@ -140,33 +110,27 @@ impl Throttle {
     ) -> Result<(ThrottleConfig, ClientBuckets), ConfigError> {
         let (config, buckets, rate) = match self {
             Throttle::None(_) => return Ok((ThrottleConfig::None, ClientBuckets::default())),
-            Throttle::Static(StaticKeys { own: StaticOwn { rate }, buckets }) => {
-                (ThrottleConfig::Static(StaticRateConfig { rate: *rate }), buckets, Some(*rate))
+            Throttle::Static((config, buckets)) => {
+                (ThrottleConfig::Static(*config), *buckets, Some(config.rate))
             }
-            Throttle::BitSplitting(BitSplittingKeys { own: BitSplittingOwn { count }, buckets }) => {
-                (ThrottleConfig::BitSplitting(BitSplittingConfig { count: *count }), buckets, None)
+            Throttle::BitSplitting((config, buckets)) => {
+                (ThrottleConfig::BitSplitting(*config), *buckets, None)
             }
-            Throttle::Flagging(FlaggingKeys { own, buckets }) => {
-                let FlaggingOwn { rate, penalty, half_life, unflag, count } = *own;
-                let config = FlaggingConfig { rate, penalty, half_life, unflag, count };
-                (ThrottleConfig::Flagging(config), buckets, Some(rate))
+            Throttle::Flagging((config, buckets)) => {
+                (ThrottleConfig::Flagging(*config), *buckets, Some(config.rate))
             }
-            Throttle::Threshold(ThresholdKeys { own, buckets }) => {
-                let ThresholdOwn { fraction, refresh, floor, half_life, throughput, order, lift_zero } = *own;
-                if refresh < refill {
-                    let message = "clients are chosen at refills, so it must be at least as long as refill";
-                    return Err(node.wrong("throttle.refresh", message));
-                }
-                let config =
-                    ThresholdConfig { fraction, refresh, floor, half_life, throughput, order, lift_zero };
-                (ThrottleConfig::Threshold(config), buckets, Some(floor))
+            Throttle::Threshold((config, _)) if config.refresh < refill => {
+                let message = "clients are chosen at refills, so it must be at least as long as refill";
+                return Err(node.wrong("throttle.refresh", message));
+            }
+            Throttle::Threshold((config, buckets)) => {
+                (ThrottleConfig::Threshold(*config), *buckets, Some(config.floor))
             }
         };
-        let BucketKeys { burst, aggregate } = *buckets;
-        if let Some(rate) = rate.filter(|rate| rate.bytes_in(longest) > burst) {
-            return Err(node.wrong("throttle.burst", too_small(burst, rate, longest)));
+        if let Some(rate) = rate.filter(|rate| rate.bytes_in(longest) > buckets.burst) {
+            return Err(node.wrong("throttle.burst", too_small(buckets.burst, rate, longest)));
         }
-        Ok((config, ClientBuckets { burst, aggregate }))
+        Ok((config, buckets))
     }
 }
 

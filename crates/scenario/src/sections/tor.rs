@@ -5,7 +5,7 @@ use super::hop_control::HopControl;
 use super::schedulers::{ChannelMap, CircuitPolicy, Scheduler};
 use super::throttle::{Throttle, too_small};
 use crate::error::ConfigError;
-use crate::keys::{Algorithm, AlgorithmInfo, InTable, PartnerInfo, Read, in_table, kind_of, section};
+use crate::keys::{Algorithm, PartnerInfo, Read, in_table, kind_of, section};
 use crate::model::{Costs, Phase};
 use crate::presets;
 use crate::tree::{Node, Table, Value};
@@ -17,16 +17,12 @@ use penstock_core::hop_control::{HopControlConfig, MAX_WINDOW};
 use penstock_units::{Bytes, Duration, parse::show_duration};
 
 const CELLS: Whole = Whole::cells(1, 100_000);
-const COSTS: InTable<Costs> = in_table();
-
+/// The channels between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp,
     Datagram,
 }
-
-pub(crate) const TRANSPORT: Choice<Transport> =
-    Choice(&[("tcp", Transport::Tcp), ("datagram", Transport::Datagram)]);
 
 section! {
     #[derive(Clone, Debug)]
@@ -34,7 +30,7 @@ section! {
         /// A version of Tor: it sets keys. They replace inherited keys, and the keys beside it replace them.
         preset: Option<&'static str> = Or("none", Word(presets::NAMES)), Is("none");
         /// The processor time of Tor's work, which waits in one queue; "none" is no time.
-        cpu: Option<Costs> = Or("none", COSTS), Is("none");
+        cpu: Option<Costs> = Or("none", in_table::<Costs>()), Is("none");
         /// The refill rate of the global read and write buckets (torrc BandwidthRate).
         bandwidth_rate: Option<NodeRate> = Or("none", SAMPLED_RATE), Is("none");
         /// The depth of these buckets (torrc BandwidthBurst); "auto" is a second of bandwidth_rate.
@@ -60,7 +56,7 @@ section! {
         hop_control: HopControl = kind_of::<HopControl>(), Is("{}");
         /// The channels to nodes with the same transport: TLS over TCP, or datagrams that are acknowledged at each hop.
         /// Channels to other nodes are over TCP.
-        transport: Transport = TRANSPORT, Is("tcp");
+        transport: Transport = Choice(&[("tcp", Transport::Tcp), ("datagram", Transport::Datagram)]), Is("tcp");
         /// The time for which a single message waits for others in a datagram.
         coalesce_delay: Duration = TIME_OR_ZERO, Is("1 ms");
         /// The least retransmission timeout of a cell without an acknowledgement.
@@ -85,18 +81,7 @@ section! {
     }
 }
 
-/// All algorithms of the core, in the order of the reference pages.
-pub(crate) fn algorithms() -> Vec<Vec<AlgorithmInfo>> {
-    vec![
-        CircuitPolicy::kinds("circuit_policy"),
-        Scheduler::kinds("scheduler"),
-        EdgeControl::kinds("edge_control"),
-        HopControl::kinds("hop_control"),
-        Throttle::kinds("throttle"),
-        ChannelMap::kinds("channel_map"),
-    ]
-}
-
+/// Keys that only clients have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OfClient {
     pub(crate) optimistic_data: bool,
@@ -179,7 +164,10 @@ impl TorKeys {
             ("edge_control", self.edge_control.kind()),
             ("channel_map", self.channel_map.kind()),
         ] {
-            if let Some(partner) = clash(partners, |other| value(&node.shown, other)) {
+            let clashes = |partner: &&PartnerInfo| {
+                partner.refused && value(&node.shown, partner.key) == Some(partner.not)
+            };
+            if let Some(partner) = partners.iter().find(clashes) {
                 return Err(node.wrong(&format!("{key}.kind"), format!("{kind:?} {}", partner.why)));
             }
         }
@@ -200,15 +188,7 @@ impl TorKeys {
     }
 }
 
-/// The first partner that does not work with an algorithm. `value` returns the values of the node's other keys.
-pub(crate) fn clash<'a>(
-    partners: &'static [PartnerInfo],
-    value: impl Fn(&str) -> Option<&'a str>,
-) -> Option<&'static PartnerInfo> {
-    partners.iter().find(|partner| partner.refused && value(partner.key) == Some(partner.not))
-}
-
-/// The string value of a key, or an algorithm's kind. Relays of an era count as relays with a bandwidth limit.
+/// A string of a node, or the kind of one of its algorithms. Relays of an era have a bandwidth that is drawn.
 fn value<'a>(node: &'a Table, key: &str) -> Option<&'a str> {
     let era = node.get("era").and_then(Node::as_text).unwrap_or("none");
     let has_buckets = node.get("era_buckets").is_some_and(|node| node.value == Value::Flag(true));

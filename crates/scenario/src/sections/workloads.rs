@@ -1,7 +1,7 @@
 //! `[workloads.NAME]`: the activity of clients.
 
 use crate::error::{ConfigError, listed_briefly};
-use crate::keys::{InTable, Read, in_table, section};
+use crate::keys::{Read, in_table, section};
 use crate::markov::{Emission, Markov, Transition};
 use crate::model::{Activity, Amount, Span, Tgen, Workload};
 use crate::presets;
@@ -22,23 +22,19 @@ section! {
     }
 }
 
-const MODEL: InTable<MarkovKeys> = in_table();
-
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct TgenKeys("workload.tgen") {
         /// When flows begin, each with a circuit of its own. With "none" they follow each other, with pause between them.
-        flows: Option<MarkovKeys> = Or("none", MODEL), Is("none");
+        flows: Option<MarkovKeys> = Or("none", in_table::<MarkovKeys>()), Is("none");
         /// When streams of a flow begin; "none" is one stream.
-        streams: Option<MarkovKeys> = Or("none", MODEL), Is("none");
+        streams: Option<MarkovKeys> = Or("none", in_table::<MarkovKeys>()), Is("none");
         /// When packets of a stream leave: + the client's, - the server's.
-        packets: MarkovKeys = MODEL, Required;
+        packets: MarkovKeys = in_table::<MarkovKeys>(), Required;
         /// The payload of a packet.
         packet: Bytes = Size { least: 1, most: 1 << 16 }, Is("1434 B");
     }
 }
-
-const TGEN: InTable<TgenKeys> = in_table();
 
 section! {
     #[derive(Clone, Debug)]
@@ -50,7 +46,7 @@ section! {
         /// Instead of downloading, a client opens a circuit, and closes it and its connection after this time.
         hold: Option<Span> = Or("none", SPAN), Is("none");
         /// Instead of downloads in a loop, streams begin and packets leave by tgen's Markov models.
-        tgen: Option<TgenKeys> = Or("none", TGEN), Is("none");
+        tgen: Option<TgenKeys> = Or("none", in_table::<TgenKeys>()), Is("none");
         /// The number of circuits at once, each with downloads or holds of its own.
         circuits: u32 = Whole::from_1_to(1000), Is("1");
         /// The time from the last byte, or the end of a hold, to the next download or hold.

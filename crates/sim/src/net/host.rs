@@ -174,10 +174,7 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         model::TcpProfile::Linux6 => TcpConfig::linux_6(),
         model::TcpProfile::Ns3 => TcpConfig::ns3(),
     };
-    let buffer = |wanted: model::Buffer, auto: tcp::Buffer| match wanted {
-        model::Buffer::Auto => auto,
-        model::Buffer::Fixed(bytes) => tcp::Buffer::Fixed(bytes.get()),
-    };
+    let buffer = |wanted: Option<Bytes>, auto| wanted.map_or(auto, |bytes| tcp::Buffer::Fixed(bytes.get()));
     TcpConfig {
         mss: tcp.mss.get() as u32,
         congestion: match tcp.congestion {

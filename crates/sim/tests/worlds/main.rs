@@ -2,6 +2,7 @@
 
 mod buckets;
 mod changes;
+mod choices;
 mod clients;
 mod comparators;
 mod conservation;

@@ -4,9 +4,9 @@
 //! included. In `make test` every pair of choices meets in some network; `make matrix` runs all combinations.
 //! `SimCell::peel` asserts that no cell is lost, duplicated or reordered.
 
+use crate::choices::{Choice, choices, refusal};
 use crate::util::{Lab, assert_conserved, assert_queues_are_what_went_in_and_not_out, node};
 use penstock_record::Outcome as Ending;
-use penstock_scenario::partners::{Choice, choices, refusal};
 use std::collections::BTreeSet;
 
 /// A slow relay between two fast ones; two browsing clients, one client with timeouts and new circuits, one bulk
