@@ -30,7 +30,6 @@ pub fn merge(parts: &[PathBuf], dir: &Path) -> Result<(), Error> {
     })
 }
 
-/// Merges one table of all parts into the file `target`.
 fn merge_one(table: &str, schema: TypePtr, parts: &[PathBuf], target: &Path) -> Result<(), Error> {
     let file = File::create(target).map_err(|error| Error::io(target, error))?;
     let failed = |error| Error::parquet(target, error);

@@ -39,7 +39,7 @@ impl Tables {
     }
 }
 
-/// Writes one file and waits until it is on the disk: some file systems report a full disk only then.
+/// Writes one file and waits until it is on the disk, because some file systems report a full disk only then.
 fn save<R: Row>(dir: &Path, key: &RunKey, rows: &[R]) -> Result<(), Error> {
     let path = dir.join(R::FILE);
     let bytes = encode(key, rows).map_err(|error| Error::parquet(&path, error))?;

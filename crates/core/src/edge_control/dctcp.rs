@@ -79,7 +79,7 @@ impl Dctcp {
         }
     }
 
-    /// The average share of marked cells.
+    /// The average fraction of marked cells.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }

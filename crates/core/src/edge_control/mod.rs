@@ -234,7 +234,7 @@ pub type DctcpWindow = CongestionWindow<Dctcp>;
 /// TIMELY at one end of a circuit.
 pub type TimelyWindow = CongestionWindow<Timely>;
 
-/// A built-in circuit control, or an algorithm from outside.
+/// A built-in circuit control, or an algorithm from outside this workspace.
 #[enum_dispatch(EdgeControl)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "variants are named after their algorithms")]

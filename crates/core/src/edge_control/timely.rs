@@ -102,8 +102,8 @@ impl Timely {
         self.measured.map(|measured| measured.rate)
     }
 
-    /// Handles a SENDME that came `rtt` after the cell that triggered it. `full`: the window had no room
-    /// for another SENDME's cells before.
+    /// Handles a SENDME that came `rtt` after the triggering cell was sent. `full`: before this SENDME, the window had
+    /// no space for the cells of another SENDME.
     pub fn on_sendme(&mut self, now: Instant, rtt: Duration, full: bool) {
         if rtt < MIN_RTT {
             return;

@@ -106,7 +106,7 @@ impl Vegas {
         self.full &= !expired;
     }
 
-    /// An unused window must not grow.
+    /// Records whether the window is full, because an unused window must not grow.
     fn note_fullness(&mut self, in_flight: u64) {
         let gap = u64::from(self.config.cwnd_full_gap) * self.config.bounds.inc();
         if in_flight + gap >= self.cwnd {

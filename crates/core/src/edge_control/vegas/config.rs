@@ -14,7 +14,7 @@ pub struct VegasConfig {
     pub offered: bool,
     /// The bounds of the window.
     pub bounds: CwndBounds,
-    /// The change of the window at an update after slow start [cell].
+    /// How much one update changes the window after slow start [cell].
     pub cwnd_inc: u32,
     /// The number of updates in one window of cells after slow start [1].
     pub cwnd_inc_rate: u32,
