@@ -1,6 +1,7 @@
 //! TLS as Tor uses it. Any certificate is accepted, because the link handshake proves the peer's identity.
 
 use penstock_link::certs::{Credentials, EXPORTER_LABEL};
+use rand::RngExt;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -11,6 +12,7 @@ use rustls::{
     SignatureScheme,
 };
 use sha2::{Digest, Sha256};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Accepts any certificate. The peer must still prove that it has the certificate's key.
@@ -89,9 +91,11 @@ impl TlsConfigs {
         TlsConfigs { client: Arc::new(client), server: Arc::new(server) }
     }
 
-    /// The client side of a new connection. The server name is arbitrary, as in C tor.
+    /// The client side of a new connection. The server name is random, so that it does not identify Penstock.
+    ///
+    /// Source: C tor `tor_tls_new()`.
     pub fn connect(&self) -> Connection {
-        let name = ServerName::try_from("www.example.com").expect("it is a name");
+        let name = ServerName::try_from(random_host_name(4..=25, ".com")).expect("base32 letters are a name");
         let connection = ClientConnection::new(self.client.clone(), name);
         connection.expect("these settings were taken once").into()
     }
@@ -100,6 +104,18 @@ impl TlsConfigs {
     pub fn accept(&self) -> Connection {
         ServerConnection::new(self.server.clone()).expect("these settings were taken once").into()
     }
+}
+
+/// A host name without meaning, for a TLS certificate or a TLS handshake: `www.`, base32 characters whose number is in
+/// `lengths`, and `suffix`.
+///
+/// Source: C tor `crypto_random_hostname()`.
+pub fn random_host_name(lengths: RangeInclusive<usize>, suffix: &str) -> String {
+    const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut rng = rand::rng();
+    let length = rng.random_range(lengths);
+    let label: String = (0..length).map(|_| char::from(BASE32[rng.random_range(0..32)])).collect();
+    format!("www.{label}{suffix}")
 }
 
 /// The secret that TLS exports for AUTHENTICATE; `None` if TLS cannot export.

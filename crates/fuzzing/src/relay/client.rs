@@ -162,7 +162,7 @@ impl Circuit {
 
     pub(super) fn acknowledge(&mut self) -> Vec<u8> {
         let Some(tag) = self.owed.pop_front() else { return Vec::new() };
-        self.say(false, &body(5, 0, &[&[1, 0, 20], &tag[..]].concat()))
+        self.say(false, &body(5, 0, &[&[1, 0, 20], &tag.0[..]].concat()))
     }
 
     fn finish(&mut self, answer: &[u8]) {

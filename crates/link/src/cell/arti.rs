@@ -29,7 +29,7 @@ proptest! {
         let target = Target::Host { host: "example.org".into(), port, flags: BeginFlags(1) };
         let Some(Arti::Begin(read)) = arti(stream(1), &RelayMessage::Begin(target)) else { panic!() };
         prop_assert_eq!((read.addr(), read.port()), (&b"example.org"[..], port));
-        let Some(Arti::Sendme(read)) = arti(None, &RelayMessage::Sendme(Some(tag))) else { panic!() };
+        let Some(Arti::Sendme(read)) = arti(None, &RelayMessage::Sendme(Some(crate::crypto::tor1::Tag(tag)))) else { panic!() };
         prop_assert_eq!(read.into_sendme_tag(), Some(tag.into()));
         let Some(Arti::Xon(read)) = arti(stream(1), &RelayMessage::Xon(NonZeroU32::new(rate))) else { panic!() };
         prop_assert_eq!(format!("{:?}", read.kbytes_per_sec_ewma()).contains("Unlimited"), rate == 0, "{:?}", read);

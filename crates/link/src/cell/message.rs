@@ -197,7 +197,7 @@ fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
         Err(Malformed) | Ok(0) => Ok(None),
         Ok(1) => {
             let len = reader.u16()?;
-            Reader::new(reader.take(len.into())?).array().map(Some)
+            Reader::new(reader.take(len.into())?).array().map(|tag| Some(Tag(tag)))
         }
         Ok(_) => Err(Malformed),
     }
@@ -223,7 +223,7 @@ pub fn write(stream: Option<StreamId>, message: &RelayMessage) -> [u8; BODY_LEN]
         RelayMessage::End(end) => (command::END, end.write()),
         RelayMessage::Connected(connected) => (command::CONNECTED, connected.write()),
         RelayMessage::Sendme(None) => (command::SENDME, Vec::new()),
-        RelayMessage::Sendme(Some(tag)) => (command::SENDME, [&[1, 0, 20], &tag[..]].concat()),
+        RelayMessage::Sendme(Some(tag)) => (command::SENDME, [&[1, 0, 20], &tag.0[..]].concat()),
         RelayMessage::Extend(to, handshake) => {
             let mut data = Vec::new();
             to.write(&mut data);

@@ -1,7 +1,7 @@
 //! Cells against what C tor was heard to say, and against nonsense.
 
 use super::*;
-use crate::crypto::tor1::{KeyMaterial, Layer};
+use crate::crypto::tor1::{KeyMaterial, Layer, Tag};
 use penstock_core::{Cell, CircId, Command, Direction, Message, StreamId, Violation};
 use proptest::prelude::*;
 use std::net::SocketAddr;
@@ -70,7 +70,7 @@ fn what_c_tor_was_heard_to_say_is_read_and_said_again() {
         assert_eq!(write(stream(3), &message), heard);
     }
     let sendme = body(5, 0, &unhex("01 0014 000102030405060708090a0b0c0d0e0f10111213"));
-    let message = RelayMessage::Sendme(Some(std::array::from_fn(|n| n as u8)));
+    let message = RelayMessage::Sendme(Some(Tag(std::array::from_fn(|n| n as u8))));
     assert_eq!(read(&sendme), Ok((None, message.clone())));
     assert_eq!(write(None, &message), sendme);
     for version_zero in ["", "00", "000014aa"] {

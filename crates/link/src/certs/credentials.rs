@@ -40,11 +40,11 @@ impl fmt::Debug for Credentials {
 impl Credentials {
     /// Creates new credentials at `now`. Generating the RSA key for TLS takes about a second. `names` are the issuer
     /// and the subject of the TLS certificate. They are arbitrary text.
-    pub fn new(keys: &Keys, rng: &mut impl CryptoRng, now: SystemTime, names: [&str; 2]) -> Self {
+    pub fn new(keys: &Keys, rng: &mut impl CryptoRng, now: SystemTime, names: [impl AsRef<str>; 2]) -> Self {
         const FITS: &str = "the certificate is of keys and names that have a form";
         // C tor closes a connection with any TLS key other than RSA.
-        let tls = TlsKeyAndCert::create(rng, now, names[0], names[1]).expect(FITS);
-        let id = create_legacy_rsa_id_cert(rng, now, names[0], &keys.rsa).expect(FITS);
+        let tls = TlsKeyAndCert::create(rng, now, names[0].as_ref(), names[1].as_ref()).expect(FITS);
+        let id = create_legacy_rsa_id_cert(rng, now, names[0].as_ref(), &keys.rsa).expect(FITS);
         let master = Ed25519Identity::from(keys.ed25519_identity());
         let cross =
             EncodedRsaCrosscert::encode_and_sign(&keys.rsa, &master, now + CROSSCERT_LIFETIME).expect(FITS);

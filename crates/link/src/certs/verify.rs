@@ -4,6 +4,7 @@ use super::kind;
 use crate::wire::{Malformed, Reader};
 use digest::Digest;
 use std::time::SystemTime;
+use subtle::ConstantTimeEq;
 use tor_cert::rsa::RsaCrosscert;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert};
 use tor_checkable::{ExternallySigned, SelfSigned, TimeBound};
@@ -138,7 +139,7 @@ pub fn verify_certs(body: &[u8], link: LinkKey, now: SystemTime) -> Result<Verif
         LinkKey::Tls(shown) => {
             let cert = certs.ed25519(kind::SIGNING_V_TLS, Some(&signing), now)?;
             match cert.subject_key() {
-                CertifiedKey::X509Sha256Digest(digest) if *digest == shown => None,
+                CertifiedKey::X509Sha256Digest(digest) if digest.ct_eq(&shown).into() => None,
                 _ => return Err(CertsError::WrongSubject(kind::SIGNING_V_TLS)),
             }
         }

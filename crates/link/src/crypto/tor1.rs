@@ -7,6 +7,7 @@ use crate::cell::BODY_LEN;
 use cipher::{KeyIvInit, StreamCipher};
 use digest::Digest;
 use std::fmt;
+use subtle::ConstantTimeEq;
 use tor_llcrypto::cipher::aes::Aes128Ctr;
 use tor_llcrypto::d::Sha1;
 use zeroize::Zeroizing;
@@ -30,7 +31,18 @@ const HEADER: usize = 11;
 const ZEROS: usize = 4;
 
 /// Running digest after a message. Both ends of a hop know it, so a SENDME carries it as proof of receipt.
-pub type Tag = [u8; 20];
+/// Two tags are compared in constant time. A peer therefore learns nothing about the expected tag from the time that a
+/// wrong SENDME takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Tag(pub [u8; 20]);
+
+impl PartialEq for Tag {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Tag {}
 
 /// The encryption layer between a client and one relay of a circuit.
 pub struct Layer(Box<Ends>);
@@ -79,10 +91,10 @@ impl Layer {
         body[field::DIGEST].fill(0);
         let half = &mut ends.outgoing;
         half.digest.update(&body[..]);
-        let tag: Tag = half.digest.clone().finalize().into();
+        let tag: [u8; 20] = half.digest.clone().finalize().into();
         body[field::DIGEST].copy_from_slice(&tag[..4]);
         half.cipher.apply(body);
-        tag
+        Tag(tag)
     }
 
     /// Encrypts a cell that this node forwards.
@@ -101,10 +113,10 @@ impl Layer {
         said.copy_from_slice(&body[field::DIGEST]);
         body[field::DIGEST].fill(0);
         let digest = half.digest.clone().chain_update(&body[..]);
-        let tag: Tag = digest.clone().finalize().into();
-        if tag[..4] == said {
+        let tag: [u8; 20] = digest.clone().finalize().into();
+        if tag[..4].ct_eq(&said).into() {
             half.digest = digest;
-            return Some(tag);
+            return Some(Tag(tag));
         }
         body[field::DIGEST].copy_from_slice(&said);
         None
@@ -241,7 +253,7 @@ mod tests {
                 } else {
                     client_in.decrypt_inbound(command, &mut theirs)
                 };
-                prop_assert_eq!(tag, Some(tor_cell::relaycell::msg::SendmeTag::from(sealed)));
+                prop_assert_eq!(tag, Some(tor_cell::relaycell::msg::SendmeTag::from(sealed.0)));
                 let mut copy: RelayCellBody = Box::new(message(&vec![byte; len])).into();
                 let tag = if forward {
                     client_out.originate_for(command, &mut copy)
@@ -250,7 +262,7 @@ mod tests {
                 };
                 let mut copy = *Box::<[u8; BODY_LEN]>::from(copy);
                 let read = if forward { relay.peel(&mut copy) } else { client.peel(&mut copy) };
-                prop_assert_eq!(read.map(tor_cell::relaycell::msg::SendmeTag::from), Some(tag));
+                prop_assert_eq!(read.map(|tag| tor_cell::relaycell::msg::SendmeTag::from(tag.0)), Some(tag));
             }
         }
     }

@@ -10,6 +10,7 @@ use common::{Client, Running, pattern, serve, silent};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason, StreamId};
 use penstock_link::cell::{Handshake, HandshakeKind, LiveCell, LivePayload, RelayMessage};
+use penstock_link::crypto::tor1::Tag;
 use penstock_units::Duration;
 use rand::Rng;
 use std::io::Write;
@@ -105,7 +106,7 @@ fn a_forged_sendme_closes_only_its_circuit() {
     while cells < 100 {
         cells += u32::from(matches!(client.hear().1, RelayMessage::Data(_)));
     }
-    client.say(None, &RelayMessage::Sendme(Some([7; 20])));
+    client.say(None, &RelayMessage::Sendme(Some(Tag([7; 20]))));
     destroyed(&mut client, DestroyReason::PROTOCOL);
     client.switch(first);
     assert!(client.download(serve(10_000), 1) == pattern(10_000));

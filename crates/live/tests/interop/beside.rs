@@ -8,6 +8,7 @@ use penstock_link::cell::{
     EndReason, Handshake, HandshakeKind, LinkSpec, LiveCell, LivePayload, RelayMessage, Target, read,
 };
 use penstock_link::crypto::ntor;
+use penstock_link::crypto::tor1::Tag;
 use rand::Rng;
 use std::net::TcpListener;
 use std::num::NonZeroU32;
@@ -121,7 +122,7 @@ const ACTS: [(&str, Act, Option<Fate>); 18] = [
         },
         None,
     ),
-    ("a SENDME of nothing", |client, _| say(client, 0, &RelayMessage::Sendme(Some([7; 20]))), None),
+    ("a SENDME of nothing", |client, _| say(client, 0, &RelayMessage::Sendme(Some(Tag([7; 20])))), None),
     ("TRUNCATE", |client, _| say(client, 0, &RelayMessage::Truncate), None),
     (
         "BEGIN on a circuit of one hop",
