@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::keys::{self, KeyError};
-use crate::tls::TlsConfigs;
+use crate::tls::{self, TlsConfigs};
 use penstock_link::certs::Credentials;
 use penstock_link::keys::{Keys, OnionDue, Rotation};
 use penstock_units::{Duration, Instant};
@@ -13,8 +13,6 @@ use std::thread;
 use std::time::SystemTime;
 
 const INTERVAL: Duration = Duration::from_secs(60);
-
-const NAMES: [&str; 2] = ["www.example.com", "www.example.net"];
 
 /// Time of the next check, and new credentials that a thread generates.
 #[derive(Debug)]
@@ -30,8 +28,17 @@ impl Renewal {
     }
 }
 
+/// New names for the certificates of links: of the issuer and of the subject. With fixed names, anyone who watches TLS
+/// handshakes could tell these relays from others.
+///
+/// Source: C tor `tor_tls_context_init_certificates()`.
+fn names() -> [String; 2] {
+    [".com", ".net"].map(|suffix| tls::random_host_name(8..=20, suffix))
+}
+
+/// The credentials that a node starts with.
 pub(super) fn first(keys: &Keys, clock: crate::clock::Clock) -> Arc<Credentials> {
-    Arc::new(Credentials::new(keys, &mut rand::rng(), clock.date(), NAMES))
+    Arc::new(Credentials::new(keys, &mut rand::rng(), clock.date(), names()))
 }
 
 impl Node {
@@ -52,7 +59,7 @@ impl Node {
             let (made, coming) = channel();
             let (keys, wake) = (self.keys.clone(), self.wake.caller());
             let make = move || {
-                let _ = made.send(Credentials::new(&keys, &mut rand::rng(), date, NAMES));
+                let _ = made.send(Credentials::new(&keys, &mut rand::rng(), date, names()));
                 // The thread drops the keys before it wakes the node, so that the node can change them again.
                 drop(keys);
                 wake();
@@ -110,6 +117,19 @@ mod tests {
     use super::*;
     use penstock_link::keys::SIGNING_LIFETIME;
     use std::fs;
+
+    #[test]
+    fn certificates_have_new_names_each_time() {
+        let all: std::collections::BTreeSet<[String; 2]> = (0..50).map(|_| names()).collect();
+        assert_eq!(all.len(), 50);
+        for [issuer, subject] in all {
+            for (name, suffix) in [(issuer, ".com"), (subject, ".net")] {
+                let label = name.strip_prefix("www.").and_then(|rest| rest.strip_suffix(suffix)).unwrap();
+                let is_base32 = |byte: u8| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(&byte);
+                assert!((8..=20).contains(&label.len()) && label.bytes().all(is_base32), "{name}");
+            }
+        }
+    }
 
     #[test]
     fn a_signing_key_is_renewed_although_the_onion_key_cannot_be_replaced() {

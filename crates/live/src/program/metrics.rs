@@ -3,9 +3,11 @@
 //!
 //! Source: OpenMetrics 1.0.0, with Prometheus' conventions for names and units.
 
+use crate::clock::Clock;
 use crate::node::Observation;
 use crate::torrc::Metrics;
 use penstock_link::descriptor::ExitPolicy;
+use penstock_units::Instant;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -19,7 +21,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time limit for a request, and for each part of the response.
+/// Time limit for a request and its response together.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum size of a request [B].
 const LONGEST: usize = 8192;
@@ -69,11 +71,16 @@ fn answer(mut socket: TcpStream, policy: Option<&ExitPolicy>, page: &Mutex<Strin
     if !may_ask(policy, socket.peer_addr()?.ip()) {
         return Ok(());
     }
-    socket.set_read_timeout(Some(TIMEOUT))?;
-    socket.set_write_timeout(Some(TIMEOUT))?;
+    let clock = Clock::start();
+    // A client that sends or reads one byte at a time has no more time than others.
+    let left = || {
+        let left = TIMEOUT.checked_sub(clock.now().since(Instant::ZERO)).filter(|left| !left.is_zero());
+        left.ok_or(io::ErrorKind::TimedOut)
+    };
     let mut question = Vec::new();
     while !question.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
         let mut bytes = [0; 1024];
+        socket.set_read_timeout(Some(left()?))?;
         let read = socket.read(&mut bytes)?;
         if read == 0 || question.len() + read > LONGEST {
             return Ok(());
@@ -81,7 +88,14 @@ fn answer(mut socket: TcpStream, policy: Option<&ExitPolicy>, page: &Mutex<Strin
         question.extend_from_slice(&bytes[..read]);
     }
     let page = page.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    socket.write_all(response(&question, &page).as_bytes())
+    let response = response(&question, &page);
+    let mut rest = response.as_bytes();
+    while !rest.is_empty() {
+        socket.set_write_timeout(Some(left()?))?;
+        let written = socket.write(rest)?;
+        rest = &rest[written..];
+    }
+    Ok(())
 }
 
 fn response(question: &[u8], page: &str) -> String {
@@ -216,7 +230,7 @@ mod tests {
     use super::*;
     use crate::node::NodeCounters;
     use penstock_core::Counters;
-    use penstock_units::{Bytes, Cells, Instant};
+    use penstock_units::{Bytes, Cells};
 
     fn observation() -> Observation {
         Observation {
@@ -285,5 +299,30 @@ mod tests {
         let mut answer = String::new();
         scraper.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with('\n'), "{answer}");
+    }
+
+    #[test]
+    fn a_client_that_sends_byte_by_byte_delays_others_for_the_time_limit_only() {
+        let metrics = Metrics { listen: "127.0.0.1:0".parse().unwrap(), policy: None };
+        let server = Server::start(&metrics).unwrap();
+        let mut slow = TcpStream::connect(server.address).unwrap();
+        let ends = std::thread::spawn(move || {
+            // Without an end of the request, for longer than four time limits.
+            for byte in b"GET / HTTP/1.1\r\nX".iter().cycle().take(90) {
+                if slow.write_all(&[*byte]).is_err() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        let clock = Clock::start();
+        let mut scraper = TcpStream::connect(server.address).unwrap();
+        scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        scraper.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(clock.now().since(Instant::ZERO) < 2 * TIMEOUT);
+        ends.join().unwrap();
     }
 }

@@ -22,6 +22,7 @@ use args::{Args, Ask};
 use files::{DataDirectory, PidFile};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use penstock_link::descriptor::is_private;
 use penstock_link::keys::Keys;
 use penstock_units::{Duration, Instant};
 use record::Recorder;
@@ -120,6 +121,22 @@ fn address(options: &Options) -> Result<IpAddr, Error> {
     })
 }
 
+/// Refuses to publish a private address to the public authorities. No client could reach it.
+///
+/// Source: C tor `address_can_be_used()`.
+/// Deviation: in test networks C tor also refuses a private address that the torrc does not have. Here the address
+/// of the default route is used.
+fn refuse_private(options: &Options, address: IpAddr) -> Result<(), Error> {
+    let is_public = options.authorities.iter().any(crate::torrc::Authority::is_public);
+    if options.publish && is_public && is_private(address) {
+        return Err(Error::mistake(format!(
+            "Address: {address} is a private address, which a relay of the public network cannot have: write Address \
+             and the public address"
+        )));
+    }
+    Ok(())
+}
+
 fn interfaces() -> Vec<IpAddr> {
     let all = getifaddrs().into_iter().flatten().filter_map(|interface| interface.address);
     all.filter_map(|address| {
@@ -178,6 +195,7 @@ impl Program {
         raise_limits();
         let (folder, keys) = open(&options)?;
         let address = address(&options)?;
+        refuse_private(&options, address)?;
         log::info!(
             "penstock-relay {} starts; its fingerprint is {}",
             env!("CARGO_PKG_VERSION"),
@@ -318,5 +336,35 @@ impl Program {
             seen.counters.written_bytes.get(),
             seen.queued.get()
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_address_is_not_published_to_public_authorities() {
+        let options = |more: &[(&str, &str)]| {
+            let lines = [("ORPort", "127.0.0.1:auto"), ("DataDirectory", "/nowhere")];
+            let lines = lines.iter().chain(more).map(|(name, value)| (name.to_string(), value.to_string()));
+            Options::load(None, &lines.collect::<Vec<_>>()).unwrap()
+        };
+        let acknowledged = ("Penstock", "acknowledge = 'this is research software'");
+        let public = options(&[acknowledged]);
+        for private in ["127.0.0.1", "10.1.2.3", "192.168.0.1", "fc00::1"] {
+            let refused = refuse_private(&public, private.parse().unwrap()).unwrap_err().to_string();
+            assert!(
+                refused.contains("is a private address") && refused.contains("write Address"),
+                "{refused}"
+            );
+        }
+        assert!(refuse_private(&public, "198.51.100.1".parse().unwrap()).is_ok());
+        let silent = options(&[acknowledged, ("PublishServerDescriptor", "0")]);
+        let testing =
+            options(&[("DirAuthority", "a 127.0.0.1:7000 BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A")]);
+        for options in [silent, testing] {
+            assert!(refuse_private(&options, "10.1.2.3".parse().unwrap()).is_ok());
+        }
     }
 }
