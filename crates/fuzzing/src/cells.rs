@@ -46,7 +46,7 @@ pub fn cells(input: &[u8]) -> Parsed {
     }
 }
 
-/// Parses bytes as the body of each cell that concerns the link.
+/// Parses bytes as the body of each kind of link cell, such as CERTS and NETINFO.
 fn bodies(body: &[u8]) {
     let now = super::people::now();
     if let Ok(netinfo) = Netinfo::read(body) {

@@ -37,7 +37,7 @@ pub(super) fn certs(choices: &mut Choices<'_>, peer: &Person, me: &Person) -> Ve
         me.credentials.initiator_certs(),
     ];
     let lists = lists.map(read);
-    // The required certificates, without a random selection, and some additional ones.
+    // The required certificates, except randomly omitted ones, and some other certificates.
     let must = *choices.of(&[[2, 4, 5, 7], [2, 4, 6, 7]]).expect("there are some");
     let leaves_out = choices.byte();
     let mut list = Vec::new();

@@ -139,7 +139,7 @@ pub struct Trace {
     pub share: f64,
     /// Interval between records of traced circuits; above zero.
     pub interval: Duration,
-    /// Of a traced circuit, each node records one DATA cell in this many [cell]; 0 records none.
+    /// Each node records every n-th DATA cell of a traced circuit, with this n [cell]; 0 records none.
     pub cells: u32,
 }
 

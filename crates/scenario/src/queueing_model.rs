@@ -9,7 +9,7 @@
 //!
 //! The duration of a download is two round trips, plus the round trips of slow start, plus size / rate. A pause
 //! follows. The load of a relay depends on these durations, and the durations depend on the load. [`settle`]
-//! therefore computes both alternately until they agree.
+//! therefore computes both alternately, and repeats this 20 times.
 //!
 //! Source: mean-value analysis with the approximation of Schweitzer (1979) and Bard (1979). In this approximation, an
 //! arriving client finds the mean load of the other clients. Links are processor sharing.

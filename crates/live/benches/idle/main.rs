@@ -1,7 +1,9 @@
-//! Downloads of one C tor client over three idle relays: ours and C tor's, with each scheduler.
+//! Measures downloads of one C tor client over three idle relays: three of Penstock, then three of C tor, with each
+//! scheduler.
 //!
-//! The relays carry nothing else. Each row gives the rate and the processor time of the three relays. The network runs
-//! on loopback, and then with a round trip of 50 ms between any two nodes (emulated links). `TOR` names C tor.
+//! The relays carry no other traffic. Each row has the download rate and the CPU time of the three relays. The
+//! network runs on loopback, and then on emulated links with a round-trip time of 50 ms between any two nodes. The
+//! environment variable `TOR` names C tor.
 //!
 //! ```console
 //! $ cargo bench --package penstock-live --bench idle -- [--rounds N] [--only NAME] [--place NAME]
@@ -34,11 +36,11 @@ use testnet::place::Place;
 use testnet::tor::{Role, Tor, wait};
 use testnet::{CONTROLLED, Network, NodeSpec, PATIENCE, POSITIONS, Program, pinned, socks};
 
-/// The round-trip time between any two nodes of the emulated network [ns].
+/// Round-trip time between any two nodes of the emulated network.
 const RTT: Duration = Duration::from_millis(50);
-/// The rate of each emulated access link [B/s]; no relay reaches it.
+/// Rate of each emulated access link [B/s]. No relay reaches this rate.
 const ACCESS_RATE: DataRate = DataRate::mib(120);
-/// The receive queue of each emulated access link [B].
+/// Size of the receive queue of each emulated access link [B].
 const ACCESS_QUEUE: Bytes = Bytes::new(8 << 20);
 /// The host of the directory in the emulated network. Hosts 1 to 3 have the relays at each position of a circuit.
 const DIRECTORY: usize = 0;
@@ -66,7 +68,7 @@ const KINDS: [Kind; 4] = [
     Kind { name: "vanilla", torrc: "Schedulers Vanilla\n" },
 ];
 
-/// What a client downloads: `count` times `bytes`.
+/// The downloads of a client: `count` downloads of `bytes` [B] each.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     name: &'static str,
@@ -94,7 +96,7 @@ struct Measured {
     kind: &'static str,
     load: &'static str,
     is_ours: bool,
-    /// [B/s]
+    /// Download rate [B/s].
     rate: f64,
     /// Processor time of the three relays [s].
     processor: f64,
@@ -135,7 +137,7 @@ fn run(options: &Options) -> Result<(), Error> {
     }
     let chosen = |name: &str, only: &Option<String>| only.as_deref().is_none_or(|only| only == name);
     let kinds: Vec<Kind> = KINDS.into_iter().filter(|kind| chosen(kind.name, &options.only)).collect();
-    // The emulated network first: the process must have one thread when it enters its namespaces.
+    // The emulated network is created first, because only a process with one thread can enter new namespaces.
     let site = Arc::new(emulated()?);
     let loopback = loopback()?;
     let emulated = std::array::from_fn(|host| {

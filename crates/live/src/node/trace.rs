@@ -23,9 +23,9 @@ const LOST: Duration = Duration::from_secs(120);
 /// Settings of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceConfig {
-    /// The node traces one in this many cells [1]; `None` traces none.
+    /// The node traces every n-th cell, with this n [1]; `None` traces none.
     pub cells: Option<NonZeroU32>,
-    /// The node samples one in this many circuits [1]; `None` samples none.
+    /// The node samples every n-th circuit, with this n [1]; `None` samples none.
     pub circuits: Option<NonZeroU32>,
     /// Whether the trace records the connection on which a cell left. A testbed compares it with captured packets.
     pub connections: bool,

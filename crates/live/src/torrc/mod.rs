@@ -84,9 +84,9 @@ pub struct Record {
     pub folder: PathBuf,
     /// Interval between samples.
     pub interval: Duration,
-    /// The relay traces one in this many cells [1]; `None` traces none.
+    /// The relay traces every n-th cell, with this n [1]; `None` traces none.
     pub cells: Option<NonZeroU32>,
-    /// Each sample has one in this many circuits [1]; `None` samples none.
+    /// Each sample has every n-th circuit, with this n [1]; `None` samples none.
     pub circuits: Option<NonZeroU32>,
 }
 

@@ -106,7 +106,7 @@ impl Reader {
         rest
     }
 
-    /// The place for errors about missing options: the place of the last option.
+    /// The place of the last option. Errors about missing options use this place.
     pub(super) fn end(&self) -> Place {
         self.lines.last().map_or(Place::CommandLine, |line| line.place.clone())
     }

@@ -37,7 +37,7 @@ pub struct Relay {
     pub config: RelayConfig,
     /// Settings of TCP sockets.
     pub tcp: SocketTcp,
-    /// The relay traces one in this many cells [cell]; `None` traces none.
+    /// The relay traces every n-th cell, with this n [1]; `None` traces none.
     pub cells: Option<NonZeroU32>,
     /// Interval between samples of circuits; `None` samples no circuits.
     pub circuits: Option<Duration>,
