@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::error::unsupported;
-use crate::star::{Access, Way, Ways};
+use crate::star::{Access, Edge, Edges};
 use penstock_scenario::model::{Activity, Client, Congestion, Host, Path, Scenario, TcpProfile, Workload};
 use penstock_units::{Bytes, Seed};
 use std::fmt::Display;
