@@ -91,7 +91,7 @@ impl Names {
 
     /// Starts a lookup. The answer will have the same number.
     pub fn ask(&self, number: u64, question: Question) {
-        // If the thread is gone, no answer comes, and the client's timeout ends the stream.
+        // If the thread has ended, no answer arrives, and the client's timeout ends the stream.
         let _ = self.asks.send(Ask::LookUp(number, question));
     }
 

@@ -106,8 +106,8 @@ impl TlsConfigs {
     }
 }
 
-/// A host name without meaning, for a TLS certificate or a TLS handshake: `www.`, base32 characters whose number is in
-/// `lengths`, and `suffix`.
+/// A random host name for a TLS certificate or a TLS handshake: `www.`, a random label, and `suffix`. The label has
+/// base32 characters, and `lengths` limits their number.
 ///
 /// Source: C tor `crypto_random_hostname()`.
 pub fn random_host_name(lengths: RangeInclusive<usize>, suffix: &str) -> String {

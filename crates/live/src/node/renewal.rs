@@ -28,8 +28,8 @@ impl Renewal {
     }
 }
 
-/// New names for the certificates of links: of the issuer and of the subject. With fixed names, anyone who watches TLS
-/// handshakes could tell these relays from others.
+/// Random names of issuer and subject for the TLS certificate. With fixed names, an observer of TLS handshakes could
+/// recognise Penstock relays.
 ///
 /// Source: C tor `tor_tls_context_init_certificates()`.
 fn names() -> [String; 2] {

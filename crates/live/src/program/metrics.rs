@@ -72,7 +72,7 @@ fn answer(mut socket: TcpStream, policy: Option<&ExitPolicy>, page: &Mutex<Strin
         return Ok(());
     }
     let clock = Clock::start();
-    // A client that sends or reads one byte at a time has no more time than others.
+    // The limit covers the whole exchange, so a client that sends or reads single bytes gets no more time.
     let left = || {
         let left = TIMEOUT.checked_sub(clock.now().since(Instant::ZERO)).filter(|left| !left.is_zero());
         left.ok_or(io::ErrorKind::TimedOut)

@@ -121,11 +121,10 @@ fn address(options: &Options) -> Result<IpAddr, Error> {
     })
 }
 
-/// Refuses to publish a private address to the public authorities. No client could reach it.
-///
+/// Refuses to publish a private address to the public authorities, because no client could reach it.
 /// Source: C tor `address_can_be_used()`.
-/// Deviation: in test networks C tor also refuses a private address that the torrc does not have. Here the address
-/// of the default route is used.
+/// Deviation: this relay accepts a private address of the default route in test networks. C tor accepts such an
+/// address only from the torrc.
 fn refuse_private(options: &Options, address: IpAddr) -> Result<(), Error> {
     let is_public = options.authorities.iter().any(crate::torrc::Authority::is_public);
     if options.publish && is_public && is_private(address) {
