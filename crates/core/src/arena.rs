@@ -1,18 +1,17 @@
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// A key of an [`Arena`]. Two values that used the same slot one after the other have keys with different generations.
+/// A key of an [`Arena`]. If a slot is reused, the keys of the old and the new value have different generations.
 pub trait Key: Copy {
-    /// The key with this index and generation.
     fn new(index: u32, generation: u32) -> Self;
-    /// The place of the slot.
+    /// The index of the slot in the arena.
     fn index(self) -> usize;
-    /// How many values had the slot before.
+    /// How many earlier values used the slot.
     fn generation(self) -> u32;
 }
 
-/// Values with dense keys. A new value takes the most recently freed slot; if no slot is free, it takes a new one.
-/// Iteration follows the order of the slots. Simulation results depend on both orders.
+/// Values with dense keys. A new value takes the most recently freed slot. If no slot is free, the arena grows by a
+/// slot. Iteration follows the order of the slots. Simulation results depend on both orders.
 ///
 /// [`get`](Self::get) and the other lookups check the generation, so the key of a removed value finds nothing. Indexing
 /// requires a key in use and checks the generation only in debug builds.
@@ -144,11 +143,11 @@ impl<K: Key, T> IndexMut<K> for Arena<K, T> {
     }
 }
 
-/// Values beside the objects of a relay, by their keys: a driver's sockets, for example. A key finds nothing when its
-/// object is gone, even if another object has the same index now.
+/// Values for the objects of a relay, stored outside the relay by key (for example a driver's sockets). The key of a
+/// removed object finds nothing, even if a new object uses the same index.
 #[derive(Clone, Debug)]
 pub struct SecondaryMap<K, V> {
-    /// Each value with the generation of its key.
+    /// The values by index, each with the generation of its key.
     slots: Vec<Option<(u32, V)>>,
     len: usize,
     keys: PhantomData<fn() -> K>,
@@ -166,7 +165,8 @@ impl<K: Key, V> SecondaryMap<K, V> {
         SecondaryMap::default()
     }
 
-    /// Sets the value of `key`. Returns the value that it replaces: its own, or that of another key with the same index.
+    /// Sets the value of `key`. Returns the value that it replaces, which may belong to another key with the same
+    /// index.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let index = key.index();
         if self.slots.len() <= index {
@@ -202,7 +202,7 @@ impl<K: Key, V> SecondaryMap<K, V> {
         self.get(key).is_some()
     }
 
-    /// All values, in the order of their indices.
+    /// All values, in the order of the keys' indices.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.slots.iter().flatten().map(|(_, value)| value)
     }

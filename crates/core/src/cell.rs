@@ -1,6 +1,6 @@
 //! Cells and relay messages.
 //!
-//! The relay core sees the size, circuit id, command and tag of a cell, but not its content. A simulated cell is a
+//! The relay core sees a cell's size, circuit id, command and tag, but not the content. A simulated cell is a
 //! descriptor of a few bytes; a live cell has an encrypted body.
 
 use crate::circuit_policy::PriorityClass;
@@ -15,15 +15,15 @@ use std::num::{NonZeroU16, NonZeroU32};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CircId(pub NonZeroU32);
 
-/// A stream's id within its circuit.
+/// The id of a stream within a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub NonZeroU16);
 
-/// A node of the network, as the driver numbers it.
+/// The number that the driver gives to a node of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// Identifies a cell whose times at the six stations are recorded.
+/// The number of a cell whose times at the six stations are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub NonZeroU32);
 
@@ -36,7 +36,7 @@ pub enum Command {
     Create,
     /// Answers a CREATE.
     Created,
-    /// A relay message under its layers of encryption.
+    /// Carries an encrypted relay message.
     Relay,
     /// Closes the circuit.
     Destroy,
@@ -96,8 +96,9 @@ pub const MAX_PAYLOAD: u16 = 498;
 
 /// One cell.
 ///
-/// The sender of a relay message [seals](Cell::seal) it with the layer of the destination hop, and then
-/// [wraps](Cell::wrap) it in the layer of each hop nearer to the client. Each hop [peels](Cell::peel) off one layer.
+/// The sender of a relay message encrypts it with the layer of the destination hop ([`seal`](Cell::seal)). Then the
+/// sender adds the layer of each hop nearer to the client ([`wrap`](Cell::wrap)). Each hop removes one layer
+/// ([`peel`](Cell::peel)).
 pub trait Cell: Sized + fmt::Debug {
     /// Bytes of a stream.
     type Payload: Payload;
@@ -116,15 +117,15 @@ pub trait Cell: Sized + fmt::Debug {
     /// The digest of one message. Only the sender and the receiver of the message can compute it.
     type Digest: fmt::Debug + Copy + Eq;
 
-    /// The cell's size on its channel, without TLS [B].
+    /// The cell's size on the channel, without TLS [B].
     fn wire_size(&self) -> u32;
-    /// The circuit's id on the channel that carries the cell now.
+    /// The circuit id of the cell on the current channel.
     fn circ_id(&self) -> CircId;
     /// Changes the circuit id for the next channel.
     fn set_circ_id(&mut self, id: CircId);
     /// The cell's command.
     fn command(&self) -> Command;
-    /// The tag, if the cell's times are recorded.
+    /// The cell's tag; `None` if the cell's times are not recorded.
     fn tag(&self) -> Option<Tag>;
     /// Marks a RELAY cell that met congestion. The mark is one bit beside the circuit id and is not encrypted. Any node
     /// may set it; no node clears it. C tor does not know this bit.
@@ -155,7 +156,7 @@ pub trait Cell: Sized + fmt::Debug {
     /// The relay message of an unencrypted cell; `None` if it is malformed.
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)>;
 
-    /// Checks whether this node accepts a RELAY cell that travels in `direction`; otherwise the circuit must close. The
+    /// Checks whether this node accepts a RELAY cell that travels in `direction`; an error closes the circuit. The
     /// relay calls this once, before it peels or wraps the cell. `layer` is the node's layer of the circuit; at the
     /// client it is the nearest hop's layer. The default accepts every cell.
     ///

@@ -57,7 +57,7 @@ impl<C: Cell> Channel<C> {
     }
 }
 
-/// The circuits of a channel, by their circuit ids on this channel.
+/// The circuits of a channel, by circuit id.
 #[derive(Debug)]
 pub(crate) struct CircIds {
     by_id: BTreeMap<CircId, CircuitIndex>,
@@ -74,7 +74,7 @@ const INITIATOR: u32 = 1 << 31;
 const NARROW: u32 = 1 << 15;
 
 impl CircIds {
-    /// `initiator`: this side opened the channel. `narrow`: datagrams may carry the ids.
+    /// The ids of one channel. `initiator`: this side opened the channel. `narrow`: datagrams may carry the ids.
     pub(crate) fn new(initiator: bool, narrow: bool) -> Self {
         let end = if narrow { NARROW } else { INITIATOR };
         CircIds { by_id: BTreeMap::new(), initiator, next: 1, end, own: 0 }
@@ -102,7 +102,7 @@ impl CircIds {
         (id.0.get() & INITIATOR != 0) != self.initiator
     }
 
-    /// Returns false if the id is in use.
+    /// Adds a circuit. Returns false if the id is in use.
     pub(crate) fn insert(&mut self, id: CircId, circuit: CircuitIndex) -> bool {
         match self.by_id.entry(id) {
             std::collections::btree_map::Entry::Vacant(entry) => {

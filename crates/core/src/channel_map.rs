@@ -7,7 +7,8 @@ use std::fmt;
 
 /// Chooses the channel of a new circuit's next hop.
 pub trait ChannelMap: fmt::Debug + Send {
-    /// The channel to `peer` that the new circuit shares, which may still be opening; `None` asks for a new channel.
+    /// The existing channel to `peer` that the new circuit uses; `None` requests a new channel. An existing channel may
+    /// still be opening.
     ///
     /// `existing` lists the channels to `peer`, oldest first. A driver may call this before it creates the circuit
     /// ([`Relay::shares`](crate::Relay::shares)).
@@ -28,7 +29,8 @@ impl ChannelMap for Shared {
 
 /// One channel for each circuit.
 ///
-/// Source: throttling §5.3, which notes that a client can so elude a guard that throttles connections.
+/// Source: throttling §5.3, which says that a client can so avoid being throttled by a guard that throttles each
+/// connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PerCircuit;
 

@@ -1,4 +1,5 @@
-//! A circuit at one relay: two half-circuits, and an edge if the circuit's streams begin or end at this node.
+//! A circuit at one relay: two half-circuits. If the circuit's streams begin or end at this node, the circuit also has
+//! an edge.
 
 use crate::cell::{Cell, CircId, Command};
 use crate::circuit_policy::PriorityClass;
@@ -20,7 +21,7 @@ pub(crate) struct Leg {
 pub(crate) struct HalfCircuit<C> {
     pub(crate) to: Option<Leg>,
     pub(crate) queue: VecDeque<Queued<C>>,
-    /// The number of queued cells that need no credit. These are all cells except RELAY cells.
+    /// The number of queued cells that need no credit. Only RELAY cells need credit.
     unlimited: usize,
     pub(crate) hop: AnyHopControl,
 }
@@ -32,7 +33,8 @@ pub(crate) struct Queued<C> {
     pub(crate) since: Stamp,
 }
 
-/// A 32-bit time in units of 2^20 ns (1.05 ms), which wraps after 52 days. Source: C tor `monotime_coarse_get_stamp()`.
+/// A 32-bit time in units of 2^20 ns (1.05 ms). It wraps around after 52 days.
+/// Source: C tor `monotime_coarse_get_stamp()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(u32);
 
@@ -80,7 +82,8 @@ impl<C: Cell> HalfCircuit<C> {
         Some(queued)
     }
 
-    /// Marks the newest cell if it is a RELAY cell that joined a queue of more than `threshold` cells.
+    /// Sets the congestion mark of the newest cell, if it is a RELAY cell and the queue before it has more than
+    /// `threshold` cells.
     #[cold]
     pub(crate) fn mark_newest(&mut self, threshold: u32) {
         let before = self.queue.len() - 1;
@@ -95,8 +98,9 @@ impl<C: Cell> HalfCircuit<C> {
         std::mem::take(&mut self.queue).len() as u64
     }
 
-    /// The queue lengths that stop and restart the edge of this half-circuit [cell]. The edge reads its streams again
-    /// below the first length and stops reading at the second. A controlled hop sets both to its own limit.
+    /// Two queue lengths of this half-circuit's edge [cell]. Below the first length the edge resumes reading its
+    /// streams; at the second length it stops. If the next hop has hop control, both lengths are the limit of the hop
+    /// control.
     fn edge_marks(&self, marks: EdgeQueue) -> (u64, u64) {
         match self.hop.edge_queue_limit() {
             Some(limit) => (limit.get(), limit.get()),
@@ -133,7 +137,7 @@ pub(crate) enum Role<C: Cell> {
 
 #[derive(Debug)]
 pub(crate) struct Origin<C: Cell> {
-    /// Relays that the client still has to add after the first one, in order.
+    /// Relays by which the client must still extend the circuit, in order.
     pub(crate) to_extend: VecDeque<C::LinkSpec>,
     /// The encryption layers of the hops that exist so far, nearest hop first.
     pub(crate) layers: Vec<C::Layer>,
@@ -146,10 +150,10 @@ pub(crate) struct Origin<C: Cell> {
 #[derive(Debug)]
 pub(crate) struct Edge<C: Cell> {
     pub(crate) control: AnyEdgeControl,
-    /// Digests of the sent cells that the next SENDMEs must name, if SENDMEs are authenticated.
+    /// Digests that the next SENDMEs must contain, if SENDMEs are authenticated.
     pub(crate) pending_digests: VecDeque<C::Digest>,
     pub(crate) streams: Vec<StreamKey>,
-    /// Payloads that wait until the applications take them [cell].
+    /// DATA cells whose payload the applications have not yet taken [cell].
     pub(crate) waiting: u64,
     /// The index of the stream that is read first.
     pub(crate) turn: usize,
@@ -157,7 +161,7 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) queue_full: bool,
     /// At least one DATA cell since the last acknowledged one contains [`sendme_padding`](crate::RelayConfig).
     pub(crate) has_padding: bool,
-    /// The number of this circuit's entries in the relay's queue of edges that resume reading.
+    /// How often this circuit is in the relay's list of circuits that resume reading streams.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
 }
@@ -231,9 +235,8 @@ impl<C: Cell> Circuit<C> {
     }
 }
 
-/// The queue at the packaging edge.
 impl<C: Cell> Circuit<C> {
-    /// How many DATA cells the edge may package now [cell], limited by the window and the queue's high mark.
+    /// How many DATA cells the edge may package now [cell]. The window and the queue's high mark limit this number.
     pub(crate) fn package_room(&self, marks: EdgeQueue) -> u64 {
         let half = self.own_half();
         let (high, queue) = (half.edge_marks(marks).1, half.queue.len() as u64);
@@ -247,7 +250,7 @@ impl<C: Cell> Circuit<C> {
         if self.own_direction() == direction { self.package_room(marks) } else { 0 }
     }
 
-    /// How many cells one stream may package before the other streams have their turns [cell].
+    /// The share of [`package_room`](Self::package_room) that one stream gets in a round [cell].
     pub(crate) fn package_share(&self, marks: EdgeQueue) -> u64 {
         let streams = self.edge.as_ref().map_or(0, |edge| edge.streams.len());
         self.package_room(marks).div_ceil(streams.max(1) as u64)
@@ -259,7 +262,7 @@ impl<C: Cell> Circuit<C> {
         full && (half.queue.len() as u64) < half.edge_marks(marks).0
     }
 
-    /// Makes the edge stop reading streams if the last cell that joined the queue of `direction` filled the queue.
+    /// Stops the edge if a cell has just filled the queue of `direction`.
     ///
     /// Source: C tor `append_cell_to_circuit_queue()`.
     pub(crate) fn update_queue_full(&mut self, direction: Direction, marks: EdgeQueue) {

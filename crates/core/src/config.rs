@@ -23,15 +23,15 @@ pub struct Bandwidth {
 pub struct RelayConfig {
     /// The relay's own read and write buckets; `None` sets no limit.
     pub bandwidth: Option<Bandwidth>,
-    /// When token buckets are refilled.
+    /// When the relay refills its token buckets.
     pub refill: Refill,
-    /// Which circuit of a channel sends next.
+    /// Decides which circuit of a channel sends next.
     pub circuit_policy: CircuitPolicyConfig,
     /// The charge for a cell of the worse priority class. An ordinary cell has the charge 1.
     pub priority_factor: PriorityFactor,
-    /// The priority class of this client's circuits. The client announces it before the first stream of a circuit.
+    /// The priority class of this client's circuits. The client announces the class before a circuit's first stream.
     pub priority_class: PriorityClass,
-    /// Which channels write now, and how many cells.
+    /// Decides which channels write now, and how many cells.
     pub scheduler: SchedulerConfig,
     /// End-to-end flow control and congestion control of circuits and streams.
     pub edge_control: EdgeControlConfig,
@@ -39,29 +39,30 @@ pub struct RelayConfig {
     pub hop_control: HopControlConfig,
     /// Datagrams replace TLS over TCP on channels to nodes that also support them; `None` disables datagrams.
     pub datagrams: Option<DatagramConfig>,
-    /// How the guard limits the rate of each client.
+    /// Decides at which rate the guard serves each client.
     pub throttle: ThrottleConfig,
     /// The buckets of throttled clients.
     pub client_buckets: ClientBuckets,
-    /// Which channel a circuit uses.
+    /// Decides which channel a circuit uses.
     pub channel_map: ChannelMapConfig,
-    /// [Mark](crate::Cell::mark) a RELAY cell if the circuit queue that it joins is longer than this [cell]; `None`
-    /// marks no cell.
+    /// If the circuit queue is longer than this, a RELAY cell that joins it gets a congestion [mark](crate::Cell::mark)
+    /// [cell]. `None` marks no cell.
     ///
     /// Source: Alizadeh et al. 2010 section 3.1 (the threshold K).
     pub ecn_threshold: Option<u32>,
     /// The queue lengths at which the edge stops and resumes reading its streams.
     pub edge_queue: EdgeQueue,
-    /// A client sends the application's data right after BEGIN and does not wait for CONNECTED.
+    /// Whether a client sends the application's data right after BEGIN, without waiting for CONNECTED.
     ///
     /// Source: proposal 174; C tor `OptimisticData`.
     pub optimistic_data: bool,
-    /// A circuit SENDME must contain the digest of the acknowledged cell; otherwise the circuit closes.
+    /// Whether a circuit SENDME must contain the digest of the acknowledged cell. If so, a SENDME without it closes the
+    /// circuit.
     ///
     /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
     pub authenticated_sendmes: bool,
-    /// Padding in at least one of the DATA cells that one SENDME acknowledges [B]. A live cell fills it with random
-    /// bytes, so that a peer cannot guess the digest. Set 0 for cells without real bytes.
+    /// Padding bytes [B] in at least one of the DATA cells that one SENDME acknowledges. In a live cell the padding is
+    /// random, so that a peer cannot guess the digest. Set 0 if cells carry no real bytes.
     ///
     /// Source: proposal 289 section 3.4.
     pub sendme_padding: u16,
@@ -71,8 +72,8 @@ pub struct RelayConfig {
     pub limits: Limits,
 }
 
-/// How long a channel without circuits stays open; `None` keeps it open forever. The end with the shorter timeout
-/// closes the channel.
+/// How long a channel without circuits stays open; `None` keeps it open forever. If its two ends have different
+/// timeouts, the shorter one applies.
 ///
 /// Source: C tor 0.2.4 to 0.3.0 `IDLE_OR_CONN_TIMEOUT_NONCANONICAL` and `IDLE_OR_CONN_TIMEOUT_CANONICAL`,
 /// `run_connection_housekeeping()`. The relay's end of a connection to a client is not canonical.
@@ -81,9 +82,9 @@ pub struct RelayConfig {
 /// minutes between relays).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTimeouts {
-    /// For a channel with a client at one end.
+    /// The timeout of a channel with a client at one end.
     pub client: Option<Duration>,
-    /// For a channel between two relays.
+    /// The timeout of a channel between two relays.
     pub relay: Option<Duration>,
 }
 
@@ -102,22 +103,22 @@ impl Default for IdleTimeouts {
 /// Limits on the memory that a peer can make the relay use. A well-behaved peer needs far less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum queue of one circuit direction [cell]; the circuit closes on one more cell. C tor 0.4.9 closes it at
-    /// 2500.
+    /// Maximum queue of one circuit direction [cell]. If the queue exceeds it, the circuit closes. C tor 0.4.9 closes
+    /// it at 2500.
     pub max_circuit_queue: u32,
-    /// Maximum number of circuits that the peer created on one channel [1]. The relay refuses more.
+    /// Maximum number of circuits that the peer creates on one channel [1]. The relay refuses further circuits.
     pub circuits_per_channel: u32,
-    /// Maximum number of streams on one circuit [1]; the circuit closes on one more stream.
+    /// Maximum number of streams on one circuit [1]. If the peer opens more, the circuit closes.
     pub streams_per_circuit: u32,
-    /// Maximum output buffer of a channel when a link-control cell is added [B]; above it the channel closes. The
-    /// scheduler stops moving circuits' cells into the buffer long before this size.
+    /// Maximum output buffer when a link-control cell is added [B]. If the buffer exceeds it, the channel closes. The
+    /// scheduler moves no circuit's cell into a buffer near this size.
     pub outbuf: Bytes,
-    /// Maximum number of a circuit's DATA cells that wait for applications [cell]; the circuit closes on one more cell.
-    /// Windows keep each stream far below this limit, but a peer obeys an XOFF only one round trip later. C tor has no
-    /// such limit and relies on its out-of-memory handler.
+    /// Maximum number of a circuit's DATA cells that wait for applications [cell]. If it is exceeded, the circuit
+    /// closes. Windows keep each stream far below this limit. XOFF takes effect only after one round trip. C tor has no
+    /// corresponding limit and relies on the out-of-memory handler.
     pub edge_buffer: u32,
-    /// Maximum memory of all circuit queues and stream buffers [B]; `None` sets no limit. Above it, the relay closes
-    /// the circuits with the oldest cells until nine tenths of the limit are in use.
+    /// Maximum memory of all circuit queues and stream buffers [B]; `None` sets no limit. If it is exceeded, the relay
+    /// closes the circuits with the oldest cells until nine tenths of the limit are in use.
     ///
     /// Source: C tor `MaxMemInQueues`, `circuits_handle_oom()`.
     pub memory: Option<Bytes>,
@@ -136,7 +137,7 @@ impl Default for Limits {
     }
 }
 
-/// When token buckets are refilled.
+/// When a relay refills its token buckets.
 ///
 /// Source: stock Tor of 2011 refilled once a second. Proposal 183 and C tor's `TokenBucketRefillInterval` (since
 /// 0.2.3.5, default 100 ms) shortened the interval.
@@ -146,9 +147,9 @@ pub struct Refill {
     pub interval: Duration,
     /// Time of the first refill [ns], in `[0, interval)`. Different phases avoid artefacts of simultaneous refills.
     pub phase: Duration,
-    /// If set, a bucket is refilled only when it is used: it gets the tokens for the whole intervals since the last
-    /// refill, and the rest of the time is lost. An operation that found an empty bucket is retried after this time
-    /// [ns], together with all other waiting operations. `phase` has no effect then.
+    /// If set, a bucket is refilled only when it is used. It gets the tokens of the whole intervals since the last
+    /// refill; the remaining time is lost. If an operation finds an empty bucket, the relay retries it after this time
+    /// [ns], together with all other waiting operations. `phase` then has no effect.
     ///
     /// Source: C tor since 0.4.0 `token_bucket_rw_refill()` with steps of some 16 ms (`TICKS_PER_STEP`), and
     /// `reenable_blocked_connection_schedule()` after `TokenBucketRefillInterval`, 100 ms.
@@ -170,15 +171,15 @@ impl Default for Refill {
     }
 }
 
-/// Limits of the circuit queue at the edge that packages DATA cells.
+/// Limits of the circuit queue at the node that packages DATA cells (the edge).
 ///
 /// Source: C tor `CELL_QUEUE_HIGHWATER_SIZE` 256 and `CELL_QUEUE_LOWWATER_SIZE` 64; since 0.4.7 the consensus
 /// parameters `cellq_high` 256 and `cellq_low` 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeQueue {
-    /// The edge resumes reading its streams at or below this queue length [cell].
+    /// The edge resumes reading streams at or below this queue length [cell].
     pub low: u32,
-    /// The edge stops reading its streams at or above this queue length [cell].
+    /// The edge stops reading streams at or above this queue length [cell].
     pub high: u32,
 }
 

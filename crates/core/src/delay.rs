@@ -11,22 +11,22 @@ const MEMORY: u64 = 60;
 /// Measures how long cells stay in the output buffer of one channel. [`DelayConfig`] decides whether the delay ends
 /// when the cell leaves the buffer or when it leaves the kernel.
 ///
-/// Each cell that left is a sample of an exponentially weighted mean. The minimum of the last minute is the unavoidable
-/// delay. If the oldest waiting cell has waited longer than the mean, its age replaces the mean, because a stalled
-/// connection gives no samples.
+/// Each cell that leaves gives one sample. The delay is the exponentially weighted mean of the samples. The unavoidable
+/// delay is the minimum of the last minute. If the oldest waiting cell is older than the mean, the age of this cell
+/// counts as the delay, because a stalled connection gives no samples.
 #[derive(Debug)]
 pub(crate) struct Delay {
     config: DelayConfig,
     waiting: VecDeque<Instant>,
-    /// Cells that the kernel took but has not sent. Each entry has the value of `written` at the cell's end, and the
-    /// time at which the cell entered the output buffer.
+    /// Cells that the kernel took but has not sent. For each cell: the value of `written` at the cell's last byte, and
+    /// when the cell entered the output buffer.
     in_kernel: VecDeque<(u64, Instant)>,
     /// Total bytes that the kernel took from the output buffer [B].
     written: u64,
     /// The mean delay [ns]; `None` before the first sample.
     mean: Option<f64>,
     least: WindowedMin,
-    /// There was a sample since the last [`take_period`](Self::take_period).
+    /// Whether there was a sample since the last [`take_period`](Self::take_period).
     fresh: bool,
     /// Cells that moved from circuits to the output buffer since the last [`take_period`](Self::take_period).
     moved: u64,
@@ -54,8 +54,8 @@ impl Delay {
         self.moved += 1;
     }
 
-    /// The kernel took this many cells and bytes from the output buffer. `not_sent` returns the bytes that the kernel
-    /// has not sent; it is called only if needed.
+    /// Records that the kernel took this many cells and bytes from the output buffer. `not_sent` returns the bytes that
+    /// the kernel has not yet sent.
     pub(crate) fn on_flushed(
         &mut self,
         now: Instant,
@@ -96,8 +96,8 @@ impl Delay {
         self.fresh = true;
     }
 
-    /// Ends a period. Returns the delay above the minimum, and the number of cells that moved in the period. The delay
-    /// is zero if no cell left in the period and no cell waits.
+    /// Ends a period. Returns the mean delay minus the minimum delay, and the number of cells that moved to the output
+    /// buffer in the period. The delay is zero if no cell left in the period and no cell waits.
     pub(crate) fn take_period(&mut self, now: Instant) -> (Duration, u64) {
         let oldest = self.in_kernel.front().map(|(_, since)| since).or(self.waiting.front());
         let age = oldest.map(|since| now.since(*since));

@@ -3,7 +3,7 @@
 use crate::reason::DestroyReason;
 use thiserror::Error;
 
-/// A peer's violation of the protocol. The circuit of the violating cell must close.
+/// A peer's violation of the protocol. The circuit on which it occurs must close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
@@ -22,7 +22,8 @@ pub enum Violation {
     /// The peer sent an XON, XOFF or stream SENDME that the state or the data of the stream does not allow.
     #[error("the peer sent flow control that the stream's state does not allow")]
     UnexpectedFlowControl,
-    /// The peer agreed to congestion control that this node did not request, or to a very different SENDME increment.
+    /// The peer agreed to congestion control that this node did not request, or chose a very different number of cells
+    /// per SENDME.
     #[error("the peer agreed to congestion control that this node did not request")]
     UnwantedAgreement,
     /// The peer gave credit for cells that were never sent, or more credit than the maximum that it announced.
@@ -37,7 +38,7 @@ pub enum Violation {
     /// The next hop leaves too many cells of a circuit unacknowledged, or acknowledges nothing for too long.
     #[error("the next hop does not acknowledge the cells that it gets")]
     Unacknowledged,
-    /// The peer sent a cell that is too far ahead of the last cell in order.
+    /// The peer sent a cell that is too far ahead of the missing cells.
     #[error("the peer sent a cell far beyond the cells that it may have in flight")]
     TooFarAhead,
     /// The peer sent so many cells that a circuit's queue exceeds [`Limits::max_circuit_queue`](crate::config::Limits).
@@ -61,7 +62,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// The reason that the DESTROY cells to the circuit's neighbours contain.
+    /// The reason in the DESTROY cells that this node sends to the circuit's neighbours.
     ///
     /// Source: tor-spec, "Tearing down circuits"; C tor `circuits_handle_oom()`.
     pub fn reason(self) -> DestroyReason {

@@ -6,7 +6,7 @@ use crate::error::Violation;
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use penstock_units::Instant;
 
-/// A relay's request or report to its driver. The driver polls events until none is left.
+/// A request or report from a relay to the driver. The driver polls events until none is left.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "most fields need no words")]
 pub enum Event<C: Cell> {
@@ -15,10 +15,10 @@ pub enum Event<C: Cell> {
     /// Answer a CREATE: call [`Relay::agree`](crate::Relay::agree) with the client's congestion control request, then
     /// [`Relay::on_handshake`](crate::Relay::on_handshake).
     HandshakeRequested { circuit: CircuitIndex, handshake: C::Handshake },
-    /// Resolve the relay that a client's EXTEND names, then call [`Relay::extend`](crate::Relay::extend).
+    /// Find the relay that a client's EXTEND names, then call [`Relay::extend`](crate::Relay::extend).
     ExtendRequested {
         circuit: CircuitIndex,
-        /// The relay that the EXTEND names.
+        /// The relay to which the client extends the circuit.
         to: C::LinkSpec,
         /// The client's handshake for the new relay.
         handshake: C::Handshake,
@@ -38,7 +38,7 @@ pub enum Event<C: Cell> {
     CircuitClosed {
         /// The circuit. Another circuit may reuse its index.
         circuit: CircuitIndex,
-        /// The peer's violation that closed the circuit; `None` if the circuit closed for another reason.
+        /// The protocol violation that closed the circuit; `None` if the circuit closed for another reason.
         violation: Option<Violation>,
     },
     /// Exits only: connect to `target`, then call [`Relay::on_stream_connected`](crate::Relay::on_stream_connected).
@@ -61,15 +61,15 @@ pub enum Event<C: Cell> {
     },
 }
 
-/// A place in a relay where a cell waits. The driver adds the stations of its kernel: NIC in, written, NIC out.
+/// A place in a relay that a cell passes. The driver adds the stations of the kernel: NIC in, written, NIC out.
 ///
 /// Source: DefenestraTor figure 1; KIST figure 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Station {
     /// The relay has parsed and decrypted the cell.
     Parsed,
-    /// The cell waits in the circuit's queue.
+    /// The cell has joined the circuit's queue.
     Queued,
-    /// The cell is in the channel's output buffer.
+    /// The cell has moved to the channel's output buffer.
     Outbuf,
 }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Builds algorithms from outside this workspace. The closure holds the algorithm's parameters.
+/// Builds instances of an algorithm from outside this workspace. The closure contains the algorithm's parameters.
 ///
 /// ```
 /// use penstock_core::Factory;

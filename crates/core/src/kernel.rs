@@ -1,7 +1,7 @@
 //! The relay's view of its host.
 //!
-//! The interface is synchronous, non-blocking and monomorphised. The simulator's kernel and Linux implement it. The
-//! relay calls the kernel for two reasons: vanilla Tor writes until the kernel refuses, and KIST reads the socket state
+//! The interface is synchronous, non-blocking and monomorphised. The simulator's kernel and Linux implement it. Relay
+//! code calls the kernel directly, because vanilla Tor writes until the kernel refuses, and KIST reads the socket state
 //! again after writing.
 
 use crate::cell::Cell;
@@ -37,15 +37,14 @@ pub enum StreamRead<P> {
     Data(P),
     /// The socket has no data now.
     Blocked,
-    /// The other end of the connection has closed it for this reason.
+    /// The other end has closed the connection, for this reason.
     Closed(EndReason),
 }
 
 /// The host of one relay.
 ///
 /// A channel delivers and accepts only whole cells. If a socket takes only a part of a cell, the host stores the rest,
-/// as a TLS library does. The host itself waits until the socket is writable, because the relay counts the cell as
-/// written.
+/// as a TLS library does. The host writes this rest without the relay, because the relay counts the cell as written.
 pub trait Kernel<C: Cell> {
     /// Reads cells in order until none is left or `limit` is reached [B]. The last TLS record may exceed the limit.
     /// Returns the bytes read from the socket, TLS included [B].
@@ -55,8 +54,8 @@ pub trait Kernel<C: Cell> {
     /// record may exceed the limit. Returns the bytes written to the socket, TLS included [B].
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<C>, limit: Bytes) -> Bytes;
 
-    /// Sends the messages as one datagram over DTLS. Returns its size with overhead [B]. The network may lose the
-    /// datagram. Hosts without datagrams need not implement this.
+    /// Sends the messages as one datagram over DTLS. Returns the datagram's size with overhead [B]. The network may
+    /// lose the datagram. Hosts without datagrams need not implement this.
     fn send(&mut self, _channel: ChannelKey, _messages: &mut dyn Iterator<Item = Message<&C>>) -> Bytes {
         Bytes::ZERO
     }
@@ -90,11 +89,11 @@ pub trait Kernel<C: Cell> {
     fn close_stream(&mut self, stream: StreamKey);
 }
 
-/// The kinds of readiness that the kernel reports for a socket.
+/// Which kinds of readiness the kernel must report for a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// Report that data can be read.
+    /// Report when data can be read.
     pub readable: bool,
-    /// Report that data can be written.
+    /// Report when data can be written.
     pub writable: bool,
 }

@@ -6,7 +6,7 @@ macro_rules! key {
     ($(#[$doc:meta])* $key:ident) => {
         $(#[$doc])*
         ///
-        /// Indices are dense. A later object may reuse an index; its generation is then different.
+        /// Indices are dense. A later object may reuse an index with another generation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $key {
             index: u32,
@@ -24,7 +24,7 @@ macro_rules! key {
                 $key { index, generation }
             }
 
-            /// Indices start at zero and are dense, so that tables can use them.
+            /// The index. Indices start at zero and are dense, so that tables can use them.
             pub const fn index(self) -> usize {
                 self.index as usize
             }
@@ -64,11 +64,11 @@ key! {
     CircuitIndex
 }
 key! {
-    /// A stream at its end: an exit's connection to a server, or a client's connection to its application.
+    /// A stream at one of its ends: an exit's connection to a server, or a client's connection to its application.
     StreamKey
 }
 
-/// One direction of a circuit at this relay, which is a queue of cells for one channel.
+/// One direction of a circuit at this relay, with its queue of cells.
 ///
 /// The key has no generation, because policies forget a circuit before another circuit reuses its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,7 +114,7 @@ impl CircuitKey {
         self.0 as usize >> 1
     }
 
-    /// Indices start at zero and are dense, so that policies can use them.
+    /// The index. Indices start at zero and are dense, so that policies can use them in tables.
     pub fn index(self) -> usize {
         self.0 as usize
     }

@@ -1,13 +1,12 @@
 //! The relay core, without I/O.
 //!
 //! The crate has no sockets, clock, threads, global state or randomness of its own. The caller passes `now` as an
-//! argument and the host as a [`Kernel`]. Slow work leaves as an [`Event`] and returns as a call. The same code runs in
-//! tests, in a simulated network and on Linux sockets.
+//! argument and the host as a [`Kernel`]. For slow work the relay emits an [`Event`], and the driver returns the result
+//! with a call. The same code runs in tests, in a simulated network and on Linux sockets.
 //!
 //! Layers, in order: [`cell`] (cells and messages), [`kernel`] (the host), [`datagram`] (cells without TCP),
-//! [`token_bucket`]. Then the algorithms, which answer one question each: [`circuit_policy`], [`scheduler`],
-//! [`edge_control`], [`hop_control`], [`throttle`], [`channel_map`]. Last, [`relay`] owns channels, circuits and
-//! streams and calls the algorithms.
+//! [`token_bucket`]. Then the algorithms: [`circuit_policy`], [`scheduler`], [`edge_control`], [`hop_control`],
+//! [`throttle`], [`channel_map`]. Last, [`relay`] owns channels, circuits and streams and calls the algorithms.
 //!
 //! # The contract of a driver
 //!
@@ -20,7 +19,8 @@
 //! ```
 //!
 //! Readiness is level-triggered. A driver keeps ready sockets in a FIFO queue. It makes one call for the first socket.
-//! If the socket is still ready, and the relay still wants this readiness, the socket goes to the end of the queue.
+//! Then it moves the socket to the end of the queue, if the socket is still ready and the relay still wants this
+//! readiness.
 
 pub mod cell;
 pub mod channel_map;

@@ -1,6 +1,7 @@
 //! The reasons for which streams and circuits end, with Tor's numbers.
 
-/// Why a stream ended, as Tor's number. Source: tor-spec, "Closing streams".
+/// The number with which Tor names the reason why a stream ended.
+/// Source: tor-spec, "Closing streams".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndReason(pub u8);
 
@@ -23,7 +24,7 @@ impl EndReason {
     pub const NO_ROUTE: EndReason = EndReason(8);
     /// The relay hibernates.
     pub const HIBERNATING: EndReason = EndReason(9);
-    /// An error within the relay.
+    /// The relay had an internal error.
     pub const INTERNAL: EndReason = EndReason(10);
     /// The relay lacks sockets or memory.
     pub const RESOURCE_LIMIT: EndReason = EndReason(11);
@@ -35,7 +36,7 @@ impl EndReason {
     pub const NOT_DIRECTORY: EndReason = EndReason(14);
 }
 
-/// Why a circuit or a part of it ended, as Tor's number in a DESTROY or TRUNCATED.
+/// The number in a DESTROY or TRUNCATED that names the reason why a circuit lost hops or closed.
 ///
 /// Source: tor-spec, "Tearing down circuits".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +47,7 @@ impl DestroyReason {
     pub const NONE: DestroyReason = DestroyReason(0);
     /// The peer violated the protocol.
     pub const PROTOCOL: DestroyReason = DestroyReason(1);
-    /// An internal error.
+    /// The relay had an internal error.
     pub const INTERNAL: DestroyReason = DestroyReason(2);
     /// The client closed the circuit.
     pub const REQUESTED: DestroyReason = DestroyReason(3);

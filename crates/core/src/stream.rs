@@ -7,10 +7,10 @@ use crate::token_bucket::TokenBucket;
 use penstock_units::{Bytes, Cells};
 use std::collections::VecDeque;
 
-/// An upper bound of the age of a queue's first item, computed from two time stamps for the whole queue.
+/// Estimates the age of a queue's first item from two time stamps, as an upper bound.
 ///
-/// A mark is set behind the last item. When the mark reaches the front, all remaining items are younger than the mark,
-/// and a new mark is set. So the measured age of a slow reader's queue grows even if the reader takes single items.
+/// A mark with a time stamp follows the last item. When all items before the mark have left, the remaining items are
+/// younger than the mark, and a new mark is set. So a reader that takes single items does not reset the age.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
     /// The first item arrived at this time or later.
@@ -36,7 +36,7 @@ impl Wait {
     }
 }
 
-/// A stream at its end: an exit's connection to a server, or a client's connection to its application.
+/// A stream at one of its ends: an exit's connection to a server, or a client's connection to its application.
 #[derive(Debug)]
 pub(crate) struct Stream<C: Cell> {
     pub(crate) circuit: CircuitIndex,
@@ -44,9 +44,9 @@ pub(crate) struct Stream<C: Cell> {
     pub(crate) control: AnyStreamControl,
     /// The bucket for reads of the socket, if the stream control sets a rate (C tor `edge_connection_t.bucket`).
     pub(crate) bucket: Option<TokenBucket>,
-    /// CONNECTED was sent or received.
+    /// Whether CONNECTED was sent or received.
     pub(crate) open: bool,
-    /// The application's data may leave before CONNECTED arrives (proposal 174).
+    /// Whether the application's data may leave before CONNECTED arrives (proposal 174).
     pub(crate) optimistic: bool,
     pub(crate) ended: bool,
     pub(crate) outbuf: VecDeque<C::Payload>,

@@ -5,14 +5,14 @@ use penstock_units::{Bytes, Duration, Instant};
 
 /// A token bucket that is refilled at the ticks of [`Refill`].
 ///
-/// The bucket starts full. Tokens may become negative, because cells are indivisible; refills pay the deficit first.
+/// The bucket starts full. Tokens may become negative, because a cell cannot be split. Refills pay this deficit first.
 /// Refills are computed when the bucket is used. The sum of all refills up to tick k is exactly `floor(rate · interval
 /// · k)`, so the long-run rate is exact for any interval.
 ///
-/// With [`Refill::unblock`], intervals count from the last refill, and the fraction of an interval that remains is
-/// lost. So the real rate is slightly below the configured one.
+/// With [`Refill::unblock`], a refill adds the tokens of the whole intervals since the last refill. The remaining time
+/// is lost, so the real rate is slightly below the configured rate.
 ///
-/// In any time t, at most burst + rate · (t + interval) + one quantum bytes pass.
+/// In a time t, the bucket lets at most burst + rate · (t + interval) + one I/O quantum of bytes pass.
 ///
 /// Source: C tor 0.2.3 `connection_bucket_refill()`, 0.4.9 `token_bucket_rw_refill()`; DefenestraTor §3.1; throttling
 /// §2. Deviation: none.
@@ -31,7 +31,7 @@ impl TokenBucket {
         TokenBucket { bandwidth, tokens: signed(bandwidth.burst), refilled: now, next: now }
     }
 
-    /// Adds the tokens of all ticks or steps up to `now`. All calls for one bucket must pass the same `refill`.
+    /// Adds the tokens of all refills up to `now`. All calls for one bucket must pass the same `refill`.
     pub fn refill(&mut self, refill: Refill, now: Instant) {
         if now < self.next {
             return;
@@ -117,8 +117,8 @@ impl Refill {
 
 /// The I/O quantum: how many bytes one call may read from or write to a connection [B].
 ///
-/// It is one eighth of the global bucket, in whole units of `base` (the size of a cell, or of a payload on an edge
-/// stream [B]). It has at least 4 and at most 32 units, but never more bytes than either bucket holds.
+/// The quantum is one eighth of the global bucket, in whole units of `base` [B] (the size of a cell; for edge streams,
+/// of a payload). It is 4 to 32 units, but at most the tokens in either bucket.
 ///
 /// Source: C tor `connection_bucket_round_robin()`; throttling §2 ("16 KiB or 1/8 of the global bucket").
 pub fn quantum(global: Option<&TokenBucket>, own: Option<&TokenBucket>, base: u64) -> Bytes {

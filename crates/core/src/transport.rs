@@ -34,8 +34,8 @@ impl<C: Cell> Transport<C> {
         self.association().map_or(Bytes::ZERO, Association::ready)
     }
 
-    /// Writes the output buffer to the kernel until the kernel refuses or `limit` is reached [B]. The last record or
-    /// datagram may exceed the limit. Returns the bytes written [B].
+    /// Writes the output buffer to the kernel until the kernel refuses or `limit` is reached [B]. The last TLS record
+    /// or datagram may exceed the limit. Returns the bytes written [B].
     pub(crate) fn write(
         &mut self,
         now: Instant,
@@ -52,8 +52,8 @@ impl<C: Cell> Transport<C> {
         }
     }
 
-    /// Reads cells from the kernel until none is left or `limit` is reached [B]. The last record or datagram may exceed
-    /// the limit. Returns the bytes read [B].
+    /// Reads cells from the kernel until none is left or `limit` is reached [B]. The last TLS record or datagram may
+    /// exceed the limit. Returns the bytes read [B].
     pub(crate) fn read(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl<C: Cell> Transport<C> {
         read
     }
 
-    /// The socket state for schedulers. A datagram socket accepts every byte and queues none.
+    /// The socket state that schedulers see. A datagram socket accepts every byte and queues no bytes.
     pub(crate) fn socket_info(&self, channel: ChannelKey, kernel: &mut impl Kernel<C>) -> SocketInfo {
         match self {
             Transport::Stream => kernel.socket_info(channel),

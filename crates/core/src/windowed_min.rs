@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct WindowedMin {
     memory: u64,
-    /// Seconds and their minima, both increasing. A minimum is removed when a later second has a smaller one.
+    /// For each second, the minimum sample. A second is removed when a later second has a smaller minimum, so the
+    /// minima increase.
     seconds: VecDeque<(u64, Duration)>,
 }
 
@@ -19,7 +20,7 @@ impl WindowedMin {
         while self.seconds.back().is_some_and(|(_, least)| *least >= sample) {
             self.seconds.pop_back();
         }
-        // If the minimum never expires, only a smaller sample replaces the first one.
+        // Without expiry, only a smaller sample replaces the minimum.
         let never = self.memory == u64::MAX && !self.seconds.is_empty();
         if !never && self.seconds.back().is_none_or(|(known, _)| *known < second) {
             self.seconds.push_back((second, sample));

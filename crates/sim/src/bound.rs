@@ -1,9 +1,9 @@
 //! The bound of a relay: the resource or limit for which the relay's work waits.
 //!
-//! The simulator checks each relay several times in a sample and records the most frequent result. A check looks for
-//! the last station with a queue, because a queue there also fills the earlier stations. An empty bucket is checked
-//! before TCP: one refill may exceed the congestion window and then wait in a socket, although the bucket limits the
-//! rate.
+//! The simulator checks each relay several times in a sample, and records the most frequent result. A check looks for
+//! the last station of cells that has a queue, because this queue also fills the earlier stations. The check of the
+//! token bucket comes before that of TCP. After one refill, bytes may wait in a socket because they exceed the
+//! congestion window, but the bucket limits the rate.
 
 /// Number of checks of each relay in one sample [1].
 pub(crate) const BOUND_CHECKS_PER_SAMPLE: u32 = 20;
@@ -20,7 +20,7 @@ pub(crate) enum Bound {
     Cpu,
     /// A circuit has cells but no credit for the next hop.
     Credit,
-    /// A circuit or stream has used up its window at this relay's edge.
+    /// A circuit or stream that ends at this relay has used up its window.
     Window,
 }
 
@@ -39,7 +39,6 @@ impl Bound {
     }
 }
 
-/// The first bound for which `waits` returns true; `None` if the relay is idle.
 pub(crate) fn bound(waits: impl FnMut(&Bound) -> bool) -> Option<Bound> {
     ALL.into_iter().find(waits)
 }
@@ -52,7 +51,8 @@ impl BoundCounts {
         self.0[bound as usize] += 1;
     }
 
-    /// The most frequent bound; `None` if the relay was idle. Of two equally frequent bounds, the later station wins.
+    /// The bound that was found most often; `None` if the relay was idle. Of two equally frequent bounds, the later
+    /// station counts.
     pub(crate) fn most(&self) -> Option<Bound> {
         let most = *self.0.iter().max().expect("there are six");
         ALL.into_iter().find(|bound| most > 0 && self.0[*bound as usize] == most)

@@ -11,19 +11,19 @@ use std::num::{NonZeroU32, NonZeroU64};
 /// The size of a cell on the wire [B]; all papers use 512.
 pub(crate) const CELL_BYTES: u32 = 512;
 
-/// A number of bytes of a stream. Their content is not simulated.
+/// A payload: only the number of bytes is simulated, not their content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SimPayload {
     pub(crate) len: u16,
-    /// The tag of the cell that carries these bytes, if the cell is tracked.
+    /// The tag of the cell that carries the payload, if the cell is tracked.
     pub(crate) tag: Option<Tag>,
-    /// The request whose last byte is among these bytes.
+    /// The request that ends with this payload, if any.
     pub(crate) request: Option<Request>,
 }
 
-/// A request for a number of bytes [B]. In a stream of a Markov model, a request for the server's script.
+/// A request for a number of bytes [B]; in a stream of a Markov model, for the server's script.
 ///
-/// The value is stored plus one, so `Option<Request>` takes no extra space in a cell.
+/// The stored value is the request plus one, so that `Option<Request>` takes no extra space in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request(NonZeroU64);
 
@@ -35,7 +35,7 @@ pub(crate) enum RequestKind {
     Script { workload: usize, seed: u64 },
 }
 
-/// The bit that marks a script. Sizes of downloads never reach it.
+/// The bit that marks a script request. The size of a download is always smaller.
 const SCRIPT: u64 = 1 << 63;
 /// The number of seed bits in a script request. The workload is in the bits above them.
 const SEED_BITS: u32 = 43;
@@ -45,7 +45,7 @@ impl Request {
         Request(NonZeroU64::MIN.saturating_add(bytes))
     }
 
-    /// A request for the server's script. Only the lower bits of the seed are kept.
+    /// A request for the server's script. The request contains only the lower bits of the seed.
     pub(crate) fn script(workload: usize, seed: u64) -> Self {
         assert!((workload as u64) + 1 < SCRIPT >> SEED_BITS, "no scenario has a million workloads");
         Request::of(SCRIPT | ((workload as u64) << SEED_BITS) | (seed % (1 << SEED_BITS)))
@@ -74,8 +74,8 @@ pub(crate) struct SimHandshake {
     pub(crate) congestion: Negotiation,
 }
 
-/// The onion layer of one hop, at one end of a circuit. It has no keys. Each end counts the messages, and the number of
-/// a message replaces the digest.
+/// The onion layer of one hop, at one end of a circuit. The layer has no keys. Each end counts the messages, and the
+/// count replaces the digest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SimLayer {
     sealed: u32,
@@ -108,15 +108,14 @@ const LAYER: u8 = 2;
 
 /// The simulator's cell: a descriptor without a body.
 ///
-/// The cell counts its onion layers: sealing sets the count to one, and each hop towards the client adds one. A node
-/// that peels the last layer can read the cell, and checks that the cell has the next number of that layer. Real Tor
-/// would find a wrong digest. The simulator panics, because only a bug in Penstock can lose, duplicate or reorder
-/// cells.
+/// The cell counts its onion layers: sealing sets the count to one, and each hop towards the client adds one. The node
+/// that removes the last layer checks the cell's number, where real Tor checks the digest. A wrong number is a panic,
+/// because only a bug in Penstock can lose, duplicate or reorder cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimCell {
     id: CircId,
     tag: Option<Tag>,
-    /// The number of the message within its layer. It replaces a real cell's running digest.
+    /// The number of this message in its onion layer. It replaces the running digest of a real cell.
     number: u32,
     stream: Option<StreamId>,
     /// The number of onion layers times [`LAYER`], plus [`MARKED`]. A single byte for both keeps copies of a cell

@@ -1,8 +1,8 @@
-//! The sessions of a client. A session loops over downloads and pauses, loops over holding and closing a circuit, or
-//! runs the streams of a Markov model.
+//! The sessions of a client. A session repeats downloads and pauses, repeatedly builds and closes a circuit, or runs
+//! the streams of a Markov model.
 //!
-//! Source: DefenestraTor §5 and §5.1. The clock of a download starts when the application opens its stream (BEGIN is
-//! sent). So the time to the first byte is two round trips of the circuit.
+//! Source: DefenestraTor §5 and §5.1. A download's time starts when the application opens the stream (BEGIN is sent).
+//! So the time to the first byte is two round trips of the circuit.
 
 use crate::cell::Request;
 use crate::queue::HostId;
@@ -26,14 +26,14 @@ pub(crate) struct Client {
     /// Older circuits of this session that still have streams but get no new ones.
     pub(crate) retired: Vec<Circuit>,
     pub(crate) phase: Phase,
-    /// The number of phase changes. A timer of an earlier phase has another number and is ignored.
+    /// The number of phase changes. A timer from an earlier phase has a different number and is ignored.
     pub(crate) generation: u32,
     pub(crate) rng: Rngs,
     /// The number of the circuit that the current or last download uses.
     pub(crate) number: u32,
     /// The relays that may be the first hop of the session's circuits; empty allows all relays.
     pub(crate) guards: Arc<[usize]>,
-    /// The fixed relays of the session's circuits; `None` samples the relays.
+    /// The fixed relays of the session's circuits; `None` if they are sampled.
     pub(crate) path: Option<Vec<usize>>,
     pub(crate) task: Task,
 }
@@ -44,13 +44,13 @@ pub(crate) enum Task {
     Loop,
     /// Starts other sessions.
     Generator(Box<Generator>),
-    /// One stream of a generator.
+    /// Runs one stream of a generator.
     Stream(Box<Stream>),
-    /// Nothing. Another session may use this slot.
+    /// Does nothing. Another session may use this slot.
     Free,
 }
 
-/// Starts the streams or flows of a model, or replays recorded downloads.
+/// A session that starts streams or flows of a model, or replays recorded downloads.
 #[derive(Debug)]
 pub(crate) struct Generator {
     pub(crate) plan: Plan,
@@ -74,11 +74,11 @@ pub(crate) enum Plan {
     One,
     /// Downloads of an earlier run at their recorded times. The circuit is built first, unless it was `begun` already.
     Replay { begun: bool, left: VecDeque<Replayed> },
-    /// Nothing more.
+    /// No further streams or flows.
     Over,
 }
 
-/// A download of an earlier run that this run repeats.
+/// A recorded download of an earlier run, which this run repeats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replayed {
     pub(crate) what: replay::Download,
@@ -92,7 +92,7 @@ pub(crate) struct Stream {
     pub(crate) request: Request,
     /// The size of the download [B], if it is known.
     pub(crate) size: Bytes,
-    /// The recorded time of the request. It may be earlier than the end of circuit building.
+    /// The recorded time of the request. The circuit may not be built yet at that time.
     pub(crate) requested_at: Option<Instant>,
     /// The client's script, if the stream follows a Markov model.
     pub(crate) script: Option<Script>,
@@ -172,7 +172,7 @@ impl Client {
             .collect()
     }
 
-    /// A new session with the client's first workload and the first session's circuit.
+    /// A new session that has the client's first workload and uses the first session's circuit.
     fn idle(index: usize, rng: Rngs, guards: Arc<[usize]>, task: Task) -> Self {
         Client {
             index,
@@ -193,9 +193,8 @@ impl Client {
     /// The sessions of a client in a replay. Recorded downloads are requested again, circuit by circuit. Holds and
     /// Markov models run as usual.
     ///
-    /// If the client samples paths of up to three relays, circuits use the recorded relays. Otherwise the random
-    /// streams of the first session select the paths. They also select the servers, in the order of circuits and
-    /// requests.
+    /// If the client samples paths of up to three relays, circuits use the recorded relays. Other paths, and all
+    /// servers, are sampled with the random streams of the first session.
     pub(crate) fn replayed(
         index: usize,
         scenario: &model::Scenario,
@@ -244,8 +243,7 @@ impl Client {
         sessions
     }
 
-    /// A session of the same client that this session starts, with its own random streams. The caller sets its circuit
-    /// owner and its task.
+    /// A new session of the same client with its own random streams. The caller sets the circuit owner and the task.
     pub(crate) fn child(&mut self) -> Self {
         let rng = Rngs::new("child", 0, Seed(self.rng.bits()));
         Client { workload: self.workload, ..Client::idle(self.index, rng, self.guards.clone(), Task::Free) }
@@ -292,7 +290,7 @@ impl Client {
         if let Task::Stream(stream) = &self.task { stream.requested_at } else { None }
     }
 
-    /// Whether a Markov model decides what the client sends.
+    /// Whether a Markov model decides which bytes the client sends.
     pub(crate) fn has_script(&self) -> bool {
         matches!(&self.task, Task::Stream(stream) if stream.script.is_some())
     }

@@ -3,7 +3,7 @@
 use penstock_units::Instant;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// State that a running simulation shares with the thread that waits for it. It does not affect results.
+/// State that a running simulation shares with the thread that waits for it. The results do not depend on it.
 #[derive(Debug, Default)]
 pub struct Control {
     cancelled: AtomicBool,
@@ -19,8 +19,8 @@ impl Control {
         Control::default()
     }
 
-    /// The control of a run without look-ahead and trains. The run handles one event at a time, in order of time over
-    /// all hosts, and sends each packet separately. It is slower, but tests verify that the results are the same.
+    /// The control of a run without look-ahead and trains. The run handles the events of all hosts one at a time, in
+    /// the order of time, and sends each packet separately. It is slower, but has the same results, as tests verify.
     pub fn one_by_one() -> Self {
         Control { one_by_one: true, ..Control::default() }
     }

@@ -1,9 +1,9 @@
 //! The next host to act, and how far the host may run ahead of the others (conservative look-ahead).
 //!
-//! Hosts affect each other only through packets, and a packet needs at least the shortest delay of the network. So a
-//! host may handle all its events within this delay in one step, because no packet of another host can arrive in this
-//! time. Each host sees its own events in the same order as without look-ahead. Source: Chandy and Misra 1979;
-//! Fujimoto, "Parallel and distributed simulation systems", chapter 3.
+//! Hosts affect each other only through packets, and a packet needs at least the shortest delay of the network. No
+//! packet of another host can arrive within this delay. So a host may handle all its events of this time in one step,
+//! and the order of its events does not change.
+//! Source: Chandy and Misra 1979; Fujimoto, "Parallel and distributed simulation systems", chapter 3.
 
 use crate::queue::HostId;
 use penstock_units::Instant;
@@ -26,7 +26,7 @@ impl HostQueue {
         HostQueue { heap: ids.clone().map(|id| (Instant::FAR_FUTURE, id)).collect(), places: ids.collect() }
     }
 
-    /// Records that the host has an event at `at`. The host may also have an earlier event.
+    /// Records that the host has an event at `at`. An earlier event of the host stays first.
     pub(crate) fn advance(&mut self, id: HostId, at: Instant) {
         let place = self.places[id as usize] as usize;
         if at < self.heap[place].0 {
@@ -44,7 +44,8 @@ impl HostQueue {
         self.heap.first().map(|(at, _)| *at).filter(|at| *at != Instant::FAR_FUTURE)
     }
 
-    /// A host with an event before `horizon`. It remains the first until [`HostQueue::set`].
+    /// The host with the earliest event, if the event is before `horizon`. The host stays first until
+    /// [`HostQueue::set`].
     pub(crate) fn first(&self, horizon: Instant) -> Option<HostId> {
         self.next().filter(|at| *at < horizon).map(|_| self.heap[0].1)
     }

@@ -5,7 +5,7 @@
 //! stream that follows a Markov model), `client` (the sessions of a client), [`replay`] (the downloads of an earlier
 //! run), `tracker`, `bound` and `observer` (measurements), `world` (nodes and the main loop).
 //!
-//! The same scenario, seed and version give the same tables, byte for byte, on any machine, even if other runs use
+//! The same scenario, seed and version give the same tables, byte for byte, on any machine and beside other runs in
 //! other threads. The simulator uses no real clock, no threads, no hash order and no global state.
 //!
 //! [`Kernel`]: penstock_core::Kernel
@@ -41,16 +41,16 @@ use penstock_units::{Bytes, Cells, Seed};
 pub struct Outcome {
     /// The recorded rows.
     pub tables: Tables,
-    /// The cost of the run. The caller adds the times of the real clock.
+    /// The cost of the run. The caller adds the real time and the processor time.
     pub stats: RunStats,
     /// The counters and the final state of every relay and client, in the order of their names.
     pub nodes: Vec<NodeReport>,
-    /// Cells, connections and packets that are between the nodes at the end.
+    /// Cells, connections and packets between the nodes at the end of the run.
     pub network: NetworkReport,
 }
 
-/// The counters and the state of a relay or client at the end of a run. For each node, `received + made = sent +
-/// consumed + dropped + held`.
+/// The counters and the state of a relay or client at the end of a run. For its counters and cells, `received + made =
+/// sent + consumed + dropped + held`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     /// The node's name.
@@ -69,7 +69,7 @@ pub struct NodeReport {
     pub unacknowledged: Cells,
 }
 
-/// Cells, connections and packets that are between the nodes at the end of a run.
+/// Cells, connections and packets between the nodes at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkReport {
     /// Cells that one node has written to its kernel but the peer has not yet read.
@@ -94,8 +94,8 @@ pub fn run_in(scenario: &Scenario, network: u64, seed: u64, control: &Control) -
     world::World::new(&scenario.sampled(Seed(network)), Seed(seed), None).run(control)
 }
 
-/// Runs a variant in an open loop: clients request the downloads of an earlier run at the recorded times, whether or
-/// not earlier downloads have finished.
+/// Runs a variant in an open loop: clients repeat the downloads of an earlier run at the recorded times, even if
+/// earlier downloads have not finished.
 pub fn replay(
     scenario: &Scenario,
     network: u64,

@@ -19,7 +19,7 @@ pub(crate) struct Observer {
     begun: Vec<(Instant, HostId)>,
     /// For each recorded download, its end time and its client.
     ended: Vec<(Instant, HostId)>,
-    /// The names of the bounds found so far, which rows share.
+    /// The names of bounds that were found so far. Rows share these names.
     bounds: Vec<Name>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct RelaySample {
     pub(crate) bound: Option<Bound>,
 }
 
-/// The state of a traced circuit at one hop, or of a traced download without Tor at its server.
+/// The state of a traced circuit at one hop, or the state of a traced download without Tor at the server.
 #[derive(Debug)]
 pub(crate) struct CircuitSample {
     /// `None` for a client without Tor.
@@ -62,7 +62,7 @@ pub(crate) struct CircuitSample {
     pub(crate) hop: Position,
     pub(crate) at: Instant,
     pub(crate) queue: Cells,
-    /// The window of this hop's edge, and the last round trip that the edge measured.
+    /// If the hop is an edge, the end-to-end window and the last round trip that the edge measured.
     pub(crate) window: Option<(Cells, Option<Duration>)>,
     /// The state of the socket towards the client.
     pub(crate) tcp: Option<Info>,
@@ -72,8 +72,8 @@ fn seconds(span: Duration) -> f64 {
     span.as_secs_f64()
 }
 
-/// Makes space for one more row. The vector grows by a quarter; if it doubled, up to half of a long run's memory would
-/// be unused.
+/// Makes space for one more row. The vector grows only by a quarter, because doubling could leave half of the memory
+/// unused.
 fn reserve_row<T>(rows: &mut Vec<T>) {
     if rows.len() == rows.capacity() {
         rows.reserve_exact(rows.len() / 4 + 1024);
@@ -81,7 +81,7 @@ fn reserve_row<T>(rows: &mut Vec<T>) {
 }
 
 impl Observer {
-    /// Records a new circuit. Returns its preliminary number.
+    /// Records a new circuit. Returns the circuit's preliminary number.
     pub(crate) fn circuit_begun(&mut self, now: Instant, by: HostId, client: Name, relays: &[Name]) -> u32 {
         let number = self.begun.len();
         self.begun.push((now, by));
@@ -175,7 +175,8 @@ impl Observer {
     pub(crate) fn into_tables(self, cells: Vec<CellRow>) -> Tables {
         let Observer { mut tables, begun, ended, .. } = self;
         let mut order: Vec<usize> = (0..begun.len()).collect();
-        // A client may start several circuits at the same time. The stable sort keeps the order of its sessions.
+        // A client may start several circuits at the same time. The stable sort keeps them in the order of the
+        // sessions.
         order.sort_by_key(|circuit| begun[*circuit]);
         let mut numbers = vec![0; begun.len()];
         for (number, circuit) in order.iter().enumerate() {

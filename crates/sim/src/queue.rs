@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 /// The index of a host, in the order of host names.
 pub(crate) type HostId = u32;
 
-/// The timers of one host, in the order of time and then of insertion.
+/// The timers of one host, in the order of time. Timers with the same time fire in the order of insertion.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
     heap: BinaryHeap<Entry<T>>,

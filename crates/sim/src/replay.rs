@@ -38,9 +38,9 @@ pub struct Replay {
 pub(crate) struct RecordedCircuit {
     pub(crate) begun: Instant,
     /// Indices of the circuit's relays from the entry to the exit; `None` if the client has a fixed path or the record
-    /// contains only a part of the path.
+    /// is incomplete.
     pub(crate) path: Option<Vec<usize>>,
-    /// The circuit's downloads in the order of their times; never empty.
+    /// The circuit's downloads in the order of time; never empty.
     pub(crate) downloads: Vec<Download>,
 }
 
@@ -54,7 +54,8 @@ pub(crate) struct Download {
 impl Replay {
     /// The downloads of an earlier run that a replay in `scenario` requests again.
     ///
-    /// Downloads of Markov models are left out. These models are already an open loop and generate their own downloads.
+    /// Downloads of Markov models are not repeated, because these models generate their downloads in an open loop
+    /// anyway.
     pub fn new(
         scenario: &Scenario,
         downloads: impl IntoIterator<Item = RecordedDownload>,
@@ -108,8 +109,8 @@ impl Replay {
     }
 }
 
-/// The relays of a recorded circuit; `None` if the client has a fixed path or the record contains only a part of the
-/// path. The error is the name of an unknown relay.
+/// The relays of a recorded circuit; `None` if the client has a fixed path or the record is incomplete. The error is
+/// the name of an unknown relay.
 fn path<'a>(
     of: &Path,
     relays: &BTreeMap<&str, usize>,
@@ -118,7 +119,7 @@ fn path<'a>(
     let [guard, middle, exit] = through;
     let path = match of {
         Path::Tor { .. } | Path::Weighted { hops: 3 } => vec![guard, middle, exit],
-        // The record names the last relay also as the middle.
+        // In the record, the middle relay is the same as the last relay.
         Path::Weighted { hops: 2 } => vec![guard, exit],
         Path::Weighted { hops: 1 } => vec![exit],
         Path::Weighted { .. } | Path::Fixed(_) | Path::Direct => return Ok(None),

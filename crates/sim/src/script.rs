@@ -9,21 +9,21 @@ use penstock_scenario::markov::{Observation, Walk};
 use penstock_scenario::model::Tgen;
 use penstock_units::{Duration, Seed};
 
-/// A burst ends at this size, so that other streams can write [B].
+/// The maximum size of a burst [B]. It lets other streams write in between.
 const MAX_BURST: u64 = 32 * 1024;
-/// Packets with at most this gap leave in one burst.
+/// If the gap between two packets is at most this, they leave in one burst.
 const BATCH_GAP: Duration = Duration::from_millis(10);
-/// After this many steps without own bytes and without a pause, the script pauses [step]. A model may generate packets
-/// of the peer forever.
+/// After this many steps without a byte to send and without a pause, the script pauses [step]. A model may generate
+/// only packets of the peer.
 const MAX_STEPS: u32 = 4096;
 
-/// The script of one side of a stream.
+/// The state of the script on one side of a stream.
 #[derive(Debug)]
 pub(crate) struct Script {
     walk: Walk,
     own: Observation,
     packet: u64,
-    /// The bytes that the peer sends up to this step of the model [B].
+    /// How many bytes the peer must have sent at this step of the model [B].
     pub(crate) peer_bytes: u64,
     pub(crate) ended: bool,
     pub(crate) paused: bool,
@@ -46,7 +46,7 @@ impl Script {
 
     /// Runs the model until the burst is full, a pause begins or the model ends.
     ///
-    /// The delay after a packet of the peer is added to the gap before the next own packet.
+    /// The delay after a packet of the peer is added to the gap before this side's next packet.
     pub(crate) fn next_burst(&mut self) -> Burst {
         let (mut bytes, mut gap) = (0, Duration::ZERO);
         for _ in 0..MAX_STEPS {

@@ -3,14 +3,14 @@ use super::Weight;
 /// A circuit's priority class. The default is the better class. Source: KIST §5.1. Deviation: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PriorityClass {
-    /// A cell has the normal charge.
+    /// Cells of this class have the normal charge.
     #[default]
     Better,
-    /// The charge of each cell is multiplied by the [`PriorityFactor`].
+    /// Cells of this class have the normal charge times the [`PriorityFactor`].
     Worse,
 }
 
-/// The charge for a cell of the worse class [1]; above zero. An ordinary cell has the charge 1.
+/// The charge for a cell of the worse priority class [1]; above zero. An ordinary cell has the charge 1.
 ///
 /// Source: KIST §5.1, F. Deviation: the paper gives no value; Penstock uses 10.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +23,7 @@ impl Default for PriorityFactor {
 }
 
 impl PriorityFactor {
-    /// The charge for one cell of this class.
+    /// The charge for one cell of the priority class.
     pub fn weight(self, class: PriorityClass) -> Weight {
         match class {
             PriorityClass::Better => Weight::ONE,

@@ -1,7 +1,7 @@
 //! Which circuit sends next, and with what priority among all channels?
 //!
-//! One policy object orders the circuits of one channel. A global scheduler compares the priorities of the channels'
-//! first circuits and so chooses among all channels of a relay.
+//! One policy object orders the circuits of one channel. A global scheduler also compares the first circuits of
+//! different channels by priority.
 
 mod class;
 mod ewma;
@@ -33,24 +33,25 @@ impl Weight {
 
 /// Orders the circuits of one channel.
 ///
-/// A circuit is *eligible* from [`on_ready`](Self::on_ready) to [`on_blocked`](Self::on_blocked) or
-/// [`on_close`](Self::on_close). The relay calls `on_ready` when an ineligible circuit has cells and
-/// credit. It calls `on_flush` after each cell that left a circuit's queue, and then `on_blocked` if the
+/// A circuit is *eligible* between [`on_ready`](Self::on_ready) and [`on_blocked`](Self::on_blocked) or
+/// [`on_close`](Self::on_close), which means that it may send. The relay calls `on_ready` when an ineligible circuit
+/// has cells and credit. It calls `on_flush` after each cell that left a circuit's queue, and then `on_blocked` if the
 /// queue is empty or out of credit. Repeated calls of `on_ready` or `on_blocked` change nothing.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait CircuitPolicy: fmt::Debug + Send {
-    /// `circuit` has cells and may send.
+    /// `circuit` has cells and credit, so it may send.
     fn on_ready(&mut self, now: Instant, circuit: CircuitKey);
     /// `circuit` has no cells or no credit until the next `on_ready`.
     fn on_blocked(&mut self, now: Instant, circuit: CircuitKey);
-    /// `cells` of `circuit` moved to the channel's output buffer; `weight` scales the charge [1].
+    /// `circuit` moved `cells` to the channel's output buffer. `weight` is the charge for each cell [1].
     fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight);
     /// `circuit` is closed.
     fn on_close(&mut self, circuit: CircuitKey);
     /// The eligible circuit that sends next at `now`, with its priority.
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)>;
-    /// How many circuits the policy examines for one choice [circuit]. A processor model charges for them.
+    /// How many circuits the policy examines for one choice [circuit]. The simulator's processor model charges time for
+    /// them.
     fn scans(&self) -> u64 {
         1
     }
@@ -72,7 +73,7 @@ pub enum CircuitPolicyConfig {
 }
 
 impl CircuitPolicyConfig {
-    /// The same policy with another half-life; unchanged if the policy has no half-life.
+    /// The same policy with another half-life. A policy without half-life stays unchanged.
     fn with_half_life(self, half_life: Duration) -> Self {
         let ewma = EwmaConfig { half_life };
         match self {
@@ -83,7 +84,7 @@ impl CircuitPolicyConfig {
         }
     }
 
-    /// The half-life of `other`, if the two configurations differ only in the half-life.
+    /// The half-life of `other`, if `other` differs from this configuration only in the half-life.
     pub(crate) fn only_half_life(&self, other: &Self) -> Option<Duration> {
         match (self, other) {
             (CircuitPolicyConfig::EwmaList(_), CircuitPolicyConfig::EwmaList(new))

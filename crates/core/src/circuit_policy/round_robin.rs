@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Serves eligible circuits in turn, one cell each.
 ///
 /// A circuit that becomes eligible joins the end of the queue. All circuits have the same priority, so a global
-/// scheduler breaks the ties between channels itself.
+/// scheduler must choose between channels by its own rule.
 ///
 /// Source: DefenestraTor §3.1; C tor 0.2.1 `connection_or_flush_from_first_active_circuit()`. Deviation: none.
 #[derive(Debug, Default)]

@@ -1,5 +1,3 @@
-//! Datagrams of one channel: packing, acknowledgements and retransmissions of all circuits.
-
 use super::MAX_DATAGRAM;
 use super::message::{DATA, Downstream, HEADER, Message};
 use super::packer::{Packer, Pending};
@@ -17,7 +15,8 @@ use std::num::NonZeroU32;
 /// Options for packing and retransmission of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramConfig {
-    /// The maximum time that a single message waits for a second one to share its datagram [ns] (nstor: 1 ms).
+    /// The maximum time for which a single message waits for a second message before the datagram leaves [ns] (nstor: 1
+    /// ms).
     pub coalesce_delay: Duration,
     /// The minimum retransmission timeout [ns] (nstor and RFC 6298: 1 s).
     pub min_timeout: Duration,
@@ -35,7 +34,7 @@ impl Default for DatagramConfig {
     }
 }
 
-/// Counters of a relay's datagrams since its start.
+/// Counters of datagrams since the relay started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramCounters {
     /// Datagrams sent.
@@ -50,7 +49,7 @@ pub struct DatagramCounters {
     pub repeated: u64,
     /// PROBE messages sent (requests for FEEDBACK).
     pub probes: u64,
-    /// Cells whose circuit ended before an acknowledgement. Some of these cells did arrive.
+    /// Cells whose circuit ended before the peer acknowledged them. Some of these cells did arrive.
     pub given_up: u64,
     /// Cells received for circuits that this node has closed.
     pub unwanted: u64,
@@ -71,10 +70,10 @@ impl DatagramCounters {
     }
 }
 
-/// What an arriving datagram reports, besides cells.
+/// Information in a received datagram, besides cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkEvent {
-    /// The next hop has reported how many cells of a circuit it forwarded.
+    /// The next hop's report of how many cells of a circuit it has forwarded.
     Forwarded {
         id: CircId,
         /// RELAY cells that the next hop has forwarded so far, modulo 2³² [cell].
@@ -97,31 +96,33 @@ pub(crate) struct LinkFailure {
 struct CircuitState<C> {
     sender: Sender<C>,
     receiver: Receiver<C>,
-    /// The values of the last hop-control feedback for the peer.
+    /// The values of the last hop-control feedback that this node sent to the peer.
     forwarded: u32,
     downstream: Downstream,
-    /// What the pending FEEDBACKs report: new counts, and cells that arrived beyond a missing one.
+    /// FEEDBACKs that wait to be sent: one with new counts, and up to three for cells beyond a missing one.
     feedback_pending: bool,
     duplicates_pending: u8,
     /// This node has closed the circuit. The state is removed when the peer has acknowledged the DESTROY.
     closing: bool,
-    /// The expiry of the timer. It may be earlier than the sender's timeout, never later.
+    /// When the timer expires. The timer never expires later than the sender's timeout.
     timer: Option<Instant>,
 }
 
-/// Maximum number of a circuit's pending FEEDBACKs for cells beyond a missing one [1]. More than three have no effect.
+/// Maximum number of FEEDBACKs that wait for cells beyond a missing cell of one circuit [1]. More than three have no
+/// effect.
 const MAX_DUPLICATES: u8 = 3;
-/// Maximum number of pending GONE messages [1]. A peer that needs another one asks again.
+/// Maximum number of GONE messages that wait to be sent [1]. If a GONE is dropped, the peer asks again.
 const MAX_UNKNOWN: usize = 64;
-/// Maximum number of early cells of all circuits [cell]. Further early cells are dropped as if they were lost.
+/// Maximum number of early cells, in all circuits together [cell]. The receiver drops further early cells.
 pub(crate) const MAX_EARLY: usize = 16_384;
 
-/// The cells of one channel over datagrams.
+/// Sends and receives the cells of one channel as datagrams.
 ///
 /// The association packs cells of the channel's output buffer into datagrams. From received datagrams it returns the
-/// cells of each circuit in order. A circuit has a 16-bit number; each side allocates numbers from its own half.
+/// cells of each circuit in order. A circuit has a 16-bit number. Each side of the channel allocates half of the
+/// numbers.
 ///
-/// A circuit begins with the CREATE, which has sequence number 0, and ends with the DESTROY. The sender keeps the
+/// A circuit begins with the CREATE, which has sequence number 0, and ends with the DESTROY. The sender stores the
 /// DESTROY until the peer acknowledges it, or until a GONE reports that the peer does not know the circuit.
 #[derive(Debug)]
 pub(crate) struct Association<C> {
@@ -164,7 +165,7 @@ impl<C: Cell> Association<C> {
         self.round_trips = round_trips;
     }
 
-    /// Bytes of pending messages that could be sent now [B], without the output buffer.
+    /// Bytes of pending messages that could be sent now [B], not counting the output buffer.
     pub(crate) fn ready(&self) -> Bytes {
         Bytes::new(self.packer.ready() as u64)
     }
@@ -174,8 +175,8 @@ impl<C: Cell> Association<C> {
     }
 
     /// Sends pending messages and the cells of `outbuf` as datagrams. `send` returns the size of each datagram [B]. The
-    /// call ends when the sent bytes reach `limit` [B], or when the remaining message waits for a second one. The last
-    /// datagram may exceed the limit.
+    /// call ends when it has sent `limit` bytes [B] (the last datagram may exceed the limit). It also ends when a
+    /// single remaining message waits for a second message.
     pub(crate) fn flush(
         &mut self,
         now: Instant,
@@ -207,7 +208,7 @@ impl<C: Cell> Association<C> {
             self.end(circuit);
             self.circuits.insert(circuit, CircuitState::new(self.config, self.round_trips));
         }
-        // The peer closed the circuit while this cell waited, or a DESTROY was sent before the cell.
+        // The peer closed the circuit while this cell waited, or this node sent a DESTROY before the cell.
         let Some(state) = self.circuits.get_mut(&circuit).filter(|state| !state.closing) else {
             self.counters.given_up += 1;
             return;
@@ -248,7 +249,7 @@ impl<C: Cell> Association<C> {
         written
     }
 
-    /// Prepares a message. Returns false if the message is no longer needed.
+    /// Prepares a pending message for sending. Returns false if the message is no longer needed.
     fn prepare(&mut self, now: Instant, pending: &mut Pending) -> bool {
         match *pending {
             Pending::Data(circuit, seq) => {
@@ -299,7 +300,7 @@ impl<C: Cell> Association<C> {
 }
 
 impl<C: Cell> Association<C> {
-    /// Handles a datagram. Cells that are now in order go to `cells`, all other reports to `events`.
+    /// Handles a datagram. Adds the cells that are now in order to `cells`, and all other reports to `events`.
     pub(crate) fn on_datagram(
         &mut self,
         now: Instant,
@@ -345,8 +346,8 @@ impl<C: Cell> Association<C> {
             }
             Entry::Vacant(_) => return self.answer(now, circuit),
         };
-        // The cells of a closed circuit are dropped but acknowledged, because the peer may wait for the ACK of its
-        // DESTROY.
+        // This node drops the cells of a closed circuit but acknowledges them, because the peer may wait for the ACK of
+        // its DESTROY.
         let closing = state.closing;
         let unwanted = &mut self.counters.unwanted;
         let hand_on = |cell| {
@@ -422,8 +423,8 @@ impl<C: Cell> Association<C> {
 }
 
 impl<C: Cell> Association<C> {
-    /// Reports to the peer how many of its cells were forwarded. Returns false if an already pending FEEDBACK includes
-    /// the count.
+    /// Reports to the peer how many of the peer's cells this node has forwarded. Returns false if a waiting FEEDBACK
+    /// will include the count.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,
@@ -447,12 +448,12 @@ impl<C: Cell> Association<C> {
         self.end(number(id));
     }
 
-    /// When to call [`on_timer`](Self::on_timer) because of a circuit's timer.
+    /// When to call [`on_timer`](Self::on_timer) for the circuits' retransmission timers.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// When to call [`on_timer`](Self::on_timer) because a single message has waited long enough.
+    /// When to call [`on_timer`](Self::on_timer) for a single message that waits for a second one.
     pub(crate) fn coalesce_timeout(&self) -> Option<Instant> {
         self.packer.poll_timeout()
     }
@@ -475,8 +476,8 @@ impl<C: Cell> Association<C> {
                     self.packer.push(now, Pending::Probe(circuit), HEADER);
                 }
                 Repair::GiveUp => {
-                    // This peer does not learn that the circuit has ended. If it sends another message about the
-                    // circuit, the answer is GONE.
+                    // The peer does not answer, so it cannot learn that the circuit has ended. If it sends a message
+                    // about the circuit later, this node answers GONE.
                     self.end(circuit);
                     let violation = Some(Violation::Unacknowledged);
                     self.failed.push(LinkFailure { id: circ_id(circuit), violation });
@@ -506,7 +507,7 @@ impl<C: Cell> Association<C> {
         Some(state)
     }
 
-    /// Makes the circuit's timer expire no later than the sender's timeout.
+    /// Sets the circuit's timer so that it expires no later than the sender's timeout.
     fn arm(&mut self, circuit: u16) {
         if let Some(state) = self.circuits.get_mut(&circuit) {
             state.arm(circuit, &mut self.timers);
@@ -563,7 +564,7 @@ impl<C> CircuitState<C> {
 
 const INITIATOR: u32 = 1 << 31;
 
-/// The number of a circuit in the association.
+/// The 16-bit number of a circuit on a channel of datagrams.
 fn number(id: CircId) -> u16 {
     let low = id.0.get() & !INITIATOR;
     let low = u16::try_from(low).ok().filter(|low| *low < 1 << 15);

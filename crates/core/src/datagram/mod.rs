@@ -1,15 +1,15 @@
-//! Cells over datagrams: packed, numbered, acknowledged and retransmitted at each hop.
+//! Cells over datagrams: each hop packs, numbers, acknowledges and retransmits cells.
 //!
-//! This replaces the kernel's TCP on a channel. Each channel of datagrams has an `Association`, with a [`Sender`] and a
-//! [`Receiver`] for each circuit. Hop control limits the cells in flight; it gets the counts of forwarded cells and
-//! their round-trip times.
+//! Datagrams replace the kernel's TCP on a channel. Each channel of datagrams has an `Association`, with a [`Sender`]
+//! and a [`Receiver`] for each circuit. Hop control limits the cells in flight. For this it gets the counts of
+//! forwarded cells and their round-trip times.
 //!
-//! Layers, in order: [`Message`] and its bytes ([`encode`], [`decode`]), [`Sender`] and [`Receiver`], the packer of an
-//! association.
+//! Layers, in order: [`Message`] and its encoding ([`encode`], [`decode`]), [`Sender`] and [`Receiver`], the packer of
+//! an association.
 //!
-//! Source: BackTap as in "Congestion Control in TOR" (2018): reliability and congestion control hop by hop in the
-//! application, and FWD feedback only when a cell has left the relay. Its simulator nstor decides all open points;
-//! docs/reference/algorithms/backtap-marut.md explains them.
+//! Source: BackTap as in "Congestion Control in TOR" (2018): the application provides reliability and congestion
+//! control hop by hop, and a relay sends FWD feedback only when a cell has left the relay. Where the source is silent,
+//! BackTap's simulator nstor decides; docs/reference/algorithms/backtap-marut.md explains these points.
 
 mod association;
 mod codec;
@@ -30,9 +30,9 @@ pub use message::{Downstream, Message};
 pub use receiver::Receiver;
 pub use sender::{Acknowledgement, Repair, RoundTrips, Sender};
 
-/// The maximum size of the messages in one datagram [B].
+/// The maximum total size of the messages in one datagram [B].
 pub const MAX_DATAGRAM: usize = 1400;
 
 /// The maximum number of a circuit's cells in flight over one hop [cell]. Sender and receiver use the same number, so
-/// the receiver never buffers more early cells than this. Windows are far smaller.
+/// the receiver never buffers more early cells than this. The windows of hop control are smaller.
 pub const MAX_IN_FLIGHT: u64 = 2048;

@@ -2,13 +2,13 @@ use super::MAX_DATAGRAM;
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// A pending message. Its content is read only when it is sent.
+/// A message that waits to be sent. The content is read only at sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
-    /// The cell of this circuit with this sequence number.
+    /// A cell, by circuit and sequence number.
     Data(u16, u64),
     Feedback(u16),
-    /// A FEEDBACK for this circuit that answers a cell beyond a missing one.
+    /// A FEEDBACK for this circuit, as the answer to a cell beyond a missing cell.
     Hole(u16),
     /// A request for the counts of this circuit.
     Probe(u16),
@@ -48,7 +48,7 @@ impl Packer {
         self.bytes >= MAX_DATAGRAM
     }
 
-    /// Bytes that may leave now [B]; zero while a single message waits for a second one.
+    /// Bytes of messages that may leave now [B]; zero while a single message waits for a second message.
     pub(super) fn ready(&self) -> usize {
         if self.fifo.len() > 1 || self.ripe { self.bytes } else { 0 }
     }

@@ -3,8 +3,8 @@ use crate::error::Violation;
 use crate::serial::ahead;
 use std::collections::BTreeMap;
 
-/// The receiving half of a hop: puts the cells of one circuit in order and drops duplicates. At most [`MAX_IN_FLIGHT`]
-/// early cells wait.
+/// The receiving half of a hop. It puts the cells of one circuit in order and drops duplicates. It buffers at most
+/// [`MAX_IN_FLIGHT`] early cells.
 #[derive(Debug)]
 pub struct Receiver<B> {
     /// All cells with a sequence number below this have arrived.
@@ -22,13 +22,13 @@ pub enum Arrival {
 }
 
 impl<B> Receiver<B> {
-    /// A receiver that expects the cell with number `first` next.
+    /// A receiver that expects the sequence number `first` next.
     pub fn new(first: u64) -> Self {
         Receiver { tail: first, early: BTreeMap::new() }
     }
 
-    /// Handles the cell with this sequence number, and delivers all cells that are in order now. A cell that is too far
-    /// ahead is a [`Violation`], because a correct sender never has so many cells in flight.
+    /// Handles the cell with this sequence number, and delivers all cells that are in order now. A cell is a
+    /// [`Violation`] if it is further ahead than a correct sender's cells in flight can be.
     pub fn on_data(&mut self, seq: u32, body: B, mut deliver: impl FnMut(B)) -> Result<Arrival, Violation> {
         let Ok(distance) = u64::try_from(ahead(seq, self.tail)) else { return Ok(Arrival::Again) };
         if distance >= MAX_IN_FLIGHT {
@@ -51,17 +51,17 @@ impl<B> Receiver<B> {
         Ok(Arrival::New)
     }
 
-    /// The sequence number to acknowledge, modulo 2³². All cells below it have arrived.
+    /// The sequence number for the ACK, modulo 2³². All cells below this number have arrived.
     pub fn ack(&self) -> u32 {
         self.tail as u32
     }
 
-    /// How many early cells wait for a missing one [cell].
+    /// How many early cells wait for a missing cell [cell].
     pub fn early(&self) -> usize {
         self.early.len()
     }
 
-    /// Whether an early cell waits for a missing one.
+    /// Whether an early cell waits for a missing cell.
     pub fn has_hole(&self) -> bool {
         !self.early.is_empty()
     }

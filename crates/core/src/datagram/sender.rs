@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// The number of duplicate ACKs that indicates a loss [1] (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
 /// Consecutive timeouts after which the sender gives up [1]. With a minimum timeout of 1 s this takes half an hour.
-/// With 30 % loss in each direction, half of the timeouts are caused by loss, and thirteen in a row were observed.
+/// With 30 % loss in each direction, up to thirteen consecutive timeouts were observed although the peer was alive.
 const GIVE_UP: u32 = 30;
 /// Cells that each new ACK retransmits after a timeout [cell], as in slow start.
 const AGAIN_PER_ACK: u32 = 2;
@@ -17,45 +17,49 @@ const AGAIN_PER_ACK: u32 = 2;
 /// How round trips are measured on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
-    /// The round trip of a cell ends when the peer's count of forwarded cells includes the cell.
+    /// A round trip ends when the peer reports that it has forwarded the cell.
     Forwarded,
-    /// Round trips are not measured, because the peer does not report its forwarded cells.
+    /// Round trips are not measured, because the peer does not report forwarded cells.
     Unknown,
 }
 
-/// The sending half of a hop: keeps the cells of one circuit until the next node acknowledges them, and counts the
+/// The sending half of a hop. It stores the cells of one circuit until the next node acknowledges them, and counts the
 /// cells that the next node forwarded.
 ///
 /// After three duplicate ACKs the sender retransmits a cell, at most once in a round trip. After a timeout it
-/// retransmits all cells in flight, as ACKs arrive (go-back-N). If all cells have arrived but some stay unforwarded for
-/// a whole timeout, the sender sends a PROBE, because the last FEEDBACK may be lost.
+/// retransmits all cells in flight, as ACKs arrive (go-back-N). If all cells have arrived but the next node forwards
+/// some of them too late, the sender sends a PROBE, because the last FEEDBACK may be lost.
 ///
 /// Source: nstor's `seqQueue` and its slides: cumulative ACK, three duplicates, timeout with go-back-N; Karn and
 /// Partridge, SIGCOMM 1987.
-/// Deviation: FEEDBACK says explicitly whether it answers a cell beyond a missing one, and only such an ACK counts as a
-/// duplicate. Every FEEDBACK has both counts, so most FEEDBACKs about forwarded cells repeat the last ACK.
+///
+/// Deviation: a FEEDBACK says whether it answers a cell beyond a missing cell. Only this ACK counts as a duplicate,
+/// because most other FEEDBACKs about forwarded cells repeat the last ACK.
+///
 /// Deviation: RTT samples of cells queued behind a retransmission are skipped, because they include the repair.
-/// Deviation: where nstor stalls, the sender sends a PROBE. It cannot repeat a cell, because it deletes acknowledged
+///
+/// Deviation: where nstor stalls, the sender sends a PROBE. It does not repeat a cell, because it deletes acknowledged
 /// cells.
 #[derive(Debug)]
 pub struct Sender<B> {
     round_trips: RoundTrips,
-    /// Unacknowledged cells. The first one has the sequence number `head`.
+    /// Unacknowledged cells. The first cell has the sequence number `head`.
     cells: VecDeque<Sent<B>>,
     head: u64,
     /// Cells with a sequence number below this were sent at least once.
     next: u64,
-    /// How many RELAY cells were sent. `forwarded` of them were forwarded by the next node. `ended` of them have
+    /// `counted` RELAY cells were sent. The next node has forwarded `forwarded` of them, and `ended` of them have
     /// reached the circuit's last node; `None` if the last node does not report this.
     counted: u64,
     forwarded: u64,
     ended: Option<u64>,
-    /// The send time of each RELAY cell that is not yet forwarded; `None` if its round trip must be skipped.
+    /// The send time of each RELAY cell that is not yet forwarded; `None` if the sender must not measure the cell's
+    /// round trip.
     times: VecDeque<Option<Instant>>,
     duplicates: u32,
     /// Cells with a sequence number below this were in flight at the last loss.
     recover: u64,
-    /// After a timeout: the sequence number of the next cell to retransmit. Retransmission ends at `recover`.
+    /// After a timeout, the sequence number of the next cell to retransmit. Retransmission ends at `recover`.
     cursor: u64,
     /// How many cells from `cursor` on may be retransmitted now.
     again: u32,
@@ -79,7 +83,8 @@ struct Sent<B> {
 /// The result of a FEEDBACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// RELAY cells that the next node has forwarded so far, modulo 2³² [cell]; `None` if the FEEDBACK is outdated.
+    /// RELAY cells that the next node has forwarded so far, modulo 2³² [cell]; `None` if a newer FEEDBACK has arrived
+    /// before.
     pub forwarded: Option<u32>,
     /// The round trip of the last forwarded cell [ns], if the measurement is valid.
     pub rtt: Option<Duration>,
@@ -99,7 +104,7 @@ pub enum Repair {
 }
 
 impl<B> Sender<B> {
-    /// A sender whose first cell and first RELAY cell have the sequence number `first`. `floor` is the minimum timeout.
+    /// A sender. `first` is the sequence number of the first cell, and `floor` is the minimum timeout.
     pub fn new(first: u64, floor: Duration, round_trips: RoundTrips) -> Self {
         Sender {
             round_trips,
@@ -122,8 +127,8 @@ impl<B> Sender<B> {
         }
     }
 
-    /// Adds a cell and returns its sequence number. More than [`MAX_IN_FLIGHT`] unacknowledged cells are a violation by
-    /// the peer.
+    /// Adds a cell and returns the cell's sequence number. If more than [`MAX_IN_FLIGHT`] cells are unacknowledged, the
+    /// peer violates the protocol.
     pub fn push(&mut self, body: B, counts: bool) -> Result<u64, Violation> {
         if self.cells.len() as u64 >= MAX_IN_FLIGHT {
             return Err(Violation::Unacknowledged);
@@ -132,18 +137,18 @@ impl<B> Sender<B> {
         Ok(self.head + self.cells.len() as u64 - 1)
     }
 
-    /// Records that the cell with this sequence number is sent or retransmitted. Returns false if the cell is not
-    /// needed any more.
+    /// Records that the cell with this sequence number is now sent or retransmitted. Returns false if the cell need not
+    /// be sent.
     pub fn on_packed(&mut self, now: Instant, seq: u64) -> bool {
         let Some(place) = seq.checked_sub(self.head) else { return false };
         let Some(cell) = self.cells.get_mut(place as usize) else { return false };
-        // Cells are first sent in order, so this sequence number belonged to an earlier circuit.
+        // New cells are sent in order, so this number must belong to an earlier circuit.
         if cell.at.is_none() && seq != self.next {
             return false;
         }
         if cell.at.replace(now).is_some() {
             cell.again = true;
-            // Cells that were sent later wait at the receiver for this one.
+            // The receiver holds back all later cells until this cell arrives.
             let since = self.cells.range(place as usize..).filter(|cell| cell.counts && cell.at.is_some());
             let waiting = since.count().min(self.times.len());
             let behind = self.times.len() - waiting;
@@ -209,7 +214,7 @@ impl<B> Sender<B> {
         let rtt = self.on_forwarded(now, newly_forwarded);
         match downstream.ended {
             Some(ended) => self.on_ended(now, ended)?,
-            // The peer does not report this count, so the sender stops waiting for it.
+            // The peer does not report the last node's count, so the sender stops waiting for the count.
             None => self.ended = None,
         }
         Ok(Acknowledgement { forwarded: Some(self.forwarded as u32), rtt })
@@ -232,7 +237,7 @@ impl<B> Sender<B> {
             self.acked_at = now;
             self.duplicates = 0;
             self.head_again = false;
-            // The cells after the acknowledged one were probably lost as well, so they come next.
+            // The cells after the acknowledged cell were probably lost as well, so the sender retransmits them next.
             if self.cursor < self.recover {
                 self.again = AGAIN_PER_ACK;
             }
@@ -292,7 +297,7 @@ impl<B> Sender<B> {
         Some(self.cursor - 1)
     }
 
-    /// When to call [`on_timer`](Self::on_timer); `None` if the sender waits for nothing.
+    /// When to call [`on_timer`](Self::on_timer); `None` if no timeout is running.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.head < self.next {
             return Some(self.acked_at + self.timeout.span());
@@ -301,7 +306,7 @@ impl<B> Sender<B> {
         waits.then(|| self.forwarded_at + self.patience.span())
     }
 
-    /// Checks whether a timeout has expired, and returns what the caller must do.
+    /// Handles the timer, which may be early. Returns what the caller must do.
     pub fn on_timer(&mut self, now: Instant) -> Repair {
         if self.poll_timeout().is_none_or(|due| due > now) {
             return Repair::Nothing;

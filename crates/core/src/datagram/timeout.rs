@@ -1,20 +1,21 @@
 use penstock_units::Duration;
 
 const MAX: Duration = Duration::from_secs(64);
-/// A number of doublings that reaches the maximum timeout from any minimum [1].
+/// This many doublings reach the maximum timeout from any minimum [1].
 const MAX_DOUBLINGS: u32 = 30;
 
 /// The retransmission timeout of one circuit over one hop.
 ///
 /// Source: nstor: at least 1 s, SRTT + 4 · RTTVAR with gains of 1/8 and 1/4 (RFC 6298); slides, "ACK, RTO".
-/// Deviation: the timeout doubles with each consecutive expiry, up to 64 s, as in RFC 6298 §5.5; nstor's does not.
+/// Deviation: the timeout doubles with each consecutive expiry, up to 64 s, as in RFC 6298 §5.5; nstor's timeout stays
+/// the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeout {
     normal: Duration,
     floor: Duration,
-    /// The smoothed round trip and its variation; `None` before the first sample.
+    /// The smoothed round trip and the round-trip variation; `None` before the first sample.
     measured: Option<(Duration, Duration)>,
-    /// The number of consecutive expiries [1].
+    /// How often the timeout has expired since the last answer [1].
     doublings: u32,
 }
 
@@ -36,7 +37,7 @@ impl Timeout {
         self.doublings = 0;
     }
 
-    /// Doubles the timeout after an expiry. Returns the number of consecutive expiries [1].
+    /// Doubles the timeout after an expiry. Returns how often it has expired since the last answer [1].
     pub(super) fn expired(&mut self) -> u32 {
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
         self.doublings

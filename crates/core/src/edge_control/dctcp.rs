@@ -10,12 +10,12 @@ use std::num::NonZeroU8;
 /// Source: Alizadeh et al. 2010 §3.4; RFC 8257 §4.2 (g = 1/16). Linux `tcp_dctcp.c` (minimum window of two segments).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DctcpConfig {
-    /// The bounds of the window. In slow start one SENDME releases twice the cells that it acknowledges. A SENDME
-    /// acknowledges 10 cells, not 31, so that these 20 cells alone do not exceed the marking threshold K = 20 (Alizadeh
-    /// et al. 2010 §3.5 on bursts). The initial and minimum windows are the cells of two SENDMEs. The maximum is 1000
-    /// cells, as for fixed windows; without it the window would grow forever if no relay marks cells.
+    /// The bounds of the window. A SENDME acknowledges 10 cells, not 31, because a burst in slow start is twice as
+    /// large. A burst of 20 cells does not exceed the marking threshold K = 20 (Alizadeh et al. 2010 §3.5). The initial
+    /// and the minimum window are 20 cells (two SENDMEs). The maximum window is 1000 cells, as for fixed windows. It is
+    /// needed if no relay marks cells.
     pub bounds: CwndBounds,
-    /// The weight of the newest observation window in `alpha`, in [0, 1).
+    /// The weight of the newest fraction of marked cells in the average `alpha`, in [0, 1).
     pub g: f64,
     /// Flow control of streams on circuits that use DCTCP.
     pub streams: XonXoffConfig,
@@ -37,15 +37,17 @@ impl Default for DctcpConfig {
 
 /// DCTCP's congestion window at one end of a circuit.
 ///
-/// An observation window ends when a SENDME acknowledges a cell that was sent after the end of the previous one. F is
-/// the fraction of marked cells in it, and alpha becomes (1 - g) alpha + g F. Then cwnd changes once. If a cell was
-/// marked, cwnd becomes cwnd (1 - alpha / 2). Otherwise cwnd grows by the cells of one SENDME, as TCP grows by one
-/// segment. In slow start, which ends at the first mark, each SENDME adds its cells. If the cells in flight do not fill
-/// cwnd, cwnd does not grow.
+/// An observation window covers the cells that are sent in about one round trip. It ends when a SENDME acknowledges a
+/// cell that was sent after the previous observation window. F is the fraction of marked cells in it. Then alpha
+/// becomes (1 - g) alpha + g F, and cwnd changes once. If a cell was marked, cwnd becomes cwnd (1 - alpha / 2).
+/// Otherwise cwnd grows by the cells of one SENDME, as TCP grows by one segment. Slow start lasts until the first mark;
+/// each SENDME then adds the number of acknowledged cells. cwnd does not grow while the cells in flight do not fill it.
 ///
 /// Source: Alizadeh et al. 2010 §3.1, equations 1 and 2; RFC 8257 §3.3; RFC 5681 §3.1 (growth, with the cells of a
 /// SENDME for a segment). Alpha begins at one, as in Linux (`dctcp_alpha_on_init`).
+///
 /// Deviation: SENDMEs carry the number of marked cells, so the receiver reports no state (RFC 8257 §3.2).
+///
 /// Deviation: there is no reaction to loss (RFC 8257 §3.4 and 3.5), because channels lose no cells.
 #[derive(Clone, Debug)]
 pub struct Dctcp {
@@ -53,7 +55,7 @@ pub struct Dctcp {
     cwnd: u64,
     slow_start: bool,
     alpha: f64,
-    /// Cells acknowledged so far, and the count at which the current observation window ends.
+    /// The cells acknowledged so far. At the count `window_end`, the current observation window ends.
     acknowledged: u64,
     window_end: u64,
     acked: u64,
@@ -79,7 +81,7 @@ impl Dctcp {
         }
     }
 
-    /// The average fraction of marked cells.
+    /// The moving average of the fraction of marked cells.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }

@@ -7,16 +7,16 @@ use std::collections::VecDeque;
 /// The configuration of dynamic windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DynamicConfig {
-    /// The stream windows, the peer's SENDME bug, and this end's behaviour as a receiver.
+    /// The stream windows, and this end's behaviour as a receiver.
     pub windows: WindowsConfig,
-    /// The position of the threshold between the minimum (0) and the maximum (1) round trip.
+    /// Where the threshold lies between the minimum round trip (0) and the maximum round trip (1).
     pub alpha: f64,
     /// How often the window may change.
     pub adjust: Adjust,
     /// How fast the minimum and maximum round trips move towards the mean with each sample, in [0, 1); 0 disables this.
     pub decay: f64,
-    /// The peer sends its first SENDME one cell late. The minimum window is then 101 cells, and SENDMEs count from cell
-    /// 101.
+    /// Whether the peer sends the first SENDME one cell late. If so, the minimum window is 101 cells, and SENDMEs count
+    /// from cell 101.
     pub peer_bug_101: bool,
 }
 
@@ -48,8 +48,8 @@ impl Default for DynamicConfig {
 /// SENDME for that cell gives the round-trip time. The threshold is T = (1 - alpha) rtt_min + alpha rtt_max (Eq. 1).
 /// The window grows by 100 cells if rtt ≤ T and is halved otherwise (Eq. 2). It stays between 100 and 1000 cells.
 ///
-/// The paper does not say whether the peer's deliver window follows. In Penstock it stays at 1000, so only the sender
-/// needs the upgrade (§6.2).
+/// The paper does not say whether the peer's deliver window changes as well. In Penstock the deliver window stays at
+/// 1000, so only the sender needs this algorithm (§6.2).
 ///
 /// Source: DefenestraTor §4.1, Eq. 1 and 2.
 /// Deviation: none with the defaults. `OncePerRtt` and `decay` are options for questions that the paper leaves open.
@@ -74,7 +74,8 @@ struct RoundTrips {
     mean: f64,
 }
 
-/// The weight of the newest sample in the mean that `decay` uses (RFC 6298's gain).
+/// The weight of the newest sample in the mean round trip, towards which `decay` moves minimum and maximum (RFC 6298's
+/// gain).
 const MEAN_GAIN: f64 = 0.125;
 
 impl RoundTrips {
@@ -87,7 +88,7 @@ impl RoundTrips {
         let nanos = sample.as_nanos() as f64;
         self.last = sample;
         self.mean += MEAN_GAIN * (nanos - self.mean);
-        // Minimum and maximum move towards the mean, but the newest sample stays between them.
+        // Minimum and maximum move towards the mean, but never past the newest sample.
         self.least = (self.least + decay * (self.mean - self.least)).min(nanos);
         self.greatest = (self.greatest - decay * (self.greatest - self.mean)).max(nanos);
     }
@@ -141,8 +142,7 @@ impl DynamicWindow {
 
 impl EdgeControl for DynamicWindow {
     fn package_window(&self) -> Cells {
-        // If more cells are in flight than the window allows, the circuit sends nothing until enough cells are
-        // acknowledged.
+        // If the window is smaller than the cells in flight, the circuit may send nothing.
         Cells::new(self.window.saturating_sub(self.in_flight).into())
     }
 
@@ -161,7 +161,7 @@ impl EdgeControl for DynamicWindow {
     }
 
     fn on_sendme(&mut self, now: Instant, _signals: Signals) -> Result<(), Violation> {
-        // A receiver that acknowledges cells early increases this window (paper, footnote 5), unless SENDMEs must be
+        // A receiver can increase this window by early acknowledgements (paper, footnote 5), unless SENDMEs must be
         // authenticated (`RelayConfig::authenticated_sendmes`).
         let sent = self.stamps.pop_front().ok_or(Violation::UnexpectedSendme)?;
         self.in_flight = self.in_flight.checked_sub(CIRCUIT.increment).ok_or(Violation::UnexpectedSendme)?;

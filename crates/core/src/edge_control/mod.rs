@@ -1,8 +1,8 @@
-//! What may a circuit have outstanding end to end?
+//! How many cells may a circuit have outstanding end to end?
 //!
 //! Each end of a circuit has an [`EdgeControl`]. The packaging end uses it to limit the DATA cells that may leave. The
-//! delivering end uses it to decide when a SENDME is due. A [`StreamControl`] does the same for one stream. Both work
-//! together with [`HopControl`](crate::hop_control::HopControl).
+//! delivering end uses it to decide when a SENDME is due. A [`StreamControl`] does the same for one stream.
+//! [`HopControl`](crate::hop_control::HopControl) applies in addition.
 //!
 //! A circuit has congestion control if its two ends agreed on an algorithm ([`Negotiation`]). If all hops have hop
 //! control, the ends may agree on no end-to-end limit ([`Ends`]). All other circuits have fixed windows.
@@ -35,7 +35,7 @@ use penstock_units::{Bytes, Cells, DataRate, Instant};
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU32};
 
-/// The state of a circuit that its edge control can see.
+/// The measurements that an edge control gets of a circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
     /// Cells in the circuit's queue at this edge [cell].
@@ -46,7 +46,7 @@ pub struct Signals {
     ///
     /// Source: C tor `circuit_blocked_on_p_chan`, `circuit_blocked_on_n_chan`.
     pub blocked: bool,
-    /// How many of the acknowledged cells met congestion, as the SENDME reports [cell]; 0 if there is no SENDME.
+    /// How many congestion marks the SENDME reports [cell]; 0 if this is no SENDME.
     pub marked: u8,
 }
 
@@ -68,21 +68,20 @@ pub trait EdgeControl: fmt::Debug + Send {
     }
     /// A circuit SENDME arrived. On a [`Violation`] the circuit must close.
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation>;
-    /// Whether SENDMEs change the windows of the two ends. If not, SENDMEs need no digests, and the relay skips them
-    /// while the queue is full.
+    /// Whether SENDMEs change the windows at the two ends. If they do not, SENDMEs contain no digests, and a relay
+    /// sends none while the circuit's queue is full.
     fn obeys_windows(&self) -> bool {
         true
     }
-    /// How many cells this end may have outstanding [cell], for measurements; `u64::MAX` means no limit.
+    /// How many cells this end may have outstanding [cell]; `u64::MAX` means no limit. Only for output.
     fn window(&self) -> Cells;
-    /// The last round-trip time that this end measured, for measurements; `None` if this end does not measure round
-    /// trips.
+    /// The last round-trip time that this end has measured; `None` if it measures none. Only for output.
     fn rtt(&self) -> Option<penstock_units::Duration> {
         None
     }
 }
 
-/// Flow control from the delivering end of a stream to the packaging end. The relay makes the cell.
+/// A flow control message from the delivering end of a stream to the packaging end. The relay makes the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFeedback {
     /// Allows another 50 cells of the stream (tor-spec §7.4).
@@ -93,12 +92,12 @@ pub enum StreamFeedback {
     Xon(Option<NonZeroU32>),
 }
 
-/// The data of a stream that waits for its application.
+/// The data that a stream's application has not yet taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// The number of waiting DATA cells [cell].
+    /// The waiting data, in DATA cells [cell].
     pub cells: Cells,
-    /// The size of the waiting data [B].
+    /// The waiting data, in bytes [B].
     pub bytes: Bytes,
 }
 
@@ -118,9 +117,9 @@ pub trait StreamControl: fmt::Debug + Send {
     }
     /// A DATA cell of this size was packaged.
     fn on_package(&mut self, now: Instant, bytes: Bytes);
-    /// A DATA cell was delivered; `backlog` includes it. On a [`Violation`] the circuit must close.
+    /// A DATA cell was delivered. `backlog` includes this cell's data. On a [`Violation`] the circuit must close.
     fn on_deliver(&mut self, now: Instant, backlog: Backlog) -> Result<(), Violation>;
-    /// The application took `drained` bytes [B], possibly none, and left `backlog`.
+    /// The application took `drained` bytes [B], possibly zero. `backlog` is the data that still waits.
     fn on_drain(&mut self, now: Instant, drained: Bytes, backlog: Backlog);
     /// Takes one pending feedback message for the packaging end.
     fn take_feedback(&mut self) -> Option<StreamFeedback>;
@@ -131,16 +130,17 @@ pub trait StreamControl: fmt::Debug + Send {
 /// Builds the [`EdgeControl`] of each circuit and the [`StreamControl`] of each stream.
 #[derive(Clone, Debug)]
 pub enum EdgeControlConfig {
-    /// SENDME windows.
+    /// Fixed SENDME windows.
     Windows(WindowsConfig),
     /// A circuit window that follows the round-trip time, with fixed stream windows.
     Dynamic(DynamicConfig),
     /// Vegas and XON/XOFF if the other end of the circuit supports them, otherwise SENDME windows.
     Vegas(VegasConfig),
-    /// A window that follows the fraction of marked cells, and XON/XOFF, if the other end of the circuit supports them.
+    /// A window that follows the fraction of marked cells, with XON/XOFF. The other end must support both; otherwise
+    /// SENDME windows.
     Dctcp(DctcpConfig),
-    /// A rate that follows the gradient of the round-trip time, and XON/XOFF, if the other end of the circuit supports
-    /// them.
+    /// A rate that follows the gradient of the round-trip time, with XON/XOFF. The other end must support both;
+    /// otherwise SENDME windows.
     Timely(TimelyConfig),
     /// Algorithms from outside this workspace. They do not negotiate.
     Custom {
@@ -158,7 +158,7 @@ impl Default for EdgeControlConfig {
 }
 
 impl EdgeControlConfig {
-    /// The congestion control that this end requests or offers, with the cells that one SENDME acknowledges.
+    /// The congestion control that this end requests or offers, and the number of cells per SENDME.
     fn congestion(&self) -> Option<(Congestion, NonZeroU8)> {
         let (congestion, bounds) = match self {
             EdgeControlConfig::Vegas(VegasConfig { bounds, offered: true, .. }) => {
@@ -171,12 +171,12 @@ impl EdgeControlConfig {
         Some((congestion, bounds.sendme_inc))
     }
 
-    /// Whether this end wants no end-to-end windows on circuits whose hops all have hop control.
+    /// Whether this end prefers no end-to-end windows if all hops of the circuit have hop control.
     fn opens_ends(&self) -> bool {
         matches!(self, EdgeControlConfig::Windows(config) if config.ends != Ends::Enforced)
     }
 
-    /// The control of one end of a circuit for which the two ends made this agreement.
+    /// Builds the control for one end of a circuit, as the two ends have agreed.
     pub fn build_circuit(&self, agreed: Agreement) -> AnyEdgeControl {
         match (self, agreed) {
             (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => OpenCircuit::new(config.ends).into(),
@@ -204,7 +204,7 @@ impl EdgeControlConfig {
         }
     }
 
-    /// The control of one end of a stream, on a circuit for which the two ends made this agreement.
+    /// Builds the control for one end of a stream, as the two ends of the circuit have agreed.
     pub fn build_stream(&self, agreed: Agreement) -> AnyStreamControl {
         match (self, agreed) {
             (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => OpenStream::new(config.ends).into(),

@@ -6,23 +6,23 @@ use std::num::NonZeroU8;
 ///
 /// The client requests its congestion control from the last hop. A relay that supports the same algorithm answers with
 /// the number of cells per SENDME; any other relay answers nothing. If each hop of the path has credits, the client can
-/// instead request ends without windows, and the relay agrees if it has the same setting.
+/// instead request to use no end-to-end windows. The relay agrees if it has the same setting.
 ///
 /// Source: proposal 324 §10.3; C tor `congestion_control_build_ext_request()`,
 /// `congestion_control_build_ext_response()` (extensions 1 and 2 of ntor-v3).
 /// Deviation: the extension does not change the cell size, because all cells have the same size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Negotiation {
-    /// No request or answer: the circuit has SENDME windows.
+    /// No request, or no answer. The circuit then uses SENDME windows.
     #[default]
     Nothing,
     /// The client requests this congestion control.
     Asked(Congestion),
     /// The relay agrees on this congestion control, with this number of cells per SENDME.
     Agreed(Congestion, NonZeroU8),
-    /// The client requests ends without end-to-end windows.
+    /// The client requests to use no end-to-end windows.
     OpenEndsAsked,
-    /// The relay agrees on ends without end-to-end windows.
+    /// The relay agrees to use no end-to-end windows.
     OpenEndsAgreed,
 }
 
@@ -43,7 +43,7 @@ pub enum Agreement {
     /// Both ends use fixed windows.
     #[default]
     Nothing,
-    /// Both ends use the congestion control that they agreed on, with this number of cells per SENDME.
+    /// Both ends use the negotiated congestion control, with this number of cells per SENDME.
     Congestion(NonZeroU8),
     /// Only hop credits limit the cells in flight ([`Ends`](super::Ends)).
     OpenEnds,
@@ -60,7 +60,8 @@ impl Negotiation {
 }
 
 impl EdgeControlConfig {
-    /// A client's request to the last hop of a circuit. `controlled`: all hops of the circuit have hop control.
+    /// The request that a client sends to the last hop of a circuit. `controlled`: all hops of the circuit have hop
+    /// control.
     pub(crate) fn ask(&self, controlled: bool) -> Negotiation {
         if let Some((congestion, _)) = self.congestion() {
             Negotiation::Asked(congestion)
@@ -71,7 +72,7 @@ impl EdgeControlConfig {
         }
     }
 
-    /// A relay's answer to the request `asked`. `controlled`: the relay's own hop of the circuit has hop control.
+    /// The answer that a relay sends to the request `asked`. `controlled`: the hop before the relay has hop control.
     pub(crate) fn answer(&self, asked: Negotiation, controlled: bool) -> Negotiation {
         match (asked, self.congestion()) {
             (Negotiation::Asked(theirs), Some((ours, inc))) if theirs == ours => {
@@ -82,7 +83,7 @@ impl EdgeControlConfig {
         }
     }
 
-    /// A client's agreement that results from its request `asked` and the relay's answer.
+    /// The result of the negotiation at the client, which sent the request `asked` and received `answer`.
     ///
     /// Source: C tor `congestion_control_validate_sendme_increment()`.
     pub(crate) fn accept(&self, asked: Negotiation, answer: Negotiation) -> Result<Agreement, Violation> {

@@ -1,4 +1,4 @@
-//! Circuit ends without windows: only hop credits limit the cells in flight.
+//! Circuits without end-to-end windows: only hop credits limit the cells in flight.
 
 use super::windows::{CIRCUIT, STREAM, STREAM_BUFFERED_TOO_MUCH};
 use super::{Backlog, EdgeControl, Signals, StreamControl, StreamFeedback};
@@ -7,8 +7,8 @@ use penstock_units::{Bytes, Cells, Instant};
 
 /// Whether end-to-end windows apply to circuits that have credits at each hop.
 ///
-/// Windows can be off only if each hop of the path has credits and both ends have this setting. On all other circuits
-/// the windows apply. The setting covers both circuit and stream windows.
+/// A circuit has no windows only if each hop of the path has credits and both ends have this setting. The setting
+/// covers both circuit and stream windows.
 ///
 /// Source: DefenestraTor §5.1 ("we disabled Tor's window-based flow control, so that exit routers ignored SENDMEs they
 /// received from clients").

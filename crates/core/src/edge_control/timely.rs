@@ -13,18 +13,18 @@ use std::num::NonZeroU8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimelyConfig {
     /// The bounds of the window. The 31 cells of one SENDME are 16 KB, the smallest segment of the paper (§4.1). The
-    /// initial window is that of Vegas. The minimum is the cells of two SENDMEs, the maximum 1000 cells as for fixed
-    /// windows.
+    /// initial window is that of Vegas. The minimum window is the cells of two SENDMEs; the maximum is 1000 cells as
+    /// for fixed windows.
     pub bounds: CwndBounds,
-    /// Below the circuit's minimum round trip plus this time [ns], the rate grows regardless of the gradient.
+    /// The rate grows if the round trip is below the circuit's minimum plus this time [ns], whatever the gradient is.
     pub t_low: Duration,
-    /// Above the circuit's minimum round trip plus this time [ns], the rate falls regardless of the gradient.
+    /// The rate falls if the round trip is above the circuit's minimum plus this time [ns], whatever the gradient is.
     pub t_high: Duration,
-    /// The increase of the rate in one round trip [B/s], counted in bytes of cells.
+    /// How much the rate increases in one round trip [B/s]. Counted are the bytes of whole cells.
     pub delta: DataRate,
     /// The factor by which a gradient or an excess round trip reduces the rate, in [0, 1).
     pub beta: f64,
-    /// The weight of the newest round-trip difference in the gradient, in [0, 1).
+    /// The weight of the newest round-trip difference in the average gradient, in [0, 1).
     pub alpha: f64,
     /// Flow control of streams on circuits that use TIMELY.
     pub streams: XonXoffConfig,
@@ -48,22 +48,23 @@ impl Default for TimelyConfig {
     }
 }
 
-/// After five consecutive gradients that are not positive, the rate steps are five times as large (HAI mode) [1].
+/// This many consecutive gradients that are not positive make the rate steps this many times as large (HAI mode) [1].
 const HAI: u32 = 5;
-/// The bytes that the rate counts for one cell [B].
+/// The size of a cell in the rate [B].
 const CELL: f64 = 512.0;
 /// The minimum valid sample. No relay can have a shorter round trip.
 const MIN_RTT: Duration = Duration::from_micros(1);
 
 /// TIMELY's rate at one end of a circuit, and the window that enforces it.
 ///
-/// Each SENDME completes one of the paper's segments and gives a round-trip time. While the round trip is short, the
-/// rate grows by delta. After five consecutive gradients that are not positive it grows by five times delta. The rate
-/// falls in proportion to a positive gradient, or in proportion to the excess of a long round trip above T_high.
+/// The cells of one SENDME correspond to a segment of the paper. Each SENDME gives a round-trip time. While the round
+/// trip is short, the rate grows by delta. After five consecutive gradients that are not positive it grows by five
+/// times delta. The rate falls in proportion to a positive gradient, or in proportion to the excess of a long round
+/// trip above T_high.
 ///
 /// Source: Mittal et al. 2015 §4.3, algorithm 1. Two rules are from the authors' published code, as in eRPC's
-/// `timely.h`. First, a change is scaled by the time since the last change, in minimum round trips; otherwise more
-/// SENDMEs would make larger steps. Second, one change at most halves the rate.
+/// `timely.h`. First, a change is proportional to the time since the last change, so that more SENDMEs do not make
+/// larger changes. Second, one change at most halves the rate.
 /// Deviation: T_low and T_high are compared with the round trip minus the circuit's minimum. Paths in a data centre
 /// have almost no base delay; Tor's paths have some hundred milliseconds, different for each path.
 /// Deviation: cells are not paced. The window is the rate times the newest round trip, which gives this rate on
@@ -102,8 +103,8 @@ impl Timely {
         self.measured.map(|measured| measured.rate)
     }
 
-    /// Handles a SENDME that came `rtt` after the triggering cell was sent. `full`: before this SENDME, the window had
-    /// no space for the cells of another SENDME.
+    /// Handles a SENDME. `rtt` is the round trip of the cell that triggered it. `full`: before this SENDME, the window
+    /// had no space for the cells of another SENDME.
     pub fn on_sendme(&mut self, now: Instant, rtt: Duration, full: bool) {
         if rtt < MIN_RTT {
             return;
@@ -117,7 +118,8 @@ impl Timely {
         measured.update(&self.config, now, rtt, full);
         let window = measured.rate * rtt.as_secs_f64();
         self.cwnd = self.config.bounds.clamp(window as u64);
-        // The rate stays within the window bounds; otherwise it would need a long time to return to them.
+        // The rate stays within the bounds of the window. Otherwise it could move far out of the bounds and return
+        // slowly.
         let bounds = self.config.bounds;
         let [least, most] =
             [bounds.cwnd_min, bounds.cwnd_max].map(|cwnd| f64::from(cwnd) / rtt.as_secs_f64());

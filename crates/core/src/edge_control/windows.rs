@@ -14,17 +14,17 @@ pub struct WindowsConfig {
     pub circuit_window: u32,
     /// Initial window of a stream [cell].
     pub stream_window: u32,
-    /// Sends the first SENDME one cell late, as clients from 0.0.0 to 0.2.1.19 did.
+    /// Whether this end sends the first SENDME one cell late, as clients from 0.0.0 to 0.2.1.19 did.
     pub sendme_bug_101: bool,
-    /// How many cells circuit SENDMEs acknowledge before their arrival [cell]; 0 is a correct receiver. A larger value
-    /// models a selfish receiver that wants a larger window. The first SENDME is on time. Each later one acknowledges
-    /// twice the cells that arrived since the previous SENDME, until this lead is reached. The sender cannot detect
-    /// this while it has sent the acknowledged cells.
+    /// How many cells this end acknowledges before they arrive [cell]; 0 is a correct receiver. A larger value models a
+    /// selfish receiver that wants a larger window. The first SENDME is on time. Each later SENDME acknowledges twice
+    /// the cells that arrived since the previous SENDME, until this lead is reached. The sender cannot detect the lead
+    /// while it has already sent the acknowledged cells.
     ///
-    /// Source: DefenestraTor §4.1, footnote 5, which only says that this is possible. A constant lead shortens all
-    /// round trips equally, but Eq. 1 only compares round trips, so the lead grows.
+    /// Source: DefenestraTor §4.1, footnote 5, which only says that this attack is possible. A constant lead would
+    /// shorten all round trips equally. Eq. 1 only compares round trips, so the lead must grow.
     pub early_sendmes: u32,
-    /// Whether the windows apply to circuits with hop control at every hop, if the other end has the same setting.
+    /// Whether the windows apply if every hop of a circuit has hop control and the other end has the same setting.
     pub ends: Ends,
 }
 
@@ -51,7 +51,7 @@ impl WindowsConfig {
     pub const EARLY_RANGE: (u32, u32) = (0, CIRCUIT.start - CIRCUIT.increment);
 }
 
-/// The window constants for circuits, or those for streams [cell].
+/// The window constants of circuits or of streams [cell].
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) start: u32,
@@ -67,9 +67,9 @@ pub(super) struct DeliverWindow {
     layer: &'static Layer,
     left: u32,
     bug_101: bool,
-    /// The maximum lead of SENDMEs, in cells acknowledged before their arrival [cell].
+    /// The maximum number of cells that are acknowledged before their arrival [cell].
     early: u32,
-    /// The current lead of SENDMEs [cell].
+    /// The current number of cells that are acknowledged before their arrival [cell].
     ahead: u32,
 }
 
@@ -92,7 +92,7 @@ impl DeliverWindow {
         Ok(self.take_sendme())
     }
 
-    /// Whether a SENDME is due. The 101 bug uses "less than" instead of "at most", so only the first SENDME is one cell
+    /// Whether a SENDME is due. The 101 bug tests "less than" instead of "at most", so the first SENDME is one cell
     /// late.
     fn sendme_due(&self) -> bool {
         let due = self.layer.start - self.layer.increment + self.ahead;
@@ -127,7 +127,7 @@ impl PackageWindow {
 
     fn on_sendme(&mut self) -> Result<(), Violation> {
         let window = self.left + self.layer.increment;
-        // Acknowledging cells that were never sent would increase the window.
+        // This SENDME acknowledges cells that were never sent. It would increase the window beyond its initial size.
         if window > self.layer.start {
             return Err(Violation::UnexpectedSendme);
         }
@@ -190,7 +190,7 @@ pub struct StreamWindow {
     buffered: Cells,
 }
 
-/// While more cells than this wait for the application [cell], no stream SENDME is sent, as in C tor.
+/// No stream SENDME is sent while more cells than this wait for the application [cell], as in C tor.
 pub(super) const STREAM_BUFFERED_TOO_MUCH: u64 = 10;
 
 impl StreamWindow {

@@ -10,14 +10,14 @@ use std::num::NonZeroU32;
 /// Parameters of XON and XOFF. Source: proposal 324 §6.5; C tor `flow_control_new_consensus_params()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XonXoffConfig {
-    /// An XOFF is due while more cells than this wait for the application [cell] (consensus `cc_xoff_client`,
+    /// An XOFF is due while data of more cells than this waits for the application [cell] (consensus `cc_xoff_client`,
     /// `cc_xoff_exit`). Both ends of a circuit should use the same value.
     pub xoff: u32,
-    /// The grace period: an XOFF that is due for this long leaves when the next cell arrives.
+    /// The grace period. When an XOFF has been due for this time, it is sent at the next cell's arrival.
     pub grace: Duration,
-    /// The number of cells over which the drain rate is measured [cell] (`cc_xon_rate`).
+    /// The number of cells in one measurement of the drain rate [cell] (`cc_xon_rate`).
     pub xon_rate: u32,
-    /// A change of the drain rate by more than this percentage causes another XON [%], at most 99
+    /// If the drain rate changes by more than this percentage, another XON is sent [%]; at most 99
     /// (`cc_xon_change_pct`).
     pub xon_change_pct: u32,
     /// The number of drain-rate measurements in the average [1] (`cc_xon_ewma_cnt`).
@@ -50,27 +50,28 @@ impl XonXoffConfig {
 
 const LEAST_PAYLOAD: u64 = 488;
 
-/// While at least this much data waits [B], the application is assumed to read nothing, and every cell updates the
-/// drain rate (C tor `MAX_EXPECTED_CELL_BURST`, 32 cells).
+/// If at least this much data waits, the code assumes that the application reads nothing [B]. Every cell then updates
+/// the drain rate (C tor `MAX_EXPECTED_CELL_BURST`, 32 cells).
 const BURST: u64 = 32 * LEAST_PAYLOAD;
 
-/// The maximum rate of C tor [kB/s].
+/// The maximum rate in an XON of C tor [kB/s].
 const MOST_RATE: u64 = i32::MAX as u64;
 
-/// The flow control of one stream, at both of its ends.
+/// The flow control of one stream, at both ends of the stream.
 ///
 /// Source: proposal 324 §4; C tor 0.4.9 `congestion_control_flow.c`.
+///
 /// Deviation: C tor logs an unexpected XOFF or XON and mostly ignores it. Penstock closes the circuit, as tor-proto
-/// does (`xon_xoff/state.rs`), and has tor-proto's limits on the frequency of XON and XOFF. Unlike tor-proto, it
-/// applies the limits at both ends. An XON before any XOFF is unexpected, because C tor's delivering end never sends
-/// one.
+/// does (`xon_xoff/state.rs`). Penstock also has tor-proto's limits on the frequency of XON and XOFF, but at both ends.
+///
+/// Deviation: an XON before the first XOFF is unexpected, because C tor's delivering end never sends one.
 #[derive(Debug)]
 pub struct XonXoff {
     config: XonXoffConfig,
     gate: Gate,
     drain: Drain,
     owes_xoff: bool,
-    /// The rate of a pending XON. The XON follows a pending XOFF.
+    /// The rate of an XON that waits to be sent. If an XOFF also waits, it is sent first.
     owes_xon: Option<Option<NonZeroU32>>,
 }
 
@@ -158,11 +159,11 @@ impl Gate {
 #[derive(Debug, Default)]
 struct Drain {
     xoff_sent: bool,
-    /// When the waiting data began to exceed the XOFF limit.
+    /// Since when the waiting data exceeds the XOFF limit.
     too_much_since: Option<Instant>,
-    /// When the current measurement of the drain rate began; `None` if no data waits.
+    /// When the current measurement of the drain rate began. `None` if no data waits.
     since: Option<Instant>,
-    /// Bytes that the application read since `since` [B]; if no data waits, since the queue became empty.
+    /// Bytes that the application read in the current measurement [B]; if no data waits, since the queue became empty.
     drained: u64,
     /// Bytes that the application read in the previous measurement [B]; 0 before the first measurement.
     before: u64,
@@ -173,7 +174,7 @@ struct Drain {
 }
 
 impl Drain {
-    /// Handles a cell; `waiting` bytes wait including this cell [B]. Returns true if an XOFF must be sent.
+    /// Handles a received cell. `waiting` includes this cell's data [B]. Returns true if an XOFF must be sent.
     ///
     /// Source: C tor `flow_control_decide_xoff()`.
     fn is_stuck(&mut self, config: &XonXoffConfig, now: Instant, waiting: u64) -> bool {
@@ -190,7 +191,7 @@ impl Drain {
         }
         self.too_much_since = None;
         self.xoff_sent = true;
-        // The advertised rate was too high if the sender had to be stopped.
+        // An XOFF is needed, so the rate that the last XON advertised was too high.
         self.rate = 0;
         true
     }

@@ -12,11 +12,11 @@ use penstock_units::{Cells, DataRate, Duration, Instant};
 pub struct MarutConfig {
     /// The window of the circuit's first node.
     pub window: WindowConfig,
-    /// The cells that the first node's window counts.
+    /// Which cells the first node's window counts.
     pub counts: Counts,
     /// How middle nodes limit their outstanding cells.
     pub middle: MiddleWindow,
-    /// The number of cells that the formula for diff uses.
+    /// Which number of cells the formula for diff uses.
     pub occupancy: Occupancy,
     /// How often the first node's window changes.
     pub interval: ControlInterval,
@@ -45,29 +45,28 @@ impl Default for MarutConfig {
     }
 }
 
-/// The cells that the first node's window counts.
+/// Which cells the first node's window counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counts {
     /// Cells that the next node has not forwarded, as in BackTap.
     #[default]
     Hop,
-    /// Cells that the last node has not forwarded or delivered. FEEDBACK then carries the last node's count as well.
+    /// Cells that the last node has not forwarded or delivered. FEEDBACK then also contains the last node's count.
     Path,
 }
 
 /// How middle nodes limit their outstanding cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MiddleWindow {
-    /// A constant window [cell], which the node's rate may limit further.
+    /// A constant window [cell]. The node's rate may limit it further.
     Fixed(u32),
-    /// As many cells as a hop can have in flight, at any rate. Marut's authors want no window at middle nodes.
+    /// No window: only the limit of a hop's cells in flight applies. Marut's authors want no window at middle nodes.
     Open,
-    /// A window that follows the middle node's own diff, as in BackTap, in addition to Marut's reports to the first
-    /// node.
+    /// A window that follows the middle node's own diff, as in BackTap. The node still reports to the first node.
     Own,
 }
 
-/// The number of cells that the formula for diff uses.
+/// Which number of cells the formula for diff uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Occupancy {
     /// The maximum number of cells that were outstanding in the round.
@@ -82,7 +81,7 @@ pub enum Occupancy {
 pub enum ControlInterval {
     /// Once in a round trip of the first hop.
     Hop,
-    /// At most once in a round trip of the circuit. If the last node does not report its count, this round trip is
+    /// At most once in a round trip of the circuit. If the last node reports no count, the circuit's round trip is
     /// estimated as a multiple of the first hop's round trip.
     Circuit {
         /// The multiple of the first hop's round trip [1].
@@ -90,15 +89,16 @@ pub enum ControlInterval {
     },
 }
 
-/// The factor between c_diff and cells [1/cell].
+/// How many units of c_diff are one cell [1/cell].
 const PER_CELL: f64 = 64.0;
 
 /// Marut at one node of a circuit, in one direction: the circuit's most congested hop determines the first node's
 /// window.
 ///
-/// Every node estimates diff, the number of its cells that wait at the next node, as BackTap does. It reports c_diff to
-/// the previous node: the maximum of its own diff and the next node's c_diff. The first node adjusts its window by
-/// c_diff once in an interval; the other nodes do not change theirs. The last node reports nothing.
+/// Every node estimates diff, the number of cells that wait at the next node, as BackTap does. Then c_diff is the
+/// maximum of the node's own diff and the c_diff that the next node reported. The node reports c_diff to the previous
+/// node. The last node reports nothing. Once in an interval the first node adjusts the window by c_diff; the other
+/// nodes do not change their windows.
 ///
 /// Source: slides, "Marut: Design Specifics" and "Effects on Anonymity".
 #[derive(Debug)]
@@ -115,35 +115,36 @@ pub struct Marut {
 struct After {
     window: Window,
     cells: Outstanding,
-    /// How many of the sent cells this node packaged itself.
+    /// How many of the sent cells this node has packaged itself.
     here: u64,
-    /// How many of the sent cells have reached the last node, as the last report says.
+    /// How many of the sent cells have reached the circuit's last node, as last reported.
     ended: u64,
     trips: Trips,
-    /// The number of cells sent when the hop's current round began, and the maximum of outstanding cells in this round.
+    /// How many cells were sent before the hop's current round began, and the maximum number of outstanding cells in
+    /// this round.
     round_end: u64,
     most: u64,
-    /// The diff of the last round. `fresh`: the window has not been adjusted to it yet.
+    /// The diff of the last round. `fresh`: the window does not take it into account yet.
     own: f64,
     fresh: bool,
-    /// The round trip of the hop in the last round, and its minimum.
+    /// The round trip of the hop in the last round, and the minimum round trip of the hop.
     trip: Duration,
     base: Duration,
     /// The last c_diff that the next hop reported [1/64 cell], and the time of the report.
     reported: (u16, Instant),
-    /// `timed` is a cell whose time to the last node is being measured, and when it was sent. `circuit_trip` is the
-    /// last result.
+    /// `timed`: the cell whose round trip to the circuit's last node is being measured, and when it was sent.
+    /// `circuit_trip`: the last result.
     timed: Option<(u64, Instant)>,
     circuit_trip: Option<Duration>,
     circuit_base: Option<Duration>,
-    /// The time of the last window change, and the number of cells sent by then.
+    /// When the window last changed, and how many cells were sent before this change.
     changed: (Instant, u64),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     received: u64,
-    /// Cells forwarded or delivered. `taken` of them were delivered at this node.
+    /// `forwarded` cells were forwarded or delivered; `taken` of them were delivered at this node.
     forwarded: u64,
     taken: u64,
     /// Cells that the circuit's last node has forwarded or delivered.
@@ -176,13 +177,13 @@ impl Marut {
         }
     }
 
-    /// The measured round trip of the circuit, or an estimate from the hop's round trip.
+    /// The circuit's round trip; if it is not measured, an estimate from the hop's round trip.
     fn circuit_trip(&self, after: &After) -> Duration {
         let hops = if let ControlInterval::Circuit { hops } = self.config.interval { hops } else { 3 };
         after.circuit_trip.unwrap_or(after.trip * hops)
     }
 
-    /// The c_diff that the next hop reported last [1/64 cell]. It decays with its age.
+    /// The c_diff that the next hop reported last [1/64 cell]. The value decays with time.
     fn received(&self, now: Instant) -> u16 {
         let Some(after) = &self.after else { return 0 };
         let (reported, at) = after.reported;
@@ -199,7 +200,7 @@ impl Marut {
         (own as u16).max(self.received(now))
     }
 
-    /// The number of cells in the formula for diff [cell].
+    /// The number of cells that the formula for diff uses [cell].
     fn occupied(&self, after: &After) -> u64 {
         match self.config.occupancy {
             Occupancy::Measured => after.most,
@@ -254,7 +255,7 @@ impl Marut {
         self.after = Some(after);
     }
 
-    /// A cell from the previous hop was forwarded, or `taken`: delivered at this node.
+    /// Records that a cell from the previous hop was forwarded, or delivered at this node if `taken`.
     fn on_gone(&mut self, taken: bool) -> Option<Feedback> {
         let cap = self.config.queue_cap.map_or(u64::MAX, u64::from);
         let before = self.before.as_mut()?;
@@ -293,7 +294,8 @@ impl DatagramHop for Marut {
             after.circuit_trip = Some(trip);
             after.circuit_base = Some(after.circuit_base.map_or(trip, |base| base.min(trip)));
         }
-        // The previous hop's count excludes cells that this node packaged and includes cells that this node delivered.
+        // Converts the count for the previous hop: without the cells that this node packaged, with those that it
+        // delivered.
         let ended = after.ended.saturating_sub(after.here);
         let before = self.before.as_mut()?;
         let ended = (ended + before.taken).min(before.forwarded);

@@ -1,11 +1,11 @@
 //! How many cells may one hop have outstanding, and which feedback must a node send?
 //!
-//! At each relay, each direction of a circuit has its own hop control. It limits the cells to the next hop (its
-//! credit). It also makes the feedback to the previous hop, which reports forwarded cells. The first node of a
-//! direction has no previous hop; the last one has no next hop.
+//! At each relay, each direction of a circuit has a hop control. The hop control limits the cells to the next hop (the
+//! credit). It also reports forwarded cells to the previous hop (the feedback). The first node of a direction has no
+//! previous hop; the last node has no next hop.
 //!
-//! A hop has hop control if both its nodes offer the same control when their channel opens ([`HopOffer`]). All other
-//! hops carry cells without a limit, so a path may contain upgraded and old relays.
+//! A hop is controlled if both nodes offer the same control when their channel opens ([`HopOffer`]). All other hops
+//! carry cells without a limit, so a path may contain upgraded and old relays.
 
 mod backtap;
 mod marut;
@@ -26,14 +26,14 @@ use enum_dispatch::enum_dispatch;
 use penstock_units::{Cells, DataRate, Duration, Instant};
 use std::fmt;
 
-/// Feedback from a node to the previous hop, for example a credit. The relay makes the cell.
+/// Feedback from a node to the previous hop, for example an N23 credit. The relay makes the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// The direction of the data cells that this feedback counts.
     pub direction: Direction,
     /// All RELAY cells that the sender of this feedback has forwarded or delivered so far, modulo 2³² [cell].
     pub forwarded: u32,
-    /// How many cells beyond `forwarded` the previous hop may send [cell]: N2 + N3.
+    /// How many cells more than `forwarded` the previous hop may send in total [cell]: N2 + N3.
     pub allowance: u32,
 }
 
@@ -59,8 +59,8 @@ pub enum HopOffer {
 }
 
 impl HopOffer {
-    /// The agreement of a node that offers `ours` with a peer that offers `theirs`. This is the peer's offer if both
-    /// offers are of the same kind, otherwise `None`.
+    /// The result of this node's offer `ours` and the peer's offer `theirs`: the peer's offer if both are of the same
+    /// kind, otherwise `None`.
     pub fn agree(ours: Option<HopOffer>, theirs: Option<HopOffer>) -> Option<HopOffer> {
         let same = match (ours?, theirs?) {
             (HopOffer::Credits { .. }, HopOffer::Credits { .. }) => true,
@@ -72,7 +72,7 @@ impl HopOffer {
         theirs.filter(|_| same)
     }
 
-    /// Whether every hop of a path has hop control. `path` lists the nodes' offers, beginning with the client.
+    /// Whether every hop of a path is controlled. `path` lists the nodes' offers, beginning with the client.
     pub fn all_along(path: impl IntoIterator<Item = Option<HopOffer>>) -> bool {
         let mut nodes = path.into_iter();
         let first = nodes.next().flatten();
@@ -92,7 +92,7 @@ impl HopOffer {
     }
 }
 
-/// The position of a neighbour on the path, in the direction of the cells.
+/// Whether a neighbour is before or after this node, in the direction of the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The previous hop.
@@ -114,7 +114,7 @@ pub struct Neighbour {
     pub agreed: Option<HopOffer>,
 }
 
-/// The node from which a departing cell came.
+/// Where a cell that leaves this node came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The previous hop, which may expect feedback.
@@ -126,13 +126,13 @@ pub enum Source {
 /// How feedback travels to the previous hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CreditPath {
-    /// In a link-control cell, which leaves after the output buffer's cells but before the cells of all circuits.
+    /// In a link-control cell. It leaves after the cells in the output buffer, but before the cells in circuit queues.
     #[default]
     Link,
-    /// At the end of the same circuit's queue in the other direction. It overtakes RELAY cells only if they lack
-    /// credit.
+    /// In a cell at the end of the circuit's queue for the opposite direction. It overtakes RELAY cells only if they
+    /// lack credit.
     Circuit,
-    /// In the acknowledgements of a channel of datagrams, which do not contain the allowance.
+    /// In the acknowledgements of a channel of datagrams. They do not contain the allowance.
     Acknowledgement,
 }
 
@@ -141,28 +141,28 @@ pub enum CreditPath {
 pub struct RoundTrip {
     /// The newest measurement [ns].
     pub rtt: Duration,
-    /// The minimum of all circuits to the same neighbour [ns].
+    /// The minimum round trip of all circuits to the same neighbour [ns].
     pub base: Duration,
 }
 
 /// How the delay of a channel's cells is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayConfig {
-    /// True: the delay ends when the kernel has sent the cell. False: it ends when the kernel takes it from the output
-    /// buffer.
+    /// When the delay ends. True: when the kernel has sent the cell. False: when the kernel takes the cell from the
+    /// output buffer.
     pub kernel: bool,
 }
 
-/// What a hop control can see at a tick.
+/// The measurements that a hop control gets at a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopSignals {
     /// RELAY cells that wait in the circuit's queue [cell].
     pub queue: Cells,
-    /// Measurements of the channel that carries these cells; all zero if there is no channel.
+    /// Measurements of the channel to the next hop; all zero if there is no channel.
     pub link: LinkSignals,
 }
 
-/// Measurements of one channel, which all circuits that send on it share.
+/// Measurements of one channel. All circuits that send on the channel share them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkSignals {
     /// The recent delay in the channel's output buffer minus the minimum delay; zero if no cell waits.
@@ -175,10 +175,10 @@ pub struct LinkSignals {
     pub moved: Cells,
 }
 
-/// What a hop control returns from a tick.
+/// The result of a hop control's tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticked {
-    /// Feedback that must leave now to the previous hop.
+    /// Feedback that the relay must send to the previous hop now.
     pub feedback: Option<Feedback>,
     /// Whether the control wants another tick even if no cell arrives.
     pub again: bool,
@@ -191,11 +191,11 @@ pub struct Ticked {
 /// node packaged, the relay calls only `on_sent`. Other cells, such as CREATE and feedback, are not counted and need no
 /// credit. The relay sends the returned [`Feedback`] to the previous hop and fills in its direction.
 ///
-/// The relay only holds back cells in circuit queues. A control that must delay cells for longer reduces its `credit`.
+/// The relay holds back cells only in circuit queues. To hold back cells, a hop control reduces its `credit`.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait HopControl: DatagramHop + fmt::Debug + Send {
-    /// The channel to a neighbour is open. RELAY cells follow only after this call.
+    /// The channel to a neighbour is open. The relay calls this before the first RELAY cell.
     fn on_neighbour(&mut self, neighbour: Neighbour);
     /// The operator changed the node's own rate; `None` means no rate.
     fn set_rate(&mut self, _rate: Option<DataRate>) {}
@@ -205,44 +205,45 @@ pub trait HopControl: DatagramHop + fmt::Debug + Send {
     fn on_received(&mut self, now: Instant) -> Result<(), Violation>;
     /// A RELAY cell left the circuit's queue for the next hop.
     fn on_sent(&mut self, now: Instant, source: Source) -> Option<Feedback>;
-    /// A RELAY cell ended its path at this node: the stream's socket took its data, or the cell was dropped.
+    /// A RELAY cell ended its path at this node: the stream's socket took the data, or the cell was dropped.
     fn on_delivered(&mut self, now: Instant) -> Option<Feedback>;
     /// Feedback from the next hop arrived and may change the credit. On a [`Violation`] the circuit must close.
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation>;
-    /// The window of RELAY cells on the next hop [cell], for measurements; `None` if there is no window.
+    /// The window of RELAY cells to the next hop [cell]; `None` if there is no window. Only for output.
     fn window(&self) -> Option<Cells> {
         None
     }
-    /// The maximum queue of the circuit at the edge that packages cells [cell]; `None` leaves the edge's own limits.
+    /// The maximum length of the circuit's queue at the node that packages cells [cell]. `None` applies
+    /// [`EdgeQueue`](crate::config::EdgeQueue).
     fn edge_queue_limit(&self) -> Option<Cells> {
         None
     }
-    /// How this control's feedback travels.
+    /// How the feedback of this hop control travels.
     fn credit_path(&self) -> CreditPath {
         CreditPath::Link
     }
-    /// The interval of ticks; `None` requests no ticks.
+    /// The interval between ticks; `None` requests no ticks.
     fn period(&self) -> Option<Duration> {
         None
     }
-    /// Handles a tick. Ticks begin with the circuit's first cell, and stop when no hop control wants another one.
+    /// Handles a tick. Ticks begin with the circuit's first cell, and stop when no hop control requests another tick.
     fn on_tick(&mut self, _now: Instant, _signals: HopSignals) -> Ticked {
         Ticked::default()
     }
 }
 
-/// The calls of a hop control that only channels of datagrams use. Other hop controls have an empty `impl`.
+/// The calls that a hop control gets only on channels of datagrams. A hop control that needs none has an empty `impl`.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait DatagramHop {
     /// A round trip was measured. The relay then calls `on_feedback` for the same message.
     fn on_round_trip(&mut self, _now: Instant, _trip: RoundTrip) {}
-    /// The next hop reported the congestion beyond it. The relay then calls `on_feedback` for the same message, and
-    /// sends the returned feedback to the previous hop.
+    /// The next hop reported congestion further along the path. The relay then calls `on_feedback` for the same
+    /// message, and sends the returned feedback to the previous hop.
     fn on_downstream(&mut self, _now: Instant, _downstream: Downstream) -> Option<Feedback> {
         None
     }
-    /// The congestion beyond this node, which feedback to the previous hop reports.
+    /// The congestion further along the path, which feedback to the previous hop reports.
     fn downstream(&self, _now: Instant) -> Downstream {
         Downstream::default()
     }
@@ -269,7 +270,7 @@ pub enum HopControlConfig {
 }
 
 impl HopControlConfig {
-    /// The control of one direction of a circuit, at a node with this rate.
+    /// Builds the hop control for one direction of a circuit, at a node with this bandwidth rate.
     pub fn build(&self, rate: Option<DataRate>) -> AnyHopControl {
         match self {
             HopControlConfig::None => AnyHopControl::None(NoHopControl),
@@ -282,7 +283,7 @@ impl HopControlConfig {
         }
     }
 
-    /// The offer of this node when a channel opens. `with_client`: one end of the channel is a client.
+    /// The hop control that this node offers when a channel opens. `with_client`: one end of the channel is a client.
     pub fn offer(&self, with_client: bool) -> Option<HopOffer> {
         match self {
             HopControlConfig::None => None,
@@ -293,7 +294,7 @@ impl HopControlConfig {
         }
     }
 
-    /// Whether the node offers hop control to other relays. The consensus may decide this.
+    /// Whether this node offers hop control to other relays.
     pub fn is_active(&self) -> bool {
         self.offer(false).is_some()
     }

@@ -1,4 +1,4 @@
-//! Which limits hold a relay back. Instruments call these functions many times a second.
+//! Whether a limit makes a relay wait. Instruments call these functions many times a second.
 
 use super::Relay;
 use crate::cell::Cell;
@@ -7,7 +7,7 @@ use crate::hop_control::HopControlConfig;
 use penstock_units::Cells;
 
 impl<C: Cell> Relay<C> {
-    /// Whether a channel or a stream waits for tokens.
+    /// Whether a channel or a stream waits for tokens of a bucket.
     pub fn lacks_tokens(&self) -> bool {
         self.parts.buckets.waiting.any()
     }
@@ -22,8 +22,8 @@ impl<C: Cell> Relay<C> {
                 .any(|circuit| circuit.halves().iter().any(|half| !half.queue.is_empty() && !half.may_send()))
     }
 
-    /// Whether a stream that this node packages has used up its own window or its circuit's window. Such a stream may
-    /// have nothing to send. Examines every stream.
+    /// Whether a stream that this node packages has used up its own window or the circuit's window. The stream may have
+    /// no data to send. Examines every stream.
     pub fn lacks_window(&self) -> bool {
         self.parts.edges.streams.values().any(|stream| {
             let edge = self.parts.circuits[stream.circuit].edge.as_ref();

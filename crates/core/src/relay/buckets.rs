@@ -16,16 +16,15 @@ use std::sync::Arc;
 /// The unit of a channel's I/O quantum [B] (C tor: `get_cell_network_size()`).
 const CELL_BASE: u64 = 512;
 
-/// The relay's own buckets, its clients' buckets, and the operations that wait for a refill.
+/// The buckets of the relay and of its clients, and the operations that wait for a refill.
 #[derive(Debug)]
 pub(super) struct TokenBuckets {
     refill: Refill,
-    /// The relay's own buckets. They are refilled lazily, when their tokens are needed.
+    /// The relay's own buckets. A refill is computed only when the tokens are needed.
     global: Option<Buckets>,
     /// The throttled clients. Their buckets are refilled after the throttle has set the rates.
     pub(super) clients: Option<Box<Clients>>,
     pub(super) waiting: Waiting,
-    /// The emptied list of the previous refill. It is kept to avoid allocations.
     spare: Waiting,
 }
 
@@ -38,10 +37,10 @@ pub(super) struct Waiting {
     stream_writes: OrderedSet<StreamKey>,
 }
 
-/// Keys in the order in which they were added, each once. No operation depends on the number of keys.
+/// A set of keys in the order in which they were added. The cost of an operation does not depend on the number of keys.
 #[derive(Debug)]
 struct OrderedSet<K> {
-    /// Removed keys stay here until all keys are taken.
+    /// The keys in order, including removed keys until all keys are taken.
     list: Vec<K>,
     members: SecondaryMap<K, ()>,
 }
@@ -72,12 +71,12 @@ impl<K: Key> OrderedSet<K> {
         self.members.remove(key);
     }
 
-    /// The keys, in their order.
+    /// The keys in the order in which they were added.
     fn iter(&self) -> impl Iterator<Item = K> {
         self.list.iter().copied().filter(|key| self.contains(*key))
     }
 
-    /// Takes all keys, in their order.
+    /// Removes all keys, and returns them in the order in which they were added.
     fn drain(&mut self) -> impl Iterator<Item = K> {
         let OrderedSet { list, members } = self;
         list.drain(..).filter(|key| members.remove(*key).is_some())
@@ -168,7 +167,7 @@ impl TokenBuckets {
         self.clients.as_ref()?.buckets(client?)
     }
 
-    /// How many bytes one read from a channel may take. `client`: also limited by this client's buckets.
+    /// How many bytes one read from a channel may take. If `client` is given, the client's buckets also limit the read.
     pub(super) fn read_quantum(&mut self, now: Instant, client: Option<ClientKey>) -> Bytes {
         self.refill(now);
         let own = self.of_client(client).map(|own| &own.read);
@@ -212,7 +211,7 @@ impl TokenBuckets {
         }
     }
 
-    /// Lets the throttle set every client's rate, then refills the clients' buckets. `relays` is the number of open
+    /// Gets every client's rate from the throttle, then refills the clients' buckets. `relays` is the number of open
     /// channels to relays.
     pub(super) fn refill_clients(&mut self, now: Instant, relays: u32, bandwidth: Option<DataRate>) {
         if let Some(clients) = &mut self.clients {
@@ -270,8 +269,8 @@ impl<C: Cell> Parts<C> {
         self.buckets.charge_write(bytes);
     }
 
-    /// Gives a stream the bucket for its control's rate. The depth is one second of this rate; a new bucket starts
-    /// full.
+    /// Gives a stream a bucket with the rate that the stream control sets. The depth is one second of this rate; a new
+    /// bucket starts full.
     ///
     /// Source: C tor `circuit_process_stream_xon()`.
     pub(super) fn adjust_stream_bucket(&mut self, now: Instant, stream: StreamKey) {
@@ -291,7 +290,7 @@ impl<C: Cell> Parts<C> {
 
 impl<C: Cell> Relay<C> {
     /// Changes or removes the relay's own rate, for the operator. Tokens above the new depth are lost; a new bucket
-    /// starts full. Operations that wait for a refill wait for the next one.
+    /// starts full. Waiting operations wait until the next refill.
     ///
     /// The driver must call [`poll_timeout`](Self::poll_timeout) afterwards.
     ///
@@ -313,7 +312,7 @@ impl<C: Cell> Relay<C> {
             return;
         }
         self.parts.refill_clients(now);
-        // Operations that find an empty bucket again go to the spare list.
+        // If an operation finds an empty bucket again, it joins the new list.
         let buckets = &mut self.parts.buckets;
         let mut waiting = std::mem::replace(&mut buckets.waiting, std::mem::take(&mut buckets.spare));
         self.parts.set_throttle_timer(now);

@@ -12,8 +12,9 @@ use penstock_units::Instant;
 use std::collections::VecDeque;
 
 impl<C: Cell> Relay<C> {
-    /// Creates a circuit whose first hop is `first`; the client then extends it to each relay of `rest`. `controlled`:
-    /// the consensus says that each of these relays offers hop control, so the circuit's ends need no windows.
+    /// Creates a circuit with the first hop `first`. The client then extends the circuit to each relay of `rest`.
+    /// `controlled`: the consensus says that each of these relays offers hop control, so the ends of the circuit need
+    /// no windows.
     pub fn open_circuit(
         &mut self,
         _now: Instant,
@@ -31,7 +32,7 @@ impl<C: Cell> Relay<C> {
         circuit
     }
 
-    /// Sends the handshake that [`Event::HandshakeNeeded`] requested.
+    /// Sends a handshake, in answer to [`Event::HandshakeNeeded`].
     pub fn start_handshake(
         &mut self,
         now: Instant,
@@ -54,7 +55,8 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// Adds the hop of [`Event::HandshakeAnswered`]. Pass the hop's answer to the congestion control request.
+    /// Adds the hop of [`Event::HandshakeAnswered`]. The arguments include the hop's answer to the congestion control
+    /// request.
     pub fn finish_handshake(
         &mut self,
         now: Instant,
@@ -88,7 +90,7 @@ impl<C: Cell> Relay<C> {
 
 impl<C: Cell> Relay<C> {
     /// Returns a function that answers the client's request about congestion control and windows. Any thread may call
-    /// it. The function agrees to ends without windows only if the circuit's previous hop has hop control.
+    /// it. It agrees to use no end-to-end windows only if the circuit's previous hop has hop control.
     pub fn agree(
         &self,
         circuit: CircuitIndex,
@@ -122,7 +124,7 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// Extends `circuit` to `peer`, as [`Event::ExtendRequested`] requested.
+    /// Extends `circuit` to `peer`, in answer to [`Event::ExtendRequested`].
     pub fn extend(
         &mut self,
         now: Instant,
@@ -162,7 +164,8 @@ impl<C: Cell> Parts<C> {
         if is_last { self.config.edge_control.ask(controlled) } else { Negotiation::Nothing }
     }
 
-    /// Gives a circuit its forward leg, on a shared channel or on a new one. `own`: the circuit begins at this node.
+    /// Connects a circuit to the next hop `peer`, over a shared channel or a new channel. `own`: the circuit begins at
+    /// this node.
     fn join(&mut self, circuit: CircuitIndex, peer: PeerId, own: bool) -> Leg {
         let channel = self.channels.shared_with(peer).unwrap_or_else(|| {
             let ends = ChannelEnds { to_client: false, with_client: own, initiator: true };
@@ -178,7 +181,7 @@ impl<C: Cell> Parts<C> {
         leg
     }
 
-    /// Sends a CREATE through the circuit's queue, so that it has the circuit's priority.
+    /// Sends a CREATE through the circuit's queue, so that the CREATE has the circuit's priority.
     fn send_create(&mut self, now: Instant, circuit: CircuitIndex, leg: Leg, handshake: C::Handshake) {
         self.counters.made += 1;
         self.enqueue(now, circuit, Direction::Forward, C::create(leg.id, handshake));

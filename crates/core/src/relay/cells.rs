@@ -11,7 +11,7 @@ use crate::reason::DestroyReason;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Handles one cell. A violation closes only the cell's circuit.
+    /// Handles one cell. If the cell violates the protocol, only its circuit closes.
     pub(super) fn on_cell(
         &mut self,
         now: Instant,
@@ -44,7 +44,8 @@ impl<C: Cell> Relay<C> {
             (Command::Destroy, Some(circuit)) => {
                 self.parts.counters.consumed += 1;
                 let from = self.parts.circuits[circuit].direction_from(channel, id);
-                // The reason that the neighbour gave is not passed on (C tor 0.4.9, `command_process_destroy_cell()`).
+                // The next DESTROY does not repeat the neighbour's reason (C tor 0.4.9,
+                // `command_process_destroy_cell()`).
                 self.close(now, circuit, Some(from), Ok(DestroyReason::DESTROYED), kernel);
                 Ok(())
             }
@@ -119,8 +120,8 @@ impl<C: Cell> Relay<C> {
                 let last = origin.layers.len().wrapping_sub(1);
                 let mut layers = origin.layers.iter_mut().enumerate();
                 match layers.find_map(|(hop, layer)| Some((hop, cell.peel(layer)?))) {
-                    // Only the last hop has streams and extends the circuit. Any other hop only reports that the hops
-                    // behind it were removed.
+                    // Only the last hop has streams and extends the circuit. Any other hop only reports that the
+                    // circuit has lost the hops after that hop.
                     Some((hop, _)) if hop != last => {
                         self.parts.counters.consumed += 1;
                         let said = cell.into_message();
@@ -137,7 +138,7 @@ impl<C: Cell> Relay<C> {
         let next = circuit.half(direction).to;
         let max = self.parts.config.limits.max_circuit_queue as usize;
         let half = if digest.is_some() { direction.opposite() } else { direction };
-        // A peer that ignores windows, or does not read the answers to its cells, must not fill the memory.
+        // A peer might ignore windows or not read answers. It must not fill the relay's memory.
         if circuit.half(half).queue.len() >= max {
             self.parts.counters.consumed += 1;
             return Err(Violation::QueueExceeded);
@@ -169,8 +170,8 @@ impl<C: Cell> Relay<C> {
         self.parts.counters.consumed += 1;
         let marked = cell.is_marked();
         let (id, message) = cell.into_message().ok_or(Violation::UnexpectedCell)?;
-        // DATA counts as delivered when the stream's connection has taken it; every other message counts as delivered
-        // now.
+        // A DATA cell counts as delivered when the stream's connection has taken its payload. Every other message
+        // counts as delivered now.
         if !matches!(message, Message::Data(_)) {
             self.parts.hop_delivered(now, circuit, 1);
         }

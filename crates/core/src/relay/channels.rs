@@ -13,13 +13,14 @@ use penstock_units::{Instant, fifo::take_first};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 
-/// The channels of a relay, and the lists of channels that `settle` must still handle in the current call.
+/// The channels of a relay. Two lists contain the channels that [`Relay::settle`](super::Relay) must still handle in
+/// the current call.
 #[derive(Debug)]
 pub(super) struct Channels<C: Cell> {
     all: Arena<ChannelKey, Channel<C>>,
     by_peer: BTreeMap<PeerId, Vec<ChannelKey>>,
     map: Box<dyn ChannelMap>,
-    /// Channels that have cells again but are not yet reported to the scheduler. Some may be closed.
+    /// Channels with new cells that the scheduler does not know yet. Some of these channels may be closed.
     ready: VecDeque<ChannelKey>,
     to_close: Vec<ChannelKey>,
 }
@@ -63,7 +64,7 @@ impl<C: Cell> Channels<C> {
         key
     }
 
-    /// Removes a channel. It may stay in the list of ready channels.
+    /// Removes a channel. The list of ready channels may still contain it.
     pub(super) fn remove(&mut self, channel: ChannelKey) -> Channel<C> {
         let state = self.all.remove(channel);
         self.remove_from_peer(state.peer, channel);
@@ -96,7 +97,7 @@ impl<C: Cell> Channels<C> {
         self.by_peer.contains_key(&peer)
     }
 
-    /// The channel to `peer` that the channel map chooses for a new circuit; `None` if it has no free circuit id.
+    /// The channel to `peer` that the channel map chooses for a new circuit, if the channel has a free circuit id.
     pub(super) fn shared_with(&self, peer: PeerId) -> Option<ChannelKey> {
         let existing = self.by_peer.get(&peer).map_or(&[][..], Vec::as_slice);
         let chosen = self.map.choose(peer, existing);
@@ -117,13 +118,13 @@ impl<C: Cell> Channels<C> {
         }
     }
 
-    /// Reports a circuit that can send to the circuit policy now, and to the scheduler before the current call ends.
+    /// Informs the circuit policy now that a circuit can send. The scheduler is informed before the current call ends.
     pub(super) fn on_circuit_ready(&mut self, now: Instant, channel: ChannelKey, circuit: CircuitKey) {
         self[channel].policy.on_ready(now, circuit);
         self.set_ready(channel);
     }
 
-    /// Reports a channel with cells to the scheduler before the current call ends.
+    /// Marks a channel as ready. The scheduler is informed before the current call ends.
     pub(super) fn set_ready(&mut self, channel: ChannelKey) {
         self.ready.push_back(channel);
     }

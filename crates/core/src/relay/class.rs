@@ -13,12 +13,13 @@ impl<C: Cell> Parts<C> {
 
     /// Stores the class that the previous hop announces, and announces it to the next hop.
     ///
-    /// The received cell is consumed; a new cell joins the end of the circuit's queue. So every relay of the circuit
-    /// learns the class, as in the paper; a relay that is added later does not. The circuit closes if the class cell is
-    /// malformed or comes from the exit's side.
+    /// The announcement is a new cell at the end of the circuit's queue. As in the paper, every relay of the circuit
+    /// learns the class, except relays that are added later. If a class cell is malformed or comes from the exit's
+    /// side, the circuit closes.
     ///
     /// Source: KIST §5.1 ("a special cell after building a circuit that communicates one of two priority classes to the
-    /// circuit's relays"). Deviation: the paper does not say how its cell travels.
+    /// circuit's relays").
+    /// Deviation: the paper does not say how the special cell travels.
     pub(super) fn on_class(
         &mut self,
         now: Instant,

@@ -89,7 +89,7 @@ impl Clients {
         client.sent += Cells::new(cells);
     }
 
-    /// Lets the throttle set every client's rate, then refills the clients' buckets.
+    /// Gets every client's rate from the throttle, then refills the clients' buckets.
     pub(super) fn refill(&mut self, now: Instant, refill: Refill, relays: u32, bandwidth: Option<DataRate>) {
         self.signals.clear();
         self.signals.extend(self.all.iter_mut().map(|(client, state)| ClientSignals {
@@ -101,7 +101,7 @@ impl Clients {
         let signals = ThrottleSignals { clients: &self.signals, relays, bandwidth };
         self.throttle.on_refill(now, &signals);
         for (key, client) in self.all.iter_mut() {
-            // An unthrottled client has the relay's own rate, as in C tor, where PerConnBWRate defaults to
+            // An unthrottled client has the relay's own rate. C tor does the same, because PerConnBWRate defaults to
             // BandwidthRate.
             let rate = self.throttle.rate(key).or(bandwidth).unwrap_or(UNLIMITED);
             client.buckets.read.set_rate(rate);
@@ -138,8 +138,8 @@ impl<C: Cell> Parts<C> {
 }
 
 impl<C: Cell> Relay<C> {
-    /// Corrects whether the peer of a channel is a client. A new client is throttled from now on, with full buckets; a
-    /// peer that is no client is no longer throttled. The channel's peer id serves as the client's address.
+    /// Corrects whether the peer of a channel is a client. If the peer is a client, it is throttled from now on, and
+    /// its buckets start full. If not, it is no longer throttled. The channel's peer id counts as the client's address.
     ///
     /// The driver must call [`poll_timeout`](Self::poll_timeout) afterwards.
     pub fn set_to_client(&mut self, now: Instant, channel: ChannelKey, to_client: bool) {
@@ -157,7 +157,7 @@ impl<C: Cell> Relay<C> {
     }
 
     /// Replaces the throttle or the clients' buckets, for the operator. All connections and queues stay. The new
-    /// throttle starts without history, and all clients' buckets start full.
+    /// throttle has no history, and all clients' buckets are full.
     ///
     /// The driver must call [`poll_timeout`](Self::poll_timeout) afterwards.
     pub fn set_throttle(&mut self, now: Instant, throttle: ThrottleConfig, buckets: ClientBuckets) {

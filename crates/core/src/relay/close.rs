@@ -57,7 +57,7 @@ impl<C: Cell> Relay<C> {
     }
 
     /// Closes a circuit for a reason, or because of a violation. Without `from`, both neighbours get a DESTROY. With
-    /// `from`, only the next hop of the cells that travel in this direction gets one.
+    /// `from`, only the neighbour in this direction gets a DESTROY.
     pub(super) fn close(
         &mut self,
         now: Instant,
@@ -81,9 +81,8 @@ impl<C: Cell> Parts<C> {
     /// Removes the hops behind this relay for the client, and sends DESTROY and TRUNCATED.
     ///
     /// Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE.
-    /// Deviation: this relay drops cells that still travel to the removed hops; C tor closes the circuit because of
-    /// them. With hop control the whole circuit closes instead, because only one of the two nodes could restart its
-    /// counts.
+    /// Deviation: cells for the removed hops may still arrive; this relay drops them, while C tor closes the circuit.
+    /// With hop control the whole circuit closes, because the next hop's counts would not match a new hop.
     pub(super) fn truncate(&mut self, now: Instant, circuit: CircuitIndex) {
         let reason = DestroyReason::REQUESTED;
         self.close_half(now, circuit, Direction::Forward, Some(reason));
@@ -94,7 +93,8 @@ impl<C: Cell> Parts<C> {
         self.send_relay(now, circuit, None, Message::Truncated(reason));
     }
 
-    /// Drops the queue of one direction and detaches it from its channel. With a reason, the next hop gets a DESTROY.
+    /// Drops the cells of one direction, and detaches the direction from its channel. If a reason is given, the next
+    /// hop gets a DESTROY.
     fn close_half(
         &mut self,
         now: Instant,

@@ -11,7 +11,7 @@ pub struct Counters {
     pub made: u64,
     /// Cells written to channels.
     pub sent: u64,
-    /// Cells whose path ended at this relay.
+    /// Cells that were addressed to this relay.
     pub consumed: u64,
     /// Cells dropped because their circuit closed.
     pub dropped: u64,
@@ -29,13 +29,13 @@ pub struct Counters {
     pub xons: u64,
     /// Hop-control feedback cells that this relay sent, for example credits.
     pub credits: u64,
-    /// The longest circuit queue so far, in one direction [cell].
+    /// The length of the longest circuit queue so far, in one direction [cell].
     pub longest_queue: u64,
     /// DATA cells delivered at this relay.
     pub data_delivered: u64,
     /// DATA cells packaged at this relay.
     pub data_packaged: u64,
-    /// Circuits that policies examined for their choices
+    /// Circuits that circuit policies examined to make choices
     /// ([`CircuitPolicy::scans`](crate::circuit_policy::CircuitPolicy::scans)).
     pub scans: u64,
     /// Circuits that the out-of-memory handler closed ([`Limits::memory`](crate::config::Limits)).

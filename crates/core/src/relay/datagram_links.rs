@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 pub(super) struct DatagramLinks {
     failed: VecDeque<(ChannelKey, LinkFailure)>,
     closed: DatagramCounters,
-    /// Channels whose timers have expired; empty between calls. The buffer is kept to avoid allocations.
+    /// A buffer for channels whose timers have expired. It is kept to avoid allocations.
     fired: Vec<(Instant, ChannelKey)>,
 }
 
@@ -37,7 +37,7 @@ impl<C: Cell> Relay<C> {
         self.parts.config.datagrams.is_some()
     }
 
-    /// Lets the channel use datagrams, because both its nodes support them. The driver calls this before
+    /// Makes the channel use datagrams, if both its nodes support them. The driver calls this before
     /// [`on_channel_open`](Self::on_channel_open).
     pub fn use_datagrams(&mut self, channel: ChannelKey) {
         let Some(config) = self.parts.config.datagrams else { return };
@@ -46,7 +46,7 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// Counters of all channels of datagrams since the start.
+    /// Counters of all channels of datagrams since the relay started.
     pub fn datagram_counters(&self) -> DatagramCounters {
         let open = self.parts.associations().map(|association| association.counters);
         open.fold(self.parts.datagrams.closed, DatagramCounters::plus)
@@ -57,7 +57,8 @@ impl<C: Cell> Relay<C> {
         self.parts.associations().map(Association::unacknowledged).sum()
     }
 
-    /// Runs the expired timers of channels of datagrams, in the order of expiry time, then of the channels' keys.
+    /// Runs the expired timers of channels of datagrams, in the order of expiry time; timers of the same time run in
+    /// the order of keys.
     pub(super) fn on_datagram_timer(&mut self, now: Instant) {
         let parts = &mut self.parts;
         let mut fired = std::mem::take(&mut parts.datagrams.fired);

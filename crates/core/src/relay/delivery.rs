@@ -1,5 +1,3 @@
-//! Delivery: payloads of DATA cells go to streams, and both ends exchange flow control messages.
-
 use super::Parts;
 use super::buckets::Blocked;
 use crate::cell::{Cell, Message, Payload, StreamId};
@@ -58,7 +56,7 @@ impl<C: Cell> Parts<C> {
         Ok(())
     }
 
-    /// Writes delivered payloads to the stream's connection, and sends the acknowledgements.
+    /// Writes payloads to the stream's connection, and sends the acknowledgements for these payloads.
     pub(super) fn flush_stream(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         let quantum = self.buckets.stream_write_quantum(now);
         let Some(state) = self.edges.streams.get_mut(stream) else { return };
@@ -71,7 +69,7 @@ impl<C: Cell> Parts<C> {
             }
             let waiting = state.outbuf.len();
             let bytes = kernel.write_stream(stream, &mut state.outbuf, quantum);
-            // A closed socket takes everything but reports no bytes.
+            // A closed socket accepts every payload but reports zero bytes.
             let left = if state.outbuf.is_empty() { Bytes::ZERO } else { state.outbuf_bytes - bytes };
             state.outbuf_bytes = left;
             let (circuit, taken) = (state.circuit, waiting - state.outbuf.len());
@@ -117,7 +115,8 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Sends a SENDME for a stream or for the circuit. Ends without windows skip SENDMEs while the queue is full.
+    /// Sends a SENDME for a stream or for the circuit. While the circuit's queue is full, ends without windows send no
+    /// SENDME.
     fn send_sendme(
         &mut self,
         now: Instant,
@@ -241,7 +240,7 @@ impl<C: Cell> Parts<C> {
         kernel.close_stream(stream);
         let state = self.edges.streams.remove(stream);
         let lost = state.outbuf.len();
-        // Payloads that the application never reads must not occupy the hop's window any more.
+        // The stream has closed, so its unread payloads count as delivered and free the hop's window.
         self.hop_delivered(now, state.circuit, lost);
         self.buckets.waiting.remove_stream(stream);
         let edge = self.edge(state.circuit);
@@ -252,7 +251,7 @@ impl<C: Cell> Parts<C> {
     }
 
     pub(super) fn close_streams(&mut self, now: Instant, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
-        // The list is taken as a whole: taking each stream out of it would need quadratic time.
+        // The whole list is taken in one step, because removing one stream at a time would need quadratic time.
         let edge = self.circuits[circuit].edge.as_deref_mut();
         for stream in edge.map(|edge| std::mem::take(&mut edge.streams)).unwrap_or_default() {
             self.remove_stream(now, stream, kernel);

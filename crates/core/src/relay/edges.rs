@@ -10,9 +10,9 @@ use std::num::NonZeroU16;
 #[derive(Debug)]
 pub(super) struct Edges<C: Cell> {
     pub(super) streams: Arena<StreamKey, Stream<C>>,
-    /// Circuits whose edges may resume reading their streams before the current call ends. Some may be closed.
+    /// Circuits whose edges resume reading streams before the current call ends. Some of these circuits may be closed.
     resuming: VecDeque<CircuitIndex>,
-    /// The streams of one circuit in the current round of reads. The buffer is kept to avoid allocations.
+    /// The streams that are read in the current round. The buffer is kept to avoid allocations.
     round: Vec<StreamKey>,
 }
 

@@ -33,7 +33,7 @@ impl<C: Cell> Events<C> {
         }
     }
 
-    /// Removes a request to extend a circuit that was truncated.
+    /// Removes an [`Event::ExtendRequested`] of a circuit that was truncated.
     pub(super) fn withdraw_extend(&mut self, circuit: CircuitIndex) {
         self.0.retain(
             |event| !matches!(event, Event::ExtendRequested { circuit: other, .. } if *other == circuit),

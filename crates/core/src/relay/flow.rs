@@ -12,7 +12,7 @@ use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use crate::scheduler::{Flushed, SchedulerContext};
 use penstock_units::{Bytes, Cells, Instant};
 
-/// The scheduler's view of a relay, for the duration of one call: the relay's parts and the kernel.
+/// The [`SchedulerContext`] for one call of the scheduler.
 #[derive(Debug)]
 pub(super) struct RelayContext<'a, C: Cell, K> {
     parts: &'a mut Parts<C>,

@@ -58,7 +58,7 @@ impl<C: Cell> Parts<C> {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Sends feedback about the cells that travel in `direction` to the previous hop of these cells.
+    /// Sends feedback about the cells that travel in `direction`. The feedback goes to the hop that sent these cells.
     pub(super) fn send_feedback(
         &mut self,
         now: Instant,
@@ -80,8 +80,8 @@ impl<C: Cell> Parts<C> {
                 self.counters.credits += 1;
                 self.counters.made += 1;
                 self.enqueue(now, circuit, back, C::feedback(leg.id, feedback));
-                // The queue contains at most the cells that the hop allows, and equally many credits. Only a peer that
-                // does not read makes the queue longer.
+                // With a correct peer, the queue has at most as many cells, and at most as many credits, as the hop
+                // allows. A longer queue shows that the peer does not read.
                 let max = 2 * self.config.limits.max_circuit_queue as usize;
                 if self.circuits[circuit].half(back).queue.len() > max {
                     self.channels.close_soon(leg.channel);
@@ -118,7 +118,7 @@ impl<C: Cell> Parts<C> {
         self.counters.consumed += 1;
         let feedback = cell.as_feedback().ok_or(Violation::UnexpectedCell)?;
         let direction = feedback.direction;
-        // Feedback about a direction is valid only from the next hop of that direction.
+        // Only the next hop of a direction may send feedback about this direction.
         if self.circuits[circuit].direction_from(channel, cell.circ_id()) == direction {
             return Err(Violation::UnexpectedCell);
         }
@@ -150,7 +150,7 @@ impl<C: Cell> Parts<C> {
         Ok(())
     }
 
-    /// Changes a hop control. The credit may change, so the circuit policy and the edge are updated.
+    /// Changes a hop control, and updates the circuit policy and the edge, because the credit may have changed.
     fn update_hop(
         &mut self,
         now: Instant,

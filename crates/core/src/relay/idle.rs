@@ -1,5 +1,3 @@
-//! Idle timeouts: a channel without circuits closes after some time.
-
 use super::{Parts, Relay};
 use crate::cell::Cell;
 use crate::kernel::Kernel;

@@ -32,14 +32,14 @@ impl<C: Cell> Relay<C> {
         Cells::new(self.parts.channels.values().map(|channel| channel.outbuf.len() as u64).sum())
     }
 
-    /// Cells of `circuit` that wait in this node's queue for `direction` [cell].
+    /// The length of the queue of `circuit` in `direction` at this node [cell].
     pub fn circuit_queue(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
         let circuit = self.parts.circuits.get(circuit)?;
         Some(Cells::new(circuit.half(direction).queue.len() as u64))
     }
 
-    /// The maximum queue of `circuit` in `direction` if this node packages the circuit's cells [cell]. With credits it
-    /// is N2 + N3; `None` if the next hop has no hop control.
+    /// The maximum queue of `circuit` in `direction`, if this node packages the circuit's cells [cell]. It is N2 + N3
+    /// for credits; `None` without hop control.
     pub fn edge_queue_limit(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
         self.parts.circuits.get(circuit)?.half(direction).hop.edge_queue_limit()
     }

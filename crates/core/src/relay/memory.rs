@@ -5,7 +5,7 @@ use crate::kernel::Kernel;
 use crate::reason::DestroyReason;
 use penstock_units::{Bytes, Instant};
 
-/// The counted size of a queued cell [B], which is its size on the wire.
+/// The size of a queued cell in the memory count [B], equal to the size on the wire.
 const CELL: u64 = 514;
 
 #[derive(Debug, Default)]
@@ -24,14 +24,14 @@ impl<C: Cell> Relay<C> {
     /// Closes circuits if the queued data exceeds the memory limit, until nine tenths of the limit are in use.
     ///
     /// The age of a circuit is the age of its oldest queued cell, or of its oldest payload that waits for an
-    /// application. The oldest circuits close first. So a flood with a slow or absent reader closes first, and busy
-    /// circuits stay.
+    /// application. The oldest circuits close first. So a circuit whose cells nobody reads closes early, and busy
+    /// circuits stay open.
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
     /// Deviation: only memory that closing a circuit frees is counted. Output buffers have their own limit for each
     /// channel; TLS, kernel and directory buffers are not counted.
     /// Deviation: if an application does not read a stream, the whole circuit closes; C tor may close only the stream.
-    /// A payload counts as up to twice its real age ([`Wait`](crate::stream::Wait)).
+    /// The age of a payload is overestimated by a factor of up to two ([`Wait`](crate::stream::Wait)).
     pub(super) fn handle_oom(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         let Some(limit) = self.parts.config.limits.memory else { return };
         if self.parts.memory.bytes() > limit {

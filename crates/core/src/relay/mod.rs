@@ -61,18 +61,18 @@ use timers::Timers;
 
 /// One node of an onion-routing network.
 ///
-/// The crate's documentation describes how a driver must call it.
+/// The crate's documentation has the contract of a driver.
 #[derive(Debug)]
 pub struct Relay<C: Cell> {
     scheduler: AnyScheduler,
     parts: Parts<C>,
-    /// The cells of the last read. The buffer is kept to avoid allocations.
+    /// A buffer for the cells of one read, kept to avoid allocations.
     inbuf: VecDeque<C>,
-    /// The link events of the last read. The buffer is kept to avoid allocations.
+    /// A buffer for the link events of one read, kept to avoid allocations.
     link_events: Vec<LinkEvent>,
 }
 
-/// All objects of a relay except the scheduler. The scheduler borrows these objects.
+/// All parts of a relay except the scheduler, which borrows them.
 #[derive(Debug)]
 struct Parts<C: Cell> {
     /// The configuration, shared by all nodes that have the same one.
@@ -89,7 +89,7 @@ struct Parts<C: Cell> {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Whether an event asks for something that a circuit or stream no longer needs, because it closed.
+    /// Whether an event is outdated because its circuit or stream has closed.
     fn is_void(&self, event: &Event<C>) -> bool {
         match event {
             Event::HandshakeRequested { circuit, .. }
@@ -115,7 +115,7 @@ impl<C: Cell> Relay<C> {
         Relay::of_many(Arc::new(config), phase, now)
     }
 
-    /// One of many nodes with the same configuration. `phase` is the phase of this node's refills.
+    /// One of many nodes that share a configuration. Each node has its own refill phase `phase`.
     pub fn of_many(config: Arc<RelayConfig>, phase: Duration, now: Instant) -> Self {
         let scheduler = config.scheduler.build();
         let mut parts = Parts {
@@ -134,8 +134,8 @@ impl<C: Cell> Relay<C> {
         Relay { scheduler, parts, inbuf: VecDeque::new(), link_events: Vec::new() }
     }
 
-    /// Adds a channel that a peer opened. `to_client`: the peer is not a relay. `peer` is then the client's address,
-    /// which several connections may share.
+    /// Adds a channel that a peer opened. `to_client`: the peer is a client, and `peer` is the client's address.
+    /// Several connections may have the same address.
     ///
     /// The driver calls [`on_channel_open`](Self::on_channel_open) as soon as it has stored the returned key.
     pub fn accept_channel(&mut self, _now: Instant, peer: PeerId, to_client: bool) -> ChannelKey {
@@ -143,8 +143,8 @@ impl<C: Cell> Relay<C> {
         self.parts.channels.insert(peer, ends, &self.parts.config)
     }
 
-    /// Corrects the peer of a channel after another node answered than expected. For the new peer, the channel counts
-    /// as the youngest. The driver calls this before [`on_channel_open`](Self::on_channel_open).
+    /// Corrects the peer of a channel, because another node answered than expected. The channel becomes the newest
+    /// channel to the new peer. The driver calls this before [`on_channel_open`](Self::on_channel_open).
     pub fn set_peer(&mut self, channel: ChannelKey, peer: PeerId) {
         self.parts.channels.set_peer(channel, peer);
     }
@@ -202,7 +202,8 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// The time that [`poll_timeout`](Self::poll_timeout) returned has come. Early or repeated calls are harmless.
+    /// Handles expired timers. The driver calls this at the time that [`poll_timeout`](Self::poll_timeout) returned.
+    /// Early or repeated calls are harmless.
     pub fn on_timer(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         self.on_refill(now, kernel);
         self.on_hop_tick(now, kernel);
@@ -215,8 +216,8 @@ impl<C: Cell> Relay<C> {
     }
 
     /// Replaces the circuit policy, for the operator (EWMA §3.1 switches the policy by SIGHUP). All queues stay. A new
-    /// policy has no history, so all circuits start equal, in the order of their keys. If only the half-life changes,
-    /// the policy keeps its counts.
+    /// policy has no history, so at first the order of keys decides among circuits. If only the half-life changes, the
+    /// policy keeps its counts.
     pub fn set_circuit_policy(&mut self, now: Instant, config: CircuitPolicyConfig) {
         if let Some(half_life) = self.parts.config.circuit_policy.only_half_life(&config) {
             return self.set_half_life(now, half_life);
@@ -253,8 +254,8 @@ impl<C: Cell> Relay<C> {
         [self.parts.timers.next(), self.scheduler.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Finishes the work that a call caused: closes channels and circuits, serves channels that can write, and resumes
-    /// edges that may read again.
+    /// Finishes the work of a call: closes channels and circuits, serves channels that can write, and lets edges resume
+    /// reading.
     fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         loop {
             self.handle_oom(now, kernel);

@@ -1,5 +1,3 @@
-//! Packaging: data of streams becomes DATA cells.
-
 use super::Parts;
 use super::buckets::Blocked;
 use crate::cell::Payload;
@@ -18,8 +16,8 @@ impl<C: Cell> Parts<C> {
         state.edge.get_or_insert_with(|| Box::new(Edge::new(config.build_circuit(agreed))))
     }
 
-    /// Updates the edge after a change of the circuit's queue or credit. `room` was the edge's package room before the
-    /// change.
+    /// Updates the edge after a change of the circuit's queue or credit. `room` is how many cells the edge could
+    /// package before the change.
     pub(super) fn review_edge(&mut self, circuit: CircuitIndex, direction: Direction, room: u64) {
         let marks = self.config.edge_queue;
         let state = &mut self.circuits[circuit];
@@ -30,7 +28,7 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Resumes the edge if its full queue has drained, unless the edge is already resuming.
+    /// Lets the edge resume reading streams if the full queue has drained.
     pub(super) fn resume_if_drained(&mut self, circuit: CircuitIndex) {
         if self.circuits[circuit].edge_queue_has_drained(self.config.edge_queue) {
             self.resume_once(circuit);
@@ -86,8 +84,8 @@ impl<C: Cell> Parts<C> {
         room
     }
 
-    /// The maximum payload of the circuit's next DATA cell [B]. It leaves space for padding if no cell since the last
-    /// acknowledged one had padding.
+    /// The maximum payload of the circuit's next DATA cell [B]. If no DATA cell since the last acknowledged cell had
+    /// padding, the maximum leaves space for padding.
     ///
     /// Source: proposal 289 section 3.4; C tor `connection_edge_get_inbuf_bytes_to_package()`.
     /// Deviation: the first of these cells has the padding, while C tor chooses a random one.
@@ -110,7 +108,7 @@ impl<C: Cell> Parts<C> {
         let has_padding = bytes.get() + u64::from(self.config.sendme_padding) <= MAX_PAYLOAD.into();
         let edge = self.edge(circuit);
         let is_acknowledged = edge.control.on_package(now, signals);
-        // The padding of an acknowledged cell counts only for the SENDME that acknowledges it.
+        // Padding in an acknowledged cell counts for this SENDME, not for the next one.
         edge.has_padding = !is_acknowledged && (edge.has_padding || has_padding);
         let obeys_windows = edge.control.obeys_windows();
         let digest = self.send_relay(now, circuit, Some(id), Message::Data(payload));
@@ -128,7 +126,7 @@ impl<C: Cell> Parts<C> {
         Signals { queue, outbuf, blocked, marked: 0 }
     }
 
-    /// Divides the package room of a circuit among its streams, then selects the streams that the kernel reports.
+    /// Packages DATA cells from the circuit's streams in turn, then selects the streams that the kernel reports.
     ///
     /// Source: C tor `circuit_resume_edge_reading_helper()`, which gives each stream ceil(room / streams) cells until
     /// either the room or the streams' data is used up.

@@ -7,8 +7,8 @@ use penstock_units::{Duration, Instant};
 use std::num::NonZeroU8;
 use std::sync::Arc;
 
-/// Consensus parameters that may change while a relay runs; `None` keeps the current value. An algorithm ignores
-/// parameters that it does not have.
+/// Consensus parameters that can change while a relay runs; `None` keeps the current value. An algorithm ignores
+/// parameters that do not concern it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     /// Half-life of the circuits' cell counts [ns] (`CircuitPriorityHalflifeMsec`).
@@ -19,12 +19,12 @@ pub struct Parameters {
     pub circuit_window: Option<u32>,
     /// Whether the relay agrees to Vegas when a client requests it (`cc_alg`).
     pub grants_vegas: Option<bool>,
-    /// Cells that one SENDME acknowledges in Vegas [cell] (`cc_sendme_inc`).
+    /// The number of cells that one SENDME acknowledges with Vegas [cell] (`cc_sendme_inc`).
     pub sendme_inc: Option<NonZeroU8>,
 }
 
 impl<C: Cell> Relay<C> {
-    /// Applies new parameters. Existing circuits keep their windows and the result of their negotiation.
+    /// Applies new parameters. Existing circuits keep their windows and their congestion control.
     ///
     /// Source: C tor `kist_scheduler_on_new_consensus()`, `cmux_ewma_set_options()`,
     /// `congestion_control_new_consensus_params()`, `circuit_initial_package_window()`.

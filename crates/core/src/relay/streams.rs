@@ -1,6 +1,3 @@
-//! The driver's calls about streams. An exit's streams lead to servers, a client's streams to its applications. The
-//! code is the same for both.
-
 use super::Relay;
 use crate::cell::{Cell, Message};
 use crate::circuit::Role;
@@ -11,8 +8,9 @@ use penstock_units::Instant;
 impl<C: Cell> Relay<C> {
     /// Clients only: opens a stream to `target` on a built circuit; `None` if the circuit is not built.
     ///
-    /// With [`optimistic_data`](crate::config::RelayConfig::optimistic_data) the relay may read the stream immediately.
-    /// If the application has data, the driver calls [`on_stream_readable`](Self::on_stream_readable) next.
+    /// With [`optimistic_data`](crate::config::RelayConfig::optimistic_data) the relay may read the stream before
+    /// CONNECTED arrives. The driver then calls [`on_stream_readable`](Self::on_stream_readable) as soon as the
+    /// application has data.
     pub fn open_stream(
         &mut self,
         now: Instant,
@@ -72,7 +70,8 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// Closes a stream, because its connection failed or the application has finished. The other end receives `end`.
+    /// Closes a stream, because the connection has failed or the application has finished. The other end receives
+    /// `end`.
     pub fn close_stream(
         &mut self,
         now: Instant,

@@ -9,8 +9,8 @@ pub(super) struct Timers {
     hop_tick: Option<Instant>,
     idle: BTreeSet<(Instant, ChannelKey)>,
     retransmit: BTreeSet<(Instant, ChannelKey)>,
-    /// When single messages leave, although no second one has arrived, oldest first (the delay is the same for all). An
-    /// entry is stale if it differs from the channel's own [`ChannelTimers::coalesce`].
+    /// When single messages must leave their channels, oldest first (the delay is the same for all). An entry is
+    /// outdated if it differs from the channel's own [`ChannelTimers::coalesce`].
     coalesce: VecDeque<(Instant, ChannelKey)>,
 }
 
@@ -33,7 +33,7 @@ impl Timers {
         self.refill.get_or_insert(at);
     }
 
-    /// Clears the refill timer if it has expired, and returns whether it had.
+    /// Returns whether the refill timer has expired, and clears an expired timer.
     pub(super) fn take_refill(&mut self, now: Instant) -> bool {
         self.refill.take_if(|due| *due <= now).is_some()
     }
@@ -74,8 +74,8 @@ impl Timers {
         at.map(|at| self.retransmit.insert((at, channel)));
     }
 
-    /// Sets the retransmission timer to `at` or earlier. A timer that expires too early is set again without other
-    /// work; most timers are no longer needed when they expire.
+    /// Sets the retransmission timer to `at`, unless it expires earlier. A timer that expires too early is only set
+    /// again, because most timers are no longer needed when they expire.
     pub(super) fn advance_retransmit(
         &mut self,
         channel: ChannelKey,
@@ -93,7 +93,7 @@ impl Timers {
         }
     }
 
-    /// Removes stale coalescing timers from the front. `timers` returns the timers of a channel.
+    /// Removes outdated coalescing timers at the front. `timers` returns the timers of a channel.
     pub(super) fn drop_stale_coalesce(&mut self, timers: impl Fn(ChannelKey) -> Option<ChannelTimers>) {
         while let Some((at, channel)) = self.coalesce.front()
             && timers(*channel).is_none_or(|own| own.coalesce != Some(*at))

@@ -1,6 +1,6 @@
 use crate::keys::ChannelKey;
 
-/// A table with one value for each channel (channel keys are dense). The initial value is the default.
+/// A table with one value for each channel. The initial value is the type's default.
 #[derive(Debug, Default)]
 pub(super) struct ByChannel<T>(Vec<T>);
 

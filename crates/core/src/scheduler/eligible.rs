@@ -1,5 +1,3 @@
-//! Chooses the channel of each next cell among many channels.
-
 use super::by_channel::ByChannel;
 use crate::circuit_policy::Priority;
 use crate::keys::ChannelKey;
@@ -9,9 +7,9 @@ use std::collections::binary_heap::PeekMut;
 
 /// Channels that may take cells in the current run, ordered by the priority of their best circuits.
 ///
-/// Only the priority of the best channel changes within a run, when one of its cells is taken. So a heap whose first
-/// entry can change is enough. Among equal priorities the least recently served channel comes first, then the lower
-/// key. So channels with equal priorities take turns (round robin).
+/// Within a run, only the priority of the best channel changes. So a heap whose first entry can change is enough. If
+/// priorities are equal, the least recently served channel comes first, so these channels take turns (round robin).
+/// Among channels that were never served, the lower key comes first.
 ///
 /// Source: KIST §5.2 (`scheduleCell`); C tor `scheduler_compare_channels()`. Deviation: C tor breaks ties by address.
 #[derive(Debug, Default)]
@@ -58,7 +56,7 @@ impl Eligible {
     }
 }
 
-/// The greatest candidate comes first.
+/// The heap returns the greatest candidate first, so the best channel must be the greatest.
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
         let priority = other.priority.0.total_cmp(&self.priority.0);

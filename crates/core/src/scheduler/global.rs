@@ -6,7 +6,7 @@ use penstock_units::{Bytes, Duration, Instant};
 /// The configuration of global scheduling without KIST's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalConfig {
-    /// Time between the first channel that gets cells and the round that serves it [ns] (`GlobalWriteTimeout`).
+    /// The time from when the first channel gets cells until a round serves it [ns] (`GlobalWriteTimeout`).
     pub interval: Duration,
 }
 
@@ -35,7 +35,7 @@ impl WriteLimits for NoLimits {
     fn forget(&mut self, _channel: ChannelKey) {}
 }
 
-/// KIST's rounds without KIST's limits.
+/// Global scheduling with KIST's rounds, but without KIST's limits.
 pub type Global = GlobalLoop<NoLimits>;
 
 impl Global {

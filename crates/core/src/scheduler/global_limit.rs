@@ -1,27 +1,24 @@
-//! KIST's global limit: how many bytes all sockets of a relay together may get, derived from how fast the kernel
-//! drains.
-
 use penstock_units::{Bytes, DataRate, Duration, Instant, time};
 
-/// The limit of the first round, before the kernel has drained anything [B].
+/// The limit of the first round, before any bytes have left the kernel [B].
 const COLD_START: Bytes = Bytes::kib(32);
 
 /// The minimum number of tokens that the prototype adds in one step [B].
 const LUMP: u128 = 16 << 10;
 
-/// How a relay estimates the bytes that its host can send.
+/// How a relay limits the bytes that all its sockets together get in one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GlobalLimitConfig {
     /// There is no global limit.
     Off,
-    /// The limit is the most that drained from the kernel between two rounds so far. Unused tokens expire with the
-    /// round.
+    /// The limit is the maximum number of bytes that left the kernel between two rounds so far. Unused bytes expire
+    /// with the round.
     #[default]
     Drained,
-    /// A token bucket that is filled at the highest rate at which the kernel has ever drained.
+    /// A token bucket limits the bytes. Its rate is the highest rate so far at which bytes left the kernel.
     Rate {
-        /// The bucket's depth, as time at its rate [ns] (the prototype's `AutotuneFillLimitUSec`, by default the
-        /// interval of its rounds).
+        /// The time in which the empty bucket becomes full [ns] (the prototype's `AutotuneFillLimitUSec`, by default
+        /// the interval of its rounds).
         fill: Duration,
         /// The rate that the operator configured [B/s] (the prototype's `AutotuneWriteBWOverride`); `None` measures the
         /// rate.
@@ -29,15 +26,18 @@ pub enum GlobalLimitConfig {
     },
 }
 
-/// What is left of a round's limit, and the measured capacity of the host.
+/// KIST's global limit: how many bytes all sockets of a relay together may still get in the current round.
 ///
-/// A relay that has not yet written cannot observe draining, and a slow relay measures its own slow rate. So the
-/// initial limit is 32 KiB in a round, and the initial rate is 32 KiB in the time that fills the bucket.
+/// The limit follows the bytes that leave the kernel. A relay that has not yet written measures nothing, and a slow
+/// relay measures its own slow rate. So the initial limit is 32 KiB in a round, and the initial rate is 32 KiB in the
+/// time that fills the bucket.
 ///
 /// Source: KIST §5.2, equation 2; the rule with a rate is that of its prototype (`autotune.c`).
-/// Deviation: equation 2 subtracts the earlier sum from the later sum and ignores writes between them, so it would
-/// measure growth. Penstock uses the prototype's definition: drained bytes are the bytes queued and written at the
+///
+/// Deviation: equation 2 subtracts the earlier sum of queued bytes from the later sum and ignores writes between them,
+/// so it would measure growth. In Penstock, as in the prototype, drained bytes are the bytes queued and written at the
 /// previous round minus the bytes queued now.
+///
 /// Deviation: in the prototype, bucket and rate start at zero and stay zero unless the rate is configured, as in
 /// Shadow. A separate timer fills the prototype's bucket; in Penstock each round fills it.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl GlobalLimit {
         self.used += bytes;
     }
 
-    /// The kernel took only `bytes` of the `charged` bytes [B].
+    /// Corrects a charge, because the kernel took only `bytes` of the `charged` bytes [B].
     pub(super) fn written(&mut self, charged: Bytes, bytes: Bytes) {
         self.used = self.used - charged + bytes;
     }

@@ -1,4 +1,4 @@
-//! Global scheduling: every ten milliseconds it serves all channels with cells, best circuit first.
+//! Global scheduling: every ten milliseconds a round serves all channels with cells, best circuit first.
 
 use super::by_channel::ByChannel;
 use super::eligible::Eligible;
@@ -13,8 +13,8 @@ use std::fmt;
 /// The paper's `GlobalWriteTimeout` [ns] (KIST §5.3).
 pub(super) const GLOBAL_WRITE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// A channel is written when its output buffer holds this many bytes [B]. C tor passes this many bytes to TLS in one
-/// call.
+/// When a channel's output buffer holds this many bytes, the channel is written [B]. C tor passes this many bytes to
+/// TLS in one call.
 const BATCH: Bytes = Bytes::kib(4);
 
 /// The TLS overhead of a cell [B] (C tor: `TLS_PER_CELL_OVERHEAD`).
@@ -30,7 +30,7 @@ pub trait WriteLimits: fmt::Debug + Send {
     fn left(&mut self, channel: ChannelKey) -> Bytes;
     /// Charges a cell that will be written [B], TLS included. The last TLS record may exceed the limit.
     fn charge(&mut self, channel: ChannelKey, bytes: Bytes);
-    /// The kernel took `bytes` of the `charged` bytes [B], TLS included.
+    /// Corrects a charge, because the kernel took `bytes` of the `charged` bytes [B], TLS included.
     fn written(&mut self, channel: ChannelKey, charged: Bytes, bytes: Bytes);
     /// Removes a closed channel.
     fn forget(&mut self, channel: ChannelKey);
@@ -39,17 +39,17 @@ pub trait WriteLimits: fmt::Debug + Send {
 /// Collects channels with cells, and serves all of them in one round after an interval.
 ///
 /// A round first writes the output buffers, in the order of the last round. Then it moves one cell at a time, each from
-/// the best circuit of all channels that still have limit left. A channel with remaining cells waits for the next
-/// round. A channel that the kernel blocks waits until it is writable; a channel without tokens waits for a refill. The
-/// timer is set only while a channel waits.
+/// the best circuit of all channels whose limits are not used up. A channel with remaining cells waits for the next
+/// round. If the kernel blocks a channel, the channel waits until it is writable. A channel without tokens waits for a
+/// refill. The timer is set only while a channel waits.
 ///
 /// Source: KIST §5.2, algorithms 1 and 2; §5.2 on the order of line 3, which the paper's prototype ignored.
-/// Deviation: cells are chosen one by one, but written when 4 KiB of a channel wait or the round ends, so that they
-/// share TLS records as in C tor.
-/// Deviation: a channel whose limit is zero in line 8 stays in the list; as printed, it would starve.
-/// Deviation: a channel that is blocked in line 6 takes cells in this round only up to [`WriteLimits::UNFLUSHED`]; as
-/// printed, its output buffer would grow by one cell in each round.
-/// Deviation: a channel joins the list when it gets cells, as if its notification were enabled at that time.
+/// Deviation: a chosen cell is not written immediately. A channel is written when 4 KiB wait or the round ends, so that
+/// cells share TLS records as in C tor.
+/// Deviation: a channel whose limit is zero in line 8 stays in the list. In the printed algorithm it would starve.
+/// Deviation: a channel that is blocked in line 6 takes cells only up to [`WriteLimits::UNFLUSHED`]. In the printed
+/// algorithm its output buffer would grow by one cell in each round.
+/// Deviation: a channel joins the list when it gets cells. In the paper it joins when the kernel notifies the relay.
 #[derive(Debug)]
 pub struct GlobalLoop<L> {
     interval: Duration,
@@ -57,9 +57,9 @@ pub struct GlobalLoop<L> {
     pending: Pending,
     eligible: Eligible,
     members: ByChannel<Member>,
-    /// The channels of a round, in order; empty between rounds. The buffer is kept to avoid allocations.
+    /// A buffer for the channels of a round, in order. It is kept to avoid allocations.
     round: Vec<ChannelKey>,
-    /// The channels from which cells were chosen, in the order of their first cell; empty between rounds.
+    /// A buffer for the channels from which cells were chosen, in the order of their first chosen cell.
     chosen: Vec<ChannelKey>,
 }
 
@@ -67,7 +67,7 @@ pub struct GlobalLoop<L> {
 struct Member {
     chosen: bool,
     held: Held,
-    /// The charge of the channel's cells that are not yet written [B].
+    /// What was charged for the channel's unwritten cells [B].
     charged: Bytes,
 }
 
@@ -84,12 +84,12 @@ impl<L: WriteLimits> GlobalLoop<L> {
         }
     }
 
-    /// Algorithm 1 of KIST.
+    /// KIST, algorithm 1: adds a channel to the list for the next round.
     fn pend(&mut self, now: Instant, channel: ChannelKey) {
         self.pending.add(channel, now + self.interval);
     }
 
-    /// Algorithm 2 of KIST.
+    /// KIST, algorithm 2: runs one round.
     fn serve(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
         let mut round = std::mem::take(&mut self.round);
         self.pending.take(&mut round);
@@ -117,7 +117,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
         self.chosen = chosen;
     }
 
-    /// Lines 4 to 10: writes the output buffer, and lets the channel take cells if its limit allows this.
+    /// Algorithm 2, lines 4 to 10: writes the output buffer. If the limit is not used up, the channel may take cells.
     fn begin(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let (bytes, held) = write_out(channel, self.limits.left(channel), context);
         self.limits.written(channel, Bytes::ZERO, bytes);
@@ -133,7 +133,8 @@ impl<L: WriteLimits> GlobalLoop<L> {
         !stuck && self.limits.left(channel) > Bytes::ZERO
     }
 
-    /// Lines 13 to 18. Returns the priority of the channel's next cell, if the channel may take another one.
+    /// Algorithm 2, lines 13 to 18: moves one cell. Returns the priority of the next cell, if the channel may take
+    /// another cell.
     fn schedule_cell(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Option<Priority> {
         let before = context.outbuf(channel);
         context.move_cell(channel);
@@ -147,7 +148,8 @@ impl<L: WriteLimits> GlobalLoop<L> {
         if self.may_take(channel, context) { context.head(channel) } else { None }
     }
 
-    /// Writes charged cells. One TLS record holds several cells, so the limits get back a part of the charge.
+    /// Writes charged cells. Several cells share one TLS record, so the real cost is below the charge, and the
+    /// difference is refunded.
     fn write(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let member = self.members.at(channel);
         if member.held == Held::No {

@@ -11,9 +11,9 @@ use penstock_units::{Bytes, Duration, Instant};
 /// The configuration of KIST.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KistConfig {
-    /// Time between the first channel that gets cells and the round that serves it [ns] (`GlobalWriteTimeout`).
+    /// The time from when the first channel gets cells until a round serves it [ns] (`GlobalWriteTimeout`).
     pub interval: Duration,
-    /// The limit for all channels together in one round.
+    /// How many bytes all channels together may write in one round.
     pub global_limit: GlobalLimitConfig,
 }
 
@@ -23,7 +23,7 @@ impl Default for KistConfig {
     }
 }
 
-/// How many bytes both the socket's buffer and its congestion window can take now [B].
+/// The smaller of the free send buffer and the free congestion window of a socket [B].
 ///
 /// Source: KIST §5.2, equation 1. Deviation: the limit is zero, not negative, where Linux's values contradict each
 /// other.
@@ -35,8 +35,9 @@ pub fn socket_limit(info: &SocketInfo) -> Bytes {
 
 /// Limits that follow the kernel's socket state at the beginning of each round.
 ///
-/// Source: KIST §5.2, equations 1 and 2. Deviation: the relay queries only sockets that may hold bytes, which gives the
-/// same sum. The bytes of a closed connection do not count as drained.
+/// Source: KIST §5.2, equations 1 and 2.
+/// Deviation: the relay queries only sockets that may hold bytes; the sum is the same. The bytes of a closed connection
+/// do not count as drained.
 #[derive(Debug)]
 pub struct KernelLimits {
     global: GlobalLimit,

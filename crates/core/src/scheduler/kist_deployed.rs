@@ -10,7 +10,8 @@ pub struct KistDeployedConfig {
     /// Minimum time between two runs [ns], above zero (`KISTSchedRunInterval`: 10 ms in C tor's first KIST, 2 ms in
     /// 0.4.9).
     pub interval: Duration,
-    /// How many congestion windows of unsent bytes may wait behind the window in flight [1] (`KISTSockBufSizeFactor`).
+    /// How many congestion windows of unsent bytes the kernel may hold, in addition to the window in flight [1]
+    /// (`KISTSockBufSizeFactor`).
     pub factor: f64,
 }
 
@@ -20,7 +21,7 @@ impl Default for KistDeployedConfig {
     }
 }
 
-/// How many bytes the kernel can send now and before the next ACKs arrive [B].
+/// The write limit of one socket [B]: the bytes that the kernel can send now, plus a reserve for the next ACKs.
 ///
 /// (cwnd - unacked) · mss + cwnd · mss · factor - unsent bytes in the kernel - bytes in the output buffer, at least
 /// zero.
@@ -35,7 +36,7 @@ pub fn window_limit(info: &SocketInfo, outbuf: Bytes, factor: f64) -> Bytes {
     Bytes::new(extra).saturating_sub(info.not_sent).saturating_sub(outbuf)
 }
 
-/// A channel's limit is [`window_limit`] of its socket state when the run reaches the channel.
+/// Limits a channel by [`window_limit`], from the socket state at the time when the run reaches the channel.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimit {
     factor: f64,

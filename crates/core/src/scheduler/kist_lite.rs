@@ -39,7 +39,7 @@ impl ChannelLimit for OutbufLimit {
     }
 }
 
-/// KIST without the kernel's socket state.
+/// C tor's KIST without the kernel's socket state.
 pub type KistLite = KistLoop<OutbufLimit>;
 
 impl KistLite {

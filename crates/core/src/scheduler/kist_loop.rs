@@ -1,5 +1,3 @@
-//! The scheduling loop of today's C tor.
-
 use super::by_channel::ByChannel;
 use super::eligible::Eligible;
 use super::pending::Pending;
@@ -15,10 +13,10 @@ pub(super) const RUN_INTERVAL: Duration = Duration::from_millis(10);
 /// The size of a cell whose circuit id has four bytes [B] (C tor: `CELL_MAX_NETWORK_SIZE`).
 pub(super) const CELL: u64 = 514;
 
-/// What a run charges for one cell, TLS included [B] (`TLS_PER_CELL_OVERHEAD` is 29).
+/// The charge for one cell, TLS included [B] (`TLS_PER_CELL_OVERHEAD` is 29).
 pub(super) const CHARGE: Bytes = Bytes::new(CELL + 29);
 
-/// When a run leaves a channel, it writes the channel's output buffer if the buffer holds more than this [B].
+/// When a run goes on to another channel, it first writes an output buffer of more than this size [B].
 const UNWRITTEN: Bytes = Bytes::new(8 * CELL);
 
 /// Limits how many bytes a run may move to a channel's output buffer.
@@ -27,8 +25,8 @@ pub trait ChannelLimit: fmt::Debug + Send {
     fn limit(&self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Bytes;
 }
 
-/// Serves all channels that have cells in one run. A run starts one interval after the last run, or immediately if the
-/// interval has passed.
+/// The scheduling loop of today's C tor: one run serves all channels that have cells. A run starts one interval after
+/// the last run, or immediately if the interval has passed.
 ///
 /// A run gets each channel's limit. Then it moves one cell at a time, each from the best circuit of all channels whose
 /// limits allow another cell. A channel that has used up its limit waits for the next run. Bytes that the kernel
@@ -37,8 +35,7 @@ pub trait ChannelLimit: fmt::Debug + Send {
 /// Source: C tor `scheduler_kist.c`: `kist_scheduler_schedule()`, `kist_scheduler_run()`, `socket_can_write()`,
 /// `channel_should_write_to_kernel()`.
 /// Deviation: a channel that the kernel or token buckets block waits until the socket is writable or the buckets are
-/// refilled. C tor retries in every interval, and meanwhile moves cells to the channel's output buffer as the limit
-/// grows.
+/// refilled. C tor retries in every interval, and meanwhile moves further cells to the channel's output buffer.
 /// Deviation: at the end of a run, channels are written in the order in which they were first chosen; C tor uses the
 /// order of a hash table.
 #[derive(Debug)]
@@ -49,9 +46,9 @@ pub struct KistLoop<L> {
     pending: Pending,
     eligible: Eligible,
     members: ByChannel<Member>,
-    /// The channels of a run, in order; empty between runs. The buffer is kept to avoid allocations.
+    /// A buffer for the channels of a run, in order. It is kept to avoid allocations.
     run: Vec<ChannelKey>,
-    /// The channels from which cells were chosen, in the order of their first cell.
+    /// A buffer for the channels from which cells were chosen, in the order of their first chosen cell.
     chosen: Vec<ChannelKey>,
 }
 
@@ -76,7 +73,7 @@ impl<L: ChannelLimit> KistLoop<L> {
         }
     }
 
-    /// If the interval has passed, the run follows the current input with all its cells, as C tor activates an event.
+    /// Schedules a run with this channel. Even an immediate run waits until the current input is handled, as in C tor.
     fn pend(&mut self, now: Instant, channel: ChannelKey) {
         let at = self.last.map_or(now, |last| now.max(last + self.interval));
         self.pending.add(channel, at);

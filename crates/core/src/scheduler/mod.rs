@@ -1,7 +1,7 @@
 //! Which channels write now, how many cells, and when again?
 //!
 //! A scheduler moves cells from circuit queues to output buffers and then to the kernel, through a
-//! [`SchedulerContext`]. It never sees a cell.
+//! [`SchedulerContext`]. It does not see the cells themselves.
 
 mod by_channel;
 mod eligible;
@@ -48,13 +48,13 @@ pub struct Flushed {
     pub throttled: bool,
 }
 
-/// What a scheduler can see and do in its relay.
+/// The queries and actions that a relay offers to its scheduler.
 pub trait SchedulerContext {
     /// Bytes in the channel's output buffer [B].
     fn outbuf(&self, channel: ChannelKey) -> Bytes;
     /// The priority of the channel's best circuit; `None` if no circuit has cells and credit.
     fn head(&self, channel: ChannelKey) -> Option<Priority>;
-    /// Moves one cell of the best circuit to the output buffer. Returns false if there is none.
+    /// Moves one cell of the best circuit to the output buffer. Returns false if no circuit has a cell to move.
     fn move_cell(&mut self, channel: ChannelKey) -> bool;
     /// Writes at most `limit` bytes of the output buffer to the kernel [B], and at most one I/O quantum of the token
     /// buckets. Without tokens the channel waits for a refill.
@@ -69,19 +69,20 @@ pub trait SchedulerContext {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Scheduler: fmt::Debug + Send {
-    /// A circuit of `channel` has cells and credit again.
+    /// A circuit of `channel` can send again, because it has cells and credit.
     fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext);
     /// The kernel reports that `channel` is writable.
     fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext);
     /// A refill of token buckets allows `channel` to write again.
     fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext);
-    /// The time that [`poll_timeout`](Self::poll_timeout) returned has come. Early calls are harmless.
+    /// Handles the timer. Called at the time that [`poll_timeout`](Self::poll_timeout) returned. Early calls are
+    /// harmless.
     fn on_timer(&mut self, now: Instant, context: &mut dyn SchedulerContext);
     /// `channel` is closed.
     fn on_close(&mut self, channel: ChannelKey);
     /// Changes the minimum time between two runs [ns], above zero. A scheduler without runs ignores this.
     fn set_run_interval(&mut self, _interval: Duration) {}
-    /// When to call [`on_timer`](Self::on_timer).
+    /// When to call [`on_timer`](Self::on_timer) next.
     fn poll_timeout(&self) -> Option<Instant>;
 }
 

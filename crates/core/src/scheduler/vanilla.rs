@@ -7,7 +7,7 @@ use penstock_units::{Bytes, Instant};
 /// Source: C tor `OR_CONN_LOWWATER` and `OR_CONN_HIGHWATER`; DefenestraTor §3.1 ("fixed size of 32 KiB").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VanillaConfig {
-    /// When the output buffer falls below this size, cells move into it.
+    /// When the output buffer falls below this size, cells move into the buffer.
     pub outbuf_low: Bytes,
     /// Cells move into the output buffer until it holds at least this many bytes.
     pub outbuf_high: Bytes,
@@ -21,8 +21,8 @@ impl Default for VanillaConfig {
 
 /// Writes each socket when the kernel reports it writable, one I/O quantum for each notification.
 ///
-/// The sockets are served in the order of the kernel's notifications. KIST §5.1 describes this as Tor's defect, so this
-/// code must not improve it.
+/// The sockets are served in the order of the kernel's notifications. KIST §5.1 describes this order as a defect of
+/// Tor, so this code must keep it.
 ///
 /// Source: C tor 0.2.3 `connection_handle_write()`, `connection_or_flushed_some()`, `append_cell_to_circuit_queue()`.
 /// Deviation: a write takes whole cells, while C tor's write takes bytes. The buckets' long-run rate is the same.
@@ -40,7 +40,8 @@ impl Vanilla {
 
 impl Scheduler for Vanilla {
     fn on_ready(&mut self, _now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
-        // One cell starts the notifications. The other cells follow when the socket is writable.
+        // One cell in the output buffer starts the notifications. The other cells follow when the kernel reports the
+        // socket writable.
         if context.outbuf(channel) == Bytes::ZERO {
             context.move_cell(channel);
         }

@@ -7,12 +7,13 @@ pub(super) const ALL: Bytes = Bytes::new(u64::MAX);
 /// Why the remaining bytes of an output buffer wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Held {
-    /// No bytes wait, or the scheduler itself stopped the write.
+    /// No bytes wait, or the scheduler's own limit stopped the write.
     #[default]
     No,
-    /// The kernel refused them. It will trigger [`Scheduler::on_writable`](super::Scheduler::on_writable).
+    /// The kernel refused further bytes. When the socket is writable, the relay calls
+    /// [`Scheduler::on_writable`](super::Scheduler::on_writable).
     ByKernel,
-    /// A token bucket is empty. Its refill will trigger [`Scheduler::on_refill`](super::Scheduler::on_refill).
+    /// A token bucket is empty. After a refill, the relay calls [`Scheduler::on_refill`](super::Scheduler::on_refill).
     ByBuckets,
 }
 

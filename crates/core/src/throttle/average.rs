@@ -2,16 +2,17 @@ use super::ClientSignals;
 use crate::keys::ClientKey;
 use penstock_units::{Duration, Instant, math};
 
-/// The bytes that the relay's bandwidth counts for one cell, without TLS [B].
+/// The size of a cell when a bandwidth is converted to cells, without TLS [B].
 pub const CELL: f64 = 512.0;
 
-/// For each client, an exponentially weighted moving count C of the cells sent to it. The half-life H is the same for
-/// all.
+/// An exponentially weighted moving count C of the cells that were sent to each client. The half-life H is the same for
+/// all clients.
 ///
 /// Cells between two refills count as if they were sent evenly. A client that always gets `r` cells a second has the
-/// count r·H/ln 2, regardless of the refill interval.
+/// count r·H/ln 2, whatever the refill interval is.
 ///
 /// Source: throttling §3.2 ("computed in much the same way as the per-circuit cell EWMA").
+///
 /// Deviation: cells are counted at refills, not one by one, so a cell costs only one addition.
 #[derive(Clone, Debug)]
 pub struct Averages {
@@ -25,7 +26,7 @@ pub struct Averages {
 pub(super) struct Step {
     /// The factor by which old counts are multiplied [1].
     pub(super) kept: f64,
-    /// What a rate of one cell a second adds to a count [s].
+    /// How much one cell a second adds to a count from one refill to the next [s].
     pub(super) gain: f64,
     /// The time between the refills [s].
     span: f64,
@@ -37,7 +38,7 @@ impl Averages {
         Averages { half_life, counts: Vec::new(), refilled: None }
     }
 
-    /// Handles a refill: old counts decay, and the cells since the last refill are added.
+    /// Handles a refill: multiplies old counts by the decay factor, and adds the cells since the last refill.
     pub(super) fn on_refill(&mut self, now: Instant, clients: &[ClientSignals]) -> Step {
         let span = self.refilled.map_or(Duration::ZERO, |then| now.since(then)).as_secs_f64();
         self.refilled = Some(now);
@@ -49,14 +50,14 @@ impl Averages {
             if self.counts.len() <= slot {
                 self.counts.resize(slot + 1, 0.0);
             }
-            // Before the first refill there is no time span to which the cells belong.
+            // At the first refill, the time in which the cells were sent is unknown.
             let weight = if step.span > 0.0 { step.gain / step.span } else { 1.0 };
             self.counts[slot] = self.counts[slot] * kept + client.sent.get() as f64 * weight;
         }
         step
     }
 
-    /// The count of a client that has always got one cell a second [s].
+    /// The count of a client to which one cell a second was always sent [s].
     pub(super) fn memory(&self) -> f64 {
         self.half_life.as_secs_f64() / math::ln(2.0)
     }

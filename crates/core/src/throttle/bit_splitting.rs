@@ -5,14 +5,14 @@ use penstock_units::{DataRate, Instant};
 /// The configuration of bit splitting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BitSplittingConfig {
-    /// Which connections count in N.
+    /// Which connections the number N counts.
     pub count: Count,
 }
 
 /// Bit splitting: throttles every client to its fair share B/N of the relay's bandwidth.
 ///
-/// B is the relay's configured rate and N the number of connections. Shares are rounded down to whole bytes a second,
-/// so their sum never exceeds B. A relay without a configured rate does not throttle.
+/// B is the relay's configured rate and N the number of connections. A share is rounded down to whole bytes a second,
+/// so the sum of the shares never exceeds B. A relay without a configured rate does not throttle.
 ///
 /// Source: throttling §3.2, algorithm 1. Deviation: none.
 #[derive(Clone, Copy, Debug)]

@@ -9,24 +9,24 @@ use std::collections::BTreeMap;
 pub struct FlaggingConfig {
     /// The refill rate of a flagged client's buckets [B/s] (`flagRate`).
     pub rate: DataRate,
-    /// P [1]: a flag is removed when the client's count falls below P times the fair count. In `[0, 1)`; 0 never
+    /// P, in `[0, 1)` [1]. A flag is removed when the client's count falls below P times the fair count; 0 never
     /// removes a flag.
     pub penalty: f64,
     /// H, the half-life of counts [ns].
     pub half_life: Duration,
-    /// The fair count that P multiplies.
+    /// With which fair count a flagged client is compared.
     pub unflag: Unflag,
-    /// Which connections count in N.
+    /// Which connections the number N counts.
     pub count: Count,
 }
 
 /// The fair count with which a flagged client is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unflag {
-    /// The current fair count (algorithm 2, line 13).
+    /// The fair count at the current refill (algorithm 2, line 13).
     #[default]
     Current,
-    /// The fair count at the last refill at which the client's count exceeded it, as in the authors' prototype.
+    /// The fair count at the last refill that found the client above it, as in the authors' prototype.
     Frozen,
 }
 
@@ -45,8 +45,8 @@ impl Default for FlaggingConfig {
 
 /// Flags a client whose count C exceeds the fair count M, and throttles it to a fixed rate until C is below P·M.
 ///
-/// M is the count of a client that always gets its fair share. At every refill, δ after the previous one, M ←
-/// M·2^(−δ/H) + (B/N)·(1 − 2^(−δ/H))·H/ln 2, in cells. A relay without a configured rate does not throttle.
+/// M is the count of a client that always gets its fair share. At every refill, which is δ after the previous refill, M
+/// ← M·2^(−δ/H) + (B/N)·(1 − 2^(−δ/H))·H/ln 2, in cells. A relay without a configured rate does not throttle.
 ///
 /// Source: throttling §3.2, algorithm 2.
 /// Deviation: M starts at its steady value B·H/(N·512 B·ln 2). A start at zero would flag the first clients. A refill
@@ -56,7 +56,7 @@ pub struct Flagging {
     config: FlaggingConfig,
     averages: Averages,
     fair: Option<f64>,
-    /// For each flagged client, the count below which its flag is removed [cell].
+    /// For each flagged client, the count below which the flag is removed [cell].
     flagged: BTreeMap<ClientKey, f64>,
 }
 

@@ -1,8 +1,8 @@
 //! At what rate does the guard refill a client's buckets?
 //!
 //! A *client* is a connection whose other end is not a relay, or all such connections of one address ([`Aggregate`]).
-//! Each client has counts and buckets. At every refill the relay gives the counts to its throttle, gets the clients'
-//! rates from it, and adds the tokens.
+//! Each client has counts and buckets. At every refill the relay passes the counts to the throttle, and the throttle
+//! returns the clients' rates. Then the relay adds the tokens.
 
 mod average;
 mod bit_splitting;
@@ -23,10 +23,10 @@ use enum_dispatch::enum_dispatch;
 use penstock_units::{Bytes, Cells, DataRate, Instant};
 use std::fmt;
 
-/// What a throttle can see of one client at a refill.
+/// The measurements of one client that a throttle gets at a refill.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSignals {
-    /// The client's key. After [`Throttle::on_close`] another client may reuse it.
+    /// The client's key. After [`Throttle::on_close`] another client may get the same key.
     pub client: ClientKey,
     /// Cells written to the client since the last refill [cell].
     pub sent: Cells,
@@ -36,7 +36,7 @@ pub struct ClientSignals {
     pub read: Bytes,
 }
 
-/// What a throttle can see of its relay at a refill.
+/// The measurements of a relay that a throttle gets at a refill.
 #[derive(Clone, Copy, Debug)]
 pub struct ThrottleSignals<'a> {
     /// Clients with an open connection, in the order of their keys.
@@ -75,16 +75,16 @@ pub enum Count {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Throttle: fmt::Debug + Send {
-    /// Called once at every bucket refill, before the relay adds the tokens. Two calls never have the same `now`.
+    /// Called once at every bucket refill, before the relay adds the tokens. `now` differs between two calls.
     fn on_refill(&mut self, now: Instant, signals: &ThrottleSignals<'_>);
-    /// The refill rate of each of `client`'s two buckets, from this refill on; `None` does not throttle the client.
-    /// Called after [`on_refill`](Self::on_refill), once for each client of that call.
+    /// The rate of each of the client's two buckets from this refill on; `None` does not throttle the client. Called
+    /// after [`on_refill`](Self::on_refill), once for each client of that call.
     fn rate(&self, client: ClientKey) -> Option<DataRate>;
     /// `client` is closed.
     fn on_close(&mut self, client: ClientKey);
 }
 
-/// Throttles no client, but is called at every refill.
+/// A throttle that limits no client. It is still called at every refill.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoThrottle;
 
@@ -128,7 +128,7 @@ impl Default for ClientBuckets {
 #[derive(Clone, Debug, Default)]
 #[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum ThrottleConfig {
-    /// Clients have no buckets.
+    /// No throttle: clients have no token buckets.
     #[default]
     None,
     Static(StaticRateConfig),

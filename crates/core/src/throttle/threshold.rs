@@ -8,17 +8,18 @@ use penstock_units::{DataRate, Duration, Instant};
 pub struct ThresholdConfig {
     /// T, the fraction of all clients that is throttled [1]; in `[0, 1)`.
     pub fraction: f64,
-    /// R, the time between two choices of the throttled clients [ns]. Throughputs are measured over the same time.
+    /// R [ns]. Every R, the throttle measures throughputs and chooses the throttled clients again.
     pub refresh: Duration,
     /// F, the minimum rate of a throttled client [B/s].
     pub floor: DataRate,
-    /// The half-life of the counts by which clients are ordered [ns].
+    /// The half-life of the cell counts, which order the clients [ns].
     pub half_life: Duration,
     /// How a client's throughput is defined.
     pub throughput: Throughput,
     /// Which clients are throttled, and at what rate.
     pub order: Order,
-    /// Whether a throughput of zero also becomes F, as the paper intends. The authors' prototype leaves it at zero.
+    /// Whether a throughput of zero is also raised to F, as the paper intends. The authors' prototype does not raise
+    /// it.
     pub lift_zero: bool,
 }
 
@@ -35,11 +36,11 @@ pub enum Throughput {
 /// Which clients are throttled, and at what rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The k = ⌊T·N⌋ busiest clients, at the throughput of the k-th busiest.
+    /// Throttles the k = ⌊T·N⌋ busiest clients to the throughput of the k-th busiest client.
     #[default]
     Descending,
-    /// All but the k least busy clients, at the throughput of the (k + 1)-th least busy. The authors' prototype does
-    /// this; with its T = 0.9 it throttles about a tenth of the clients.
+    /// Throttles all except the k least busy clients, to the throughput of the (k + 1)-th least busy client. The
+    /// authors' prototype does this with T = 0.9, so it throttles about a tenth of the clients.
     Ascending,
 }
 
@@ -58,10 +59,11 @@ impl Default for ThresholdConfig {
     }
 }
 
-/// Threshold throttling: at every R, throttles the busiest clients to the lowest throughput among them, at least F.
+/// Threshold throttling: every R, chooses the busiest clients. Their rate is the lowest throughput among them, but at
+/// least F.
 ///
-/// Clients are ordered by their count C of cells sent recently; among equal counts the lower key counts as busier. A
-/// client that connects between two choices is not throttled until the next choice.
+/// A client is busier if its count C of recently sent cells is higher; if counts are equal, the lower key is busier. A
+/// new client is not throttled before the next choice.
 ///
 /// Source: throttling §3.2, algorithm 3.
 /// Deviation: with k = 0 no client is throttled; line 6 of the algorithm would read an entry that does not exist. A
@@ -70,7 +72,6 @@ impl Default for ThresholdConfig {
 pub struct Threshold {
     config: ThresholdConfig,
     averages: Averages,
-    /// Bytes that each client transferred since the last choice, indexed by client key [B].
     /// Bytes that each client transferred since the last choice, indexed by client key [B].
     transferred: Vec<u64>,
     throttled: Vec<bool>,
@@ -168,8 +169,8 @@ impl Throttle for Threshold {
     }
 }
 
-/// ⌊`fraction` · `all`⌋. Decimal fractions are rarely exact in binary, so a product that is less than a billionth below
-/// a whole number counts as this number.
+/// ⌊`fraction` · `all`⌋. Decimal fractions are rarely exact in binary, so a product slightly below a whole number (by
+/// less than 10⁻⁹) counts as the whole number.
 fn part(fraction: f64, all: usize) -> usize {
     (fraction * all as f64 + 1e-9) as usize
 }

@@ -5,7 +5,8 @@ use super::socket::Item;
 use super::{Net, NetEvent, Owner, sides};
 use penstock_units::fifo::take_first;
 
-/// The bytes that the two sides send alternately during setup, initiator first [B].
+/// The sizes of the messages during channel setup [B]. The two sides send them alternately, beginning with the
+/// initiator.
 ///
 /// The messages are: ClientHello; ServerHello with certificate; key exchange and VERSIONS; VERSIONS, CERTS,
 /// AUTH_CHALLENGE and NETINFO; CERTS, AUTHENTICATE and NETINFO. Together with TCP's handshake, setup takes three round
@@ -41,7 +42,7 @@ impl Net {
             here.tcp.write(tcp, now, *bytes);
             here.sent.push_back((here.tcp.written_end(), Item::Link(step)));
         }
-        // The initiator may use the channel after it has sent its last message, the responder after it has received
+        // The initiator may use the channel after it has sent the last message; the responder, after it has received
         // that message.
         let last = FLIGHTS.len() as u8 - 1;
         if step == last || step == last + 1 {

@@ -1,8 +1,8 @@
 //! The processor of a host, for which Tor's work waits in a queue.
 //!
-//! The work for one ready socket or timer is a turn. A turn starts when the processor is free. It occupies the
-//! processor for the cost of its cells, system calls, TLS records, policy scans and socket queries. The effects of a
-//! turn happen at its start; its cost delays the next turn. The kernel's own work (TCP and interrupts) costs no
+//! The work for one ready socket or timer is a turn. A turn starts when the processor is free. The turn occupies the
+//! processor for the cost of its cells, system calls, TLS records, policy scans and socket queries. All effects happen
+//! at the start of the turn; the cost delays the next turn. The kernel's own work (TCP and interrupts) costs no
 //! processor time.
 
 use penstock_scenario::model::Costs;
@@ -14,7 +14,7 @@ pub(crate) struct Cpu {
     free_at: Instant,
     /// The cost of the current turn so far [ns].
     turn: u64,
-    /// The total of policy scans that were already charged.
+    /// How many policy scans were charged so far.
     scanned: u64,
     pub(crate) awaited: bool,
 }

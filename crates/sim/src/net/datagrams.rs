@@ -1,4 +1,4 @@
-//! Datagrams. They use the same interfaces and links as TCP segments. The kernel does not retransmit them.
+//! Datagrams. Datagrams use the same interfaces and links as TCP segments, but the kernel does not retransmit them.
 
 use super::packet::{Arrival, Packet, SockRef};
 use super::socket::DatagramBody;
@@ -17,13 +17,13 @@ const HEADERS: u64 = 8 + 20 + 14;
 /// The receive buffer of a socket [B] (Linux's `net.core.rmem_default`).
 const RECEIVE_BUFFER: u64 = 212_992;
 
-/// The maximum number of unused buffers to keep [1]. More datagrams are in flight only under exceptional load.
+/// The maximum number of unused buffers to keep [1]. This is enough except under exceptional load.
 const MAX_SPARE_BUFFERS: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Datagram {
     to: SockRef,
-    /// The generation of the connection. When the datagram arrives, another connection may use the same slot.
+    /// The generation of the connection. If it differs at the arrival, another connection uses the same slot.
     generation: u32,
     body: DatagramBody,
 }

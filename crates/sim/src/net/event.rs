@@ -2,17 +2,17 @@ use super::packet::{Packet, SockRef};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timer {
-    /// A TCP timer of the connection with this generation.
+    /// A TCP timer of this socket; ignored if the connection's generation has changed.
     Tcp(SockRef, u32),
     /// The interface has sent some packets of its queue.
     NicDrained,
     Relay,
     Cpu,
-    /// The end of a session's pause, hold or timeout; valid if the session has the same generation.
+    /// The end of a pause, hold or timeout of this session; ignored if the session's generation has changed.
     Client(u32, u32),
-    /// The end of a pause in the client's script of a session; valid if the session has the same generation.
+    /// The end of a pause in the client's script of this session; ignored if the session's generation has changed.
     ClientScript(u32, u32),
-    /// The end of a pause in the server's script; valid if the connection has the same generation.
+    /// The end of a pause in the server's script; ignored if the connection's generation has changed.
     ServerScript(SockRef, u32),
 }
 

@@ -11,26 +11,27 @@ use penstock_units::{Bytes, Instant};
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-/// The length of the network interface's queue [packet]; Linux's default (`txqueuelen`).
+/// The length of the network interface's queue [packet] (the default of Linux's `txqueuelen`).
 const NIC_QUEUE_PACKETS: u64 = 1000;
 
-/// A node below Tor: links, sockets, timers and processor.
+/// The state of a node below Tor: links, sockets, timers and processor.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) tcp: Arc<TcpConfig>,
-    /// The processor; `None` is infinitely fast.
+    /// The processor; `None` means infinitely fast.
     pub(crate) cpu: Option<Cpu>,
     /// The sending direction of the access link, with the interface's queue.
     pub(crate) up: Link,
     /// The receiving direction of the access link, with a drop-tail queue.
     pub(crate) down: Link,
-    /// Packets in transit to this host, by their arrival at the access link. Each connection has at most one entry.
+    /// Packets in transit to this host, by the time of arrival at the access link. Each connection has at most one
+    /// entry.
     pub(crate) inbox: BinaryHeap<Arrival>,
     pub(crate) deliveries: VecDeque<Delivery>,
     pub(crate) timers: Timers<Timer>,
     pub(crate) sent: u64,
     pub(crate) channels: Vec<Option<SockRef>>,
-    /// The number of channel sockets with bytes that TCP cannot send yet.
+    /// How many channel sockets hold bytes that TCP cannot send yet.
     pub(crate) holding: u32,
     pub(crate) streams: Vec<Option<StreamSock>>,
     /// Ready sockets, in the order in which they became ready. The relay serves one at a time.
@@ -48,7 +49,7 @@ pub(crate) enum Ready {
     App(StreamKey),
 }
 
-/// The socket of a stream, by the kind of its owner.
+/// The socket of a stream, by the kind of owner.
 #[derive(Debug)]
 pub(crate) enum StreamSock {
     /// An exit's connection to a server.
@@ -98,7 +99,7 @@ impl App {
         self.request = Some((bytes, request));
     }
 
-    /// Lets the relay take this many bytes [B]. Returns the request if its last byte is among them.
+    /// Lets the relay take this many bytes [B]. Returns the request if these bytes include the request's last byte.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<Request> {
         self.to_send -= bytes;
         let (left, request) = self.request.take()?;

@@ -16,10 +16,10 @@ use std::collections::VecDeque;
 /// equal.
 const RECORD_OVERHEAD: u64 = 29;
 
-/// The maximum number of cells in a TLS record [cell]. C tor passes one 4 KiB chunk of its buffer to TLS in one call.
+/// The maximum number of cells in a TLS record [cell]. C tor passes at most a 4 KiB chunk to TLS in one call.
 const RECORD_CELLS: u64 = 8;
 
-/// The simulated kernel of one host, for one call of its relay.
+/// The simulated kernel of one host, for one call of the relay.
 #[derive(Debug)]
 pub(crate) struct HostKernel<'a> {
     net: &'a mut Net,
@@ -91,7 +91,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             let count = wanted.min(fitting).min(RECORD_CELLS).min(cells.len() as u64);
             let bytes = count * u64::from(CELL_BYTES);
             here.tcp.write(tcp, now, bytes + RECORD_OVERHEAD);
-            // A TLS record is readable only as a whole, so all its cells end where the record ends.
+            // A TLS record is readable only as a whole, so each of its cells ends where the record ends.
             let end = here.tcp.written_end();
             for cell in cells.drain(..count as usize) {
                 if let Some(tag) = cell.tag() {
@@ -194,7 +194,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             tag = self.net.tracker.packaged(traced.circuit, self.id, arrived, now);
         }
         self.net.pump(sock);
-        // A system call reads the bytes of many cells, so its cost is part of the cost of a cell.
+        // A system call reads the bytes of many cells, so its cost is included in the cost of a cell.
         self.net.charge(self.id, Work { cells: 1, ..Work::default() });
         StreamRead::Data(SimPayload { len: len as u16, tag, request: None })
     }
@@ -260,21 +260,21 @@ impl Kernel<SimCell> for HostKernel<'_> {
     }
 }
 
-/// The work for a datagram: one system call and one record.
+/// The work of sending or receiving a datagram: one system call and one record.
 fn datagram_work(messages: &[Message<SimCell>]) -> Work {
     let is_cell = |message: &&Message<SimCell>| matches!(message, Message::Data { .. });
     Work { calls: 1, cells: messages.iter().filter(is_cell).count() as u64, records: 1, ..Work::default() }
 }
 
 impl Net {
-    /// Ends the turn of an application. Returns whether the relay still wants the application's bytes.
+    /// Removes an application from the ready sockets. Returns whether the relay still wants the application's bytes.
     pub(crate) fn take_app_turn(&mut self, id: HostId, stream: StreamKey) -> bool {
         let Some(app) = self.hosts[id as usize].app(stream) else { return false };
         app.ready = false;
         app.readable_wanted && app.to_send > 0
     }
 
-    /// Queues an application if the relay wants its bytes.
+    /// Adds an application to the ready sockets if the relay wants the application's bytes.
     pub(crate) fn refresh_app(&mut self, id: HostId, stream: StreamKey) {
         let host = &mut self.hosts[id as usize];
         if let Some(app) = host.app(stream)

@@ -1,22 +1,22 @@
 use penstock_units::{Bytes, DataRate, Instant};
 
-/// Packets above this size carry data; smaller ones are ACKs [B].
+/// Packets above this size carry data; smaller packets are ACKs [B].
 const LARGE: u64 = 200;
 
-/// Possible lengths of a train, above one [packet]. With them, [`Link::room`] needs no division.
+/// The allowed lengths of a train, besides 1 [packet]. With fixed lengths, [`Link::room`] needs no division.
 const TRAINS: [u32; 3] = [44, 16, 4];
 
 /// One direction of a link. Packets leave one after the other at the link's rate.
 ///
-/// The queue is not stored. The time at which the queue will be empty describes a FIFO completely.
+/// The link does not store the queue. For a FIFO it is enough to store when the queue will be empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     rate: DataRate,
     free_at: Instant,
-    /// The time that a full queue needs for transmission [ns].
+    /// The transmission time of a full queue [ns].
     depth: u64,
-    /// Size [B] and transmission time [ns] of the last small packet and of the last large one. Most packets repeat a
-    /// size.
+    /// Size [B] and transmission time [ns] of the last small packet and of the last large packet. Most packets have one
+    /// of these sizes.
     like_last: [(u64, u64); 2],
     /// Bytes sent so far, including those in the queue [B].
     carried: Bytes,
@@ -43,7 +43,7 @@ impl Link {
         waiting == 0 || waiting + self.nanos_for(bytes) <= self.depth
     }
 
-    /// A safe number of packets of `bytes` that fit into the queue [packet]; 0 if none fits. More packets might fit.
+    /// How many packets of `bytes` fit into the queue, rounded down to an allowed train length [packet].
     pub(crate) fn room(&mut self, now: Instant, bytes: u64) -> u32 {
         let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
         let each = self.nanos_for(bytes);
@@ -51,13 +51,13 @@ impl Link {
         TRAINS.iter().find(fits).copied().unwrap_or(u32::from(self.has_room(now, bytes)))
     }
 
-    /// Adds a packet of `bytes` to the queue. Returns the time at which it will have left.
+    /// Adds a packet of `bytes` to the queue. Returns when the packet will have left.
     pub(crate) fn send(&mut self, now: Instant, bytes: u64) -> Instant {
         self.send_train(now, bytes, 1).0
     }
 
-    /// Adds `count` packets of `bytes` to the queue. Returns the time at which the first one will have left, and the
-    /// gap between two packets [ns].
+    /// Adds `count` packets of `bytes` to the queue. Returns when the first packet will have left, and the gap between
+    /// two packets [ns].
     pub(crate) fn send_train(&mut self, now: Instant, bytes: u64, count: u32) -> (Instant, u64) {
         let start = self.free_at.max(now).as_nanos();
         let each = self.nanos_for(bytes);
@@ -76,7 +76,7 @@ impl Link {
         self.rate.bytes_in(self.free_at.since(now))
     }
 
-    /// When `bytes` of the current queue will have left; if the queue is shorter, when it will be empty.
+    /// When `bytes` of the current queue will have left, or when the queue will be empty if this is earlier.
     pub(crate) fn after(&self, now: Instant, bytes: u64) -> Instant {
         let gone = Instant::from_nanos(now.as_nanos() + self.rate.nanos_for(bytes));
         gone.min(self.free_at.max(now))

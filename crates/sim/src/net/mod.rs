@@ -1,9 +1,9 @@
 //! The network below Tor: hosts, links, TCP connections, datagrams, and the readiness of sockets.
 //!
-//! A segment leaves through its host's interface, which has one FIFO for all sockets. It crosses the network with a
-//! fixed delay, and may be lost. At the receiver it waits in the access link's drop-tail queue and then reaches the
-//! kernel. All packets that arrive within a host's look-ahead join this queue in one step, because no other packet can
-//! arrive between them.
+//! A segment leaves through its host's interface, which has one FIFO for all sockets. The network delays the segment by
+//! a fixed time and may lose it. At the receiver the segment waits in the access link's drop-tail queue and then
+//! reaches the kernel. Packets that arrive within a host's look-ahead join this queue in one step, because no other
+//! packet can arrive between them.
 
 mod channel_setup;
 mod cpu;
@@ -45,12 +45,13 @@ use std::collections::BTreeMap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
-/// Sockets that wait for a full interface wake after it has sent this many packets [packet].
+/// If sockets wait because the interface is full, they may send again after the interface has sent this many packets
+/// [packet].
 const NIC_WAKE_PACKETS: u64 = 5;
 
 #[derive(Debug)]
 pub(crate) struct Net {
-    /// The time of the host that currently acts.
+    /// The time of the host whose events are being handled.
     now: Instant,
     pub(crate) host_queue: HostQueue,
     /// How far a host may run ahead of the others: the shortest delay of a packet.
@@ -73,7 +74,7 @@ pub(crate) struct Net {
     pub(crate) handled: u64,
     /// The connection of a client without Tor has changed.
     pub(crate) plain_progress: bool,
-    /// Channels and streams that opened or broke. The main loop informs their relays.
+    /// Channels and streams that opened or broke. The main loop informs the relays about them.
     pub(crate) events: Vec<(HostId, NetEvent)>,
 }
 
@@ -94,7 +95,7 @@ struct Topology {
     seed: Seed,
     names: Vec<penstock_scenario::model::Host>,
     network: penstock_scenario::model::Network,
-    /// A random stream for each ordered pair of hosts with loss. Duplicated and reordered datagrams have separate
+    /// A random stream for packet loss between each ordered pair of hosts. Duplication and reordering have separate
     /// streams.
     loss_rngs: BTreeMap<(HostId, HostId), Rng>,
     duplicate_rngs: BTreeMap<(HostId, HostId), Rng>,
@@ -119,7 +120,7 @@ impl Topology {
         duplicate > 0.0 && draw(duplicates, self.seed, &self.names, ends, "duplicate").bernoulli(duplicate)
     }
 
-    /// The extra delay of a datagram that later datagrams overtake: up to one round trip.
+    /// The extra delay by which a datagram is reordered: up to one round trip, or zero.
     fn reorder_delay(&mut self, from: HostId, to: HostId, wire: Wire) -> Duration {
         if wire.reorder == 0.0 {
             return Duration::ZERO;
@@ -144,8 +145,8 @@ fn draw<'a>(
     })
 }
 
-/// Runs a server's script until the send buffer is full or the script pauses. Returns the pause. `left` are the
-/// script's bytes that did not fit into the buffer [B].
+/// Runs a server's script until the send buffer is full or the script pauses. Returns the pause. `left` is how many
+/// bytes of the script did not fit into the buffer [B].
 fn run_server_script(
     script: &mut Script,
     endpoint: &mut Endpoint,
@@ -176,7 +177,7 @@ fn model_of(workload: &Workload) -> Option<Tgen> {
     }
 }
 
-/// Creates all hosts. Hosts with the same buffers share one TCP configuration.
+/// Creates all hosts. Hosts with equal buffer sizes share one TCP configuration.
 fn with_tcp(hosts: &[&penstock_scenario::model::Host], tcp: &Tcp) -> Vec<Host> {
     let mut known: Vec<(&penstock_scenario::model::Host, Arc<TcpConfig>)> = Vec::new();
     let mut config = |host| {
@@ -238,7 +239,7 @@ impl Net {
         self.host_queue.advance(id, at);
     }
 
-    /// Prepares a host to act: all packets that reach its access link before `horizon` join the link's drop-tail queue.
+    /// Adds all packets that reach a host's access link before `horizon` to the link's drop-tail queue.
     pub(crate) fn enqueue(&mut self, id: HostId, horizon: Instant) {
         let host = &mut self.hosts[id as usize];
         while let Some(Arrival { mut at, from, what, .. }) = host.inbox.peek().copied() {
@@ -258,7 +259,7 @@ impl Net {
                     continue;
                 }
             };
-            // The second-earliest entry of a binary heap is one of these two.
+            // In a binary heap, the second-earliest entry is one of these two.
             let others = &host.inbox.as_slice()[1..];
             let second = others.iter().take(2).map(Arrival::key).min();
             let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
@@ -284,8 +285,8 @@ impl Net {
         }
     }
 
-    /// The next event of a host before `horizon`. The host's time advances to this event. Packets come before timers of
-    /// the same time.
+    /// The next event of a host before `horizon`. The host's time advances to this event. If a packet and a timer have
+    /// the same time, the packet comes first.
     pub(crate) fn step(&mut self, id: HostId, horizon: Instant) -> Option<Step> {
         let host = &mut self.hosts[id as usize];
         let delivery = host.deliveries.front().map_or(Instant::FAR_FUTURE, |delivery| delivery.at);
@@ -308,7 +309,7 @@ impl Net {
         !self.hosts[id as usize].ready.is_empty() || !self.events.is_empty() || self.plain_progress
     }
 
-    /// Until when the host's processor is busy, if it is busy.
+    /// When the host's processor becomes free; `None` if it is free now.
     pub(crate) fn busy_until(&self, id: HostId) -> Option<Instant> {
         self.hosts[id as usize].cpu.as_ref()?.busy_until(self.now)
     }
@@ -325,7 +326,8 @@ impl Net {
         true
     }
 
-    /// Handles the processor's timer. More work may have been charged after the timer was set.
+    /// Handles the processor's timer. The processor may still be busy, if more work was charged after the timer was
+    /// set.
     pub(crate) fn on_cpu_free(&mut self, id: HostId) {
         if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.awaited = false;
@@ -345,10 +347,10 @@ impl Net {
         }
     }
 
-    /// Registers the time of a host's next event, after the host has handled all events in its look-ahead.
+    /// Registers the time of a host's next event in the queue of hosts.
     pub(crate) fn schedule_next(&mut self, id: HostId) {
         let host = &self.hosts[id as usize];
-        // A packet that arrives while the link is busy is delivered after the packets in the link's queue.
+        // A packet that has not yet arrived at the link is delivered after all packets in the link's queue.
         let packet = match host.deliveries.front() {
             Some(delivery) => delivery.at,
             None => host.inbox.peek().map_or(Instant::FAR_FUTURE, |arrival| arrival.at),
@@ -391,7 +393,7 @@ impl Net {
 
     /// Sends the data of a socket until the interface is full, and sets the TCP timer.
     ///
-    /// If the interface is full, or other sockets wait for it, the socket joins the waiting sockets.
+    /// If the interface is full, or other sockets already wait for the interface, the socket waits as well.
     pub(crate) fn pump(&mut self, sock: SockRef) {
         let now = self.now();
         if self.side(sock).tcp.is_settled() {
@@ -419,8 +421,8 @@ impl Net {
         self.arm_tcp_timer(sock);
     }
 
-    /// Sends one segment, or a train of at most `most` segments. Returns false if TCP has nothing to send. On paths
-    /// with loss, or with tracked cells, segments are sent one at a time.
+    /// Sends one segment, or a train of at most `most` segments. Returns false if TCP has nothing to send. If the path
+    /// has loss, or a cell is tracked, segments are sent one at a time.
     fn send_segments(&mut self, sock: SockRef, most: u32) -> bool {
         let now = self.now();
         let to = sock.peer();
@@ -590,7 +592,7 @@ impl Net {
         }
     }
 
-    /// Whether the peer has closed the channel and all received bytes are read.
+    /// Whether the peer has closed the channel, and the relay has read all received bytes.
     fn channel_ended(&mut self, sock: SockRef) -> bool {
         self.side(sock).tcp.receive_closed()
     }
@@ -711,7 +713,7 @@ impl Net {
         self.discard(sock);
     }
 
-    /// Detaches a broken connection from its owner.
+    /// Removes the owner of a broken connection.
     fn abandon(&mut self, sock: SockRef) {
         self.side(sock).owner = Owner::Closed;
         self.side(sock).interest = Default::default();
@@ -727,8 +729,8 @@ impl Net {
         }
     }
 
-    /// Removes a closed connection, unless it has a packet in transit or a pending turn. A new connection in the same
-    /// slot would otherwise get that turn.
+    /// Removes a closed connection, unless it still has a packet in transit or is in the list of ready sockets. A new
+    /// connection in the same slot would otherwise inherit the list entry.
     fn remove(&mut self, index: u32) -> bool {
         let conn = &self.conns[index as usize];
         let is_over = |side: &Side| side.inbound.is_empty() && side.ready == Interest::default();
@@ -743,7 +745,7 @@ impl Net {
         true
     }
 
-    /// Queues a socket if it is ready for an operation that its owner wants.
+    /// Adds a socket to the ready sockets if it is ready for an operation that its owner wants.
     pub(crate) fn refresh(&mut self, sock: SockRef) {
         let Some(conn) = self.conns.get_mut(sock.conn as usize) else { return };
         let [here, there] = sides(conn, sock);
@@ -763,7 +765,7 @@ impl Net {
         }
     }
 
-    /// Ends the turn of a socket. Returns the socket's owner if the operation is still wanted and possible.
+    /// Removes a socket from the ready sockets. Returns the owner if the operation is still wanted and possible.
     pub(crate) fn take_turn(&mut self, ready: Ready) -> Option<Owner> {
         let (sock, reading) = match ready {
             Ready::Readable(sock) => (sock, true),
@@ -782,7 +784,7 @@ impl Net {
         possible.then_some(here.owner)
     }
 
-    /// At a barrier, enqueues all packets that have reached the host's access link.
+    /// At a barrier, adds all packets that have reached the host's access link to the link's queue.
     pub(crate) fn catch_up(&mut self, id: HostId) {
         self.enqueue(id, self.now + TICK);
     }

@@ -18,7 +18,7 @@ impl SockRef {
 
 /// A packet in transit to a host: the first segment in flight of a connection, or any datagram.
 ///
-/// Packets with the same arrival time are ordered by the sender's name, then by the sender's packet number.
+/// If packets arrive at the same time, they are ordered by the sender's name, then by the sender's packet number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
@@ -51,7 +51,7 @@ impl PartialOrd for Arrival {
     }
 }
 impl Ord for Arrival {
-    /// Reverses the order, so that the maximum of a heap is the earliest packet.
+    /// Reverses the order, because a heap returns the maximum, which must be the earliest packet.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }

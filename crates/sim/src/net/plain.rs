@@ -1,7 +1,7 @@
 //! Clients without Tor: a client sends a request to the server over one TCP connection and gets the response.
 //!
-//! Source: KIST §3 uses such downloads between two nodes to test its TCP. The application reads all available bytes in
-//! one call, like a server.
+//! Source: KIST §3 tests TCP with downloads of this kind between two nodes. The application reads all available bytes
+//! in one call, like a server.
 
 use super::host::App;
 use super::packet::SockRef;
@@ -11,7 +11,7 @@ use crate::queue::HostId;
 use crate::tcp::Info;
 use penstock_core::StreamKey;
 
-/// The only stream key of a client without Tor. This client has no onion proxy that assigns keys.
+/// The stream key of every client without Tor. No onion proxy assigns keys to these clients.
 pub(crate) const PLAIN: StreamKey = StreamKey::first(0);
 
 impl Net {
@@ -55,7 +55,7 @@ impl Net {
         }
     }
 
-    /// Closes a client's own connection. The counters of received bytes stay until the next connection.
+    /// Closes a client's own connection. The counter of received bytes keeps its value until the next connection.
     pub(crate) fn close_plain(&mut self, id: HostId) {
         if let Some(sock) = self.take_plain(id) {
             self.close(sock);

@@ -10,11 +10,11 @@ use penstock_scenario::model::Wire;
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
-/// A connection between two hosts. Payload is not copied: each side stores which message ends at which byte of its
-/// stream.
+/// A connection between two hosts. Payload is not copied. Each side stores at which byte of the stream each message
+/// ends.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    /// The connection's generation. Earlier connections in the same slot have other generations.
+    /// The connection's generation, which differs from those of earlier connections in the same slot.
     pub(crate) generation: u32,
     pub(crate) wire: Wire,
     pub(crate) finished: bool,
@@ -28,13 +28,12 @@ pub(crate) struct Side {
     pub(crate) tcp: Endpoint,
     /// Trains in transit to this side, earliest first.
     pub(crate) inbound: VecDeque<TrainInFlight>,
-    /// The number of trains in `inbound` whose segments have all joined the access link's queue.
+    /// How many trains of `inbound` have completely joined the access link's queue.
     pub(crate) enqueued: usize,
-    /// Messages that this side has sent and the other side has not read. The number is the stream position after the
-    /// message.
+    /// Messages that this side has sent but the other side has not read, each with the stream position after it.
     pub(crate) sent: VecDeque<(u64, Item)>,
     pub(crate) interest: Interest,
-    /// The operations for which the socket waits for its turn in the main loop.
+    /// For which operations the socket is in the list of ready sockets.
     pub(crate) ready: Interest,
     /// The time of the earliest TCP timer; FAR_FUTURE if there is none.
     pub(crate) timer: Instant,
@@ -49,14 +48,14 @@ pub(crate) struct Side {
     pub(crate) cold: Option<Box<Cold>>,
 }
 
-/// Rarely used state of a side. Its separate allocation makes a side smaller in the cache.
+/// Rarely used state of a side. It is allocated separately, so that a side takes less space in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Cold {
     pub(crate) unread: VecDeque<DatagramBody>,
     /// The total size of the unread datagrams [B].
     pub(crate) unread_bytes: u64,
     pub(crate) tracked: VecDeque<Tracked>,
-    /// At an exit, the arrival times of a traced circuit's bytes.
+    /// At the exit of a traced circuit, when bytes arrived from the server.
     pub(crate) traced: Option<Traced>,
     pub(crate) script: Option<Script>,
 }
@@ -66,7 +65,7 @@ pub(crate) struct TrainInFlight {
     /// When the train's first segment arrives at the queue of the receiver's access link.
     pub(crate) at: Instant,
     pub(crate) gap: u64,
-    /// The packet number of the train's first segment at the sender.
+    /// The number that the sender gave to the train's first segment.
     pub(crate) count: u64,
     pub(crate) train: Train,
     /// Segments that have joined the access link's queue [segment].
@@ -75,7 +74,7 @@ pub(crate) struct TrainInFlight {
 }
 
 impl TrainInFlight {
-    /// When the train's next segment arrives at the access link's queue, and its packet number at the sender.
+    /// When the train's next segment arrives at the access link's queue, and the number that the sender gave to it.
     pub(crate) fn next(&self) -> (Instant, u64) {
         let index = u64::from(self.enqueued);
         (Instant::from_nanos(self.at.as_nanos() + index * self.gap), self.count + index)
@@ -91,7 +90,7 @@ impl TrainInFlight {
         self.train.segment(self.delivered - 1)
     }
 
-    /// Cuts the train before a dropped segment. Returns the segments after it.
+    /// Removes a dropped segment from the train. Returns the segments after it as a new train.
     pub(crate) fn split(&mut self) -> Option<TrainInFlight> {
         let index = self.enqueued + 1;
         let left = self.train.count - index;
@@ -103,7 +102,7 @@ impl TrainInFlight {
 }
 
 impl Side {
-    /// When the next segment arrives at the access link's queue, and its packet number at the sender.
+    /// When the next segment arrives at the access link's queue, and the number that the sender gave to it.
     pub(crate) fn next_arrival(&self) -> Option<(Instant, u64)> {
         self.inbound.get(self.enqueued).map(TrainInFlight::next)
     }
@@ -119,7 +118,7 @@ impl Side {
     pub(crate) fn drop_next(&mut self) {
         let train_in_flight = &mut self.inbound[self.enqueued];
         let rest = train_in_flight.split();
-        // Earlier segments of the train may have reached the kernel already.
+        // Earlier segments of the train may still be on their way to the kernel.
         if train_in_flight.packets() > 0 {
             self.enqueued += 1;
             if let Some(rest) = rest {
@@ -168,7 +167,7 @@ pub(crate) struct Tracked {
     pub(crate) arrived: bool,
 }
 
-/// The stream of a traced circuit at its exit.
+/// The stream of a traced circuit, at the circuit's exit.
 #[derive(Debug)]
 pub(crate) struct Traced {
     pub(crate) circuit: u32,
@@ -188,12 +187,12 @@ pub(crate) enum Item {
 /// The owner of one side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A channel that is being set up. Only the initiator already has a key.
+    /// A channel during setup. Only the initiator already has a key for it.
     Linking(Option<ChannelKey>),
     Channel(ChannelKey),
     Stream(StreamKey),
     Plain,
-    /// A server, with the bytes that it still has to send [B].
+    /// A server, with the number of bytes that it must still send [B].
     Server(u64),
     /// No owner. Received data is discarded.
     Closed,
@@ -219,7 +218,7 @@ impl Side {
         }
     }
 
-    /// Reads all available bytes, even those of an incomplete TLS record.
+    /// Reads all available bytes, including those of an incomplete TLS record.
     ///
     /// Source: OpenSSL and rustls both read incomplete records.
     /// Deviation: this read costs nothing and does not wait for the host's processor.

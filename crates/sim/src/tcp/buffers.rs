@@ -11,11 +11,12 @@ pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
     }
 }
 
-/// The payload capacity to which a send buffer of `current` bytes grows, with a window of `cwnd` segments [B].
+/// The payload capacity to which a send buffer grows [B]. Its capacity was `current` bytes, and the window is `cwnd`
+/// segments.
 ///
-/// The target is the memory of two windows, with the kernel's estimated overhead for each segment. The capacity never
-/// shrinks, and its maximum is `tcp_wmem[2]`. Because segments need less than the estimate, the buffer holds about
-/// three windows of payload.
+/// The target is the memory of two windows, where the kernel estimates the overhead of a segment. The real overhead is
+/// smaller, so the buffer holds about three windows of payload. The capacity never shrinks, and `tcp_wmem[2]` is the
+/// maximum.
 ///
 /// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`. `Sender` decides when to call this function.
 pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reordering: u32) -> u64 {
@@ -32,12 +33,12 @@ pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reor
 /// The payload that fits into `memory` bytes of a send buffer [B].
 ///
 /// Deviation: the kernel counts the memory of each packet (`sk_wmem_queued`), which depends on the sizes of writes.
-/// Penstock uses the usual ratio.
+/// Penstock uses a fixed ratio.
 fn payload_of(cfg: &TcpConfig, memory: u64) -> u64 {
     memory * u64::from(cfg.mss) / u64::from(cfg.mss + cfg.send_charge)
 }
 
-/// Whether `poll()` reports the socket as writable. The socket has `queued` of `capacity` bytes.
+/// Whether `poll()` reports a socket as writable whose send buffer holds `queued` of `capacity` bytes.
 ///
 /// Source: Linux `sk_stream_is_writeable`: the free space is at least half of the queued bytes.
 pub(super) fn is_writable(queued: u64, capacity: u64) -> bool {
@@ -60,7 +61,7 @@ fn window_of(cfg: &TcpConfig, memory: u64) -> u64 {
 pub(super) struct RightSizing {
     /// The payload that the buffer offers as window [B].
     window: u64,
-    /// The maximum target so far [B].
+    /// The largest target of the window so far [B].
     space: u64,
     /// The read position at the start of the current round trip [B].
     seq: u64,
@@ -83,7 +84,7 @@ impl RightSizing {
         self.window
     }
 
-    /// Handles a full segment that echoed one of this endpoint's timestamps.
+    /// Adds a round-trip sample from a full segment that echoed a timestamp of this endpoint.
     pub(super) fn on_rtt(&mut self, sample: Duration) {
         let sample = nanos(sample).max(1);
         if self.rtt == 0 {
@@ -95,7 +96,7 @@ impl RightSizing {
         }
     }
 
-    /// Handles a read by the application up to the position `copied` [B].
+    /// Handles a read by the application. `copied` is the stream position after the read [B].
     pub(super) fn on_read(&mut self, cfg: &TcpConfig, now: Instant, copied: u64) {
         if self.rtt == 0 || nanos(now.since(self.since)) < self.rtt {
             return;

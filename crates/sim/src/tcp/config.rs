@@ -2,7 +2,7 @@
 
 use penstock_units::Duration;
 
-/// The TCP implementation. It selects differences between implementations that have no setting.
+/// Which TCP implementation is modelled. This decides all behaviour that has no setting of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// Linux 3.2 of January 2012.
@@ -13,14 +13,15 @@ pub enum Kernel {
     Ns3,
 }
 
-/// When TCP counts a segment as lost before the retransmission timeout.
+/// The rule by which TCP counts a segment as lost before the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossDetection {
-    /// When it is far enough below the highest SACK (forward acknowledgement, Linux 3.2 `tcp_fack`).
+    /// A segment is lost if it is far enough below the highest SACK (forward acknowledgement, Linux 3.2 `tcp_fack`).
     Fack,
-    /// When enough segments above it are SACKed (RFC 6675).
+    /// A segment is lost if enough segments above it are SACKed (RFC 6675).
     Sack,
-    /// When a later segment has arrived and some time has passed; a probe detects a lost tail (RFC 8985).
+    /// A segment is lost if a later segment has arrived and some time has passed. A probe detects a lost tail (RFC
+    /// 8985).
     Rack,
 }
 
@@ -35,19 +36,19 @@ pub enum Congestion {
 
 /// How data reach the network interface. Only the tuning of the send buffer depends on this.
 ///
-/// A send buffer grows only if the kernel, after sending, sees an unfilled congestion window. A buffer that fills the
-/// window therefore does not grow. The window is unfilled when the data run out, and in the case that each variant
-/// describes.
+/// A send buffer grows only if the kernel sees, after sending, that the congestion window is not full. This is the case
+/// when the data run out, and in the case that a variant describes.
 ///
 /// Deviation: segments always leave one by one and are never held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// In no other case: each segment is sent separately (no GSO).
+    /// There is no further case, because each segment is sent separately (no GSO).
     None,
-    /// While TCP holds back data for a larger segment: on any ACK in the state Open (Linux 3.2 `tcp_tso_should_defer`).
+    /// The window is also not full while TCP holds back data for a larger segment. This happens on any ACK in the state
+    /// Open (Linux 3.2 `tcp_tso_should_defer`).
     Deferred,
-    /// Between the bursts after an ACK, unless a single burst fills the window as in slow start (Linux ≥ 5.18
-    /// `tcp_event_new_data_sent`; measured on 6.18).
+    /// The window is also not full between the bursts after an ACK. In slow start a single burst fills the window
+    /// (Linux ≥ 5.18 `tcp_event_new_data_sent`; measured on 6.18).
     Parts,
 }
 
@@ -64,7 +65,7 @@ pub enum Buffer {
         /// The largest size [B].
         max: u64,
     },
-    /// The application sets the size (SO_SNDBUF, SO_RCVBUF): a fixed number of payload bytes [B].
+    /// The application sets the size with SO_SNDBUF or SO_RCVBUF: a fixed number of payload bytes [B].
     Fixed(u64),
 }
 
@@ -100,11 +101,12 @@ pub struct TcpConfig {
     pub offload: Offload,
     /// The receive buffer.
     pub receive_buffer: Buffer,
-    /// The fraction 1/2^`adv_win_scale` of the receive buffer's memory is not offered as window (`tcp_adv_win_scale`).
+    /// TCP reserves the fraction 1/2^`adv_win_scale` of the receive buffer's memory and offers the other bytes as
+    /// window (`tcp_adv_win_scale`).
     pub adv_win_scale: u8,
     /// The initial receive window [segments] (`TCP_DEFAULT_INIT_RCVWND`).
     pub initial_receive_window: u32,
-    /// The minimum that the RTO adds to the round trip (`TCP_RTO_MIN`).
+    /// The minimum time that is added to the smoothed round trip for the RTO (`TCP_RTO_MIN`).
     pub min_rto: Duration,
     /// The RTO before the first round-trip sample, and for the first SYN (`TCP_TIMEOUT_INIT`).
     pub initial_rto: Duration,
@@ -114,16 +116,16 @@ pub struct TcpConfig {
     pub delayed_ack: Duration,
     /// Maximum delay of a delayed ACK (`TCP_DELACK_MAX`).
     pub max_delayed_ack: Duration,
-    /// The number of immediate ACKs when data start to arrive (`TCP_MAX_QUICKACKS`).
+    /// When data start to arrive, this many ACKs are sent immediately (`TCP_MAX_QUICKACKS`).
     pub quick_acks: u8,
     /// How many duplicate ACKs, or SACKed segments above a hole, show that the hole is lost (`tcp_reordering`).
     pub reordering: u32,
-    /// When TCP counts a segment as lost before the retransmission timeout.
+    /// The rule by which TCP counts a segment as lost before the retransmission timeout.
     pub loss_detection: LossDetection,
     /// Whether TCP undoes a window reduction after a timestamp shows that the reduction was spurious (RFC 3522).
     pub undo: bool,
-    /// Whether a socket delays data while the interface's queue holds much of its data (TCP small queues). This
-    /// requires calls of [`Endpoint::on_departure`](super::Endpoint::on_departure).
+    /// Whether a socket delays new data while much of its earlier data is in the interface's queue (TCP small queues).
+    /// This requires calls of [`Endpoint::on_departure`](super::Endpoint::on_departure).
     pub small_queues: bool,
     /// Whether the window of an idle or application-limited flow shrinks (`tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
@@ -155,11 +157,11 @@ impl TcpConfig {
             congestion: Congestion::Cubic,
             hystart: true,
             byte_counting: false,
-            // tcp_fixup_sndbuf: ten segments as tcp_new_space estimates them: each has 1460 B, at most 304 B of headers
-            // (MAX_TCP_HEADER), 256 B of sk_buff and 320 B of skb_shared_info.
+            // tcp_fixup_sndbuf: ten segments, as tcp_new_space estimates their memory. Each has 1460 B, at most 304 B
+            // of headers (MAX_TCP_HEADER), 256 B of sk_buff and 320 B of skb_shared_info.
             send_buffer: Buffer::Auto { initial: 23_400, max: 4 << 20 },
             send_reckoning: 892,
-            // Several segments share a page fragment. The overhead is 4 to 17 % in 6.18, which has similar skbs.
+            // Several segments share a page fragment. In Linux 6.18, which has similar skbs, the overhead is 4 to 17 %.
             send_charge: 145,
             offload: Offload::Deferred,
             // Linux 3.4 introduced 6 MiB, half of which is the window.

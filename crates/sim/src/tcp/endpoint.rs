@@ -45,7 +45,7 @@ pub struct Info {
     pub retransmits: u64,
 }
 
-/// One end of a TCP connection: handshake, close, and the calls of its two halves.
+/// One end of a TCP connection. It handles handshake and close, and calls its sending and its receiving half.
 ///
 /// Pass the same [`TcpConfig`] to every call for one connection; the endpoint does not store it. After each call with
 /// `&mut self`, call [`Endpoint::poll_transmit`] until it returns `None`.
@@ -54,7 +54,8 @@ pub struct Endpoint {
     stage: Stage,
     syn_due: bool,
     reset_due: bool,
-    /// Allocated when the connection opens, so that a closed endpoint takes only a pointer.
+    /// The sending and the receiving half. They are allocated when the connection opens, to keep closed endpoints
+    /// small.
     halves: Option<Box<Halves>>,
 }
 
@@ -62,7 +63,7 @@ pub struct Endpoint {
 struct Halves {
     send: Sender,
     receive: Receiver,
-    /// The last poll returned nothing, and no call has changed the state since.
+    /// Whether the last poll returned nothing and no later call changed the state.
     settled: bool,
 }
 
@@ -78,7 +79,8 @@ impl Endpoint {
         Endpoint { stage: Stage::Closed, syn_due: false, reset_due: false, halves: None }
     }
 
-    /// Opens the connection: a SYN becomes due. Source: RFC 9293 §3.10.1; Linux `tcp_connect`.
+    /// Opens the connection. The next poll returns a SYN.
+    /// Source: RFC 9293 §3.10.1; Linux `tcp_connect`.
     pub fn connect(&mut self, cfg: &TcpConfig, now: Instant) {
         self.open(cfg, now);
         self.stage = Stage::SynSent;
@@ -97,14 +99,14 @@ impl Endpoint {
         self.reset_due = false;
     }
 
-    /// Whether the handshake is complete and the connection was not reset. Stays true after both FINs, because the
-    /// endpoint must still answer a repeated FIN; see [`Endpoint::is_closed`].
+    /// Whether the handshake is complete and the connection was not reset. This remains true after both FINs, because
+    /// the endpoint must still answer a repeated FIN; see [`Endpoint::is_closed`].
     pub fn is_established(&self) -> bool {
         self.stage == Stage::Established
     }
 
-    /// Whether no data will be sent or received any more. The connection was never opened, was reset, or both streams
-    /// ended and their data were acknowledged and read.
+    /// Whether no data will be sent or received any more. This is the case if the connection was never opened or was
+    /// reset. It is also the case if both streams have ended, and all data were acknowledged and read.
     pub fn is_closed(&self) -> bool {
         match self.stage {
             Stage::Closed | Stage::Reset => true,
@@ -160,7 +162,7 @@ impl Endpoint {
         self.with(|halves| halves.send.fin = true);
     }
 
-    /// Aborts the connection. Queued data are lost, and a RST becomes due.
+    /// Aborts the connection. Queued data are lost, and the next poll returns a RST.
     pub fn reset(&mut self, _now: Instant) {
         self.reset_due = matches!(self.stage, Stage::SynReceived | Stage::Established);
         self.abort();
@@ -186,7 +188,7 @@ impl Endpoint {
         self.halves.as_ref().map_or(0, |halves| halves.receive.received_end())
     }
 
-    /// The application reads `bytes`, at most [`Endpoint::readable`] [B]. A window update may become due.
+    /// The application reads `bytes`, at most [`Endpoint::readable`] [B]. The next poll may return a window update.
     pub fn read(&mut self, cfg: &TcpConfig, now: Instant, bytes: u64) {
         if let Some(halves) = &mut self.halves {
             halves.receive.on_read(cfg, now, bytes);
@@ -229,7 +231,7 @@ impl Endpoint {
                 self.establish(cfg, now, segment);
                 self.on_established_segment(cfg, now, segment);
             }
-            // The peer repeats its SYN-ACK because this endpoint's ACK was lost.
+            // The peer has repeated the SYN-ACK, because this endpoint's ACK was lost.
             Stage::Established if syn => self.with(|halves| halves.receive.ack_due = true),
             Stage::Established => self.on_established_segment(cfg, now, segment),
         }
@@ -253,7 +255,7 @@ impl Endpoint {
         });
     }
 
-    /// Handles expired timers. Early and repeated calls are harmless.
+    /// Handles expired timers. Calls that are early or repeated have no effect.
     pub fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         match self.stage {
             Stage::Closed | Stage::Listen | Stage::Reset => {}
@@ -287,7 +289,7 @@ impl Endpoint {
         self.syn_due = true;
     }
 
-    /// When to call [`Endpoint::on_timer`].
+    /// When to call [`Endpoint::on_timer`] next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let halves = self.halves.as_ref()?;
         Some(halves.send.due().min(halves.receive.delayed_ack)).filter(|at| *at != Instant::FAR_FUTURE)
@@ -299,7 +301,7 @@ impl Endpoint {
     }
 
     /// The next segments to send, at most `most`. A train consists of full segments of new data, which
-    /// [`Endpoint::poll_transmit`] would return one by one. With small queues a train has one segment.
+    /// [`Endpoint::poll_transmit`] would return one by one. With [`TcpConfig::small_queues`] a train has one segment.
     pub fn poll_train(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Train> {
         let single = |first| Train { first, count: 1 };
         match self.stage {
@@ -313,12 +315,12 @@ impl Endpoint {
         }
     }
 
-    /// The host's interface accepted the last polled segment, which has `bytes` on the wire, and will have sent it at
-    /// `at`. Later segments are sent later.
+    /// The host's interface has accepted the last polled segment, and will have sent it at `at`. The segment has
+    /// `bytes` on the wire.
     ///
     /// Only TCP small queues need this call ([`TcpConfig::small_queues`]); without them, and for segments without data,
-    /// it has no effect. If a socket waits until its own segments have left, [`Endpoint::poll_timeout`] includes that
-    /// time.
+    /// it has no effect. If a socket waits for the departure of its own segments, [`Endpoint::poll_timeout`] includes
+    /// the departure time.
     pub fn on_departure(&mut self, cfg: &TcpConfig, at: Instant, bytes: u64) {
         if cfg.small_queues && bytes > u64::from(super::HEADER_BYTES) {
             self.with(|halves| halves.send.on_departure(at, bytes as u32));

@@ -3,11 +3,11 @@
 //! An [`Endpoint`] is a sans-IO state machine. Segments and application calls go in with `now`. Segments come out of
 //! [`Endpoint::poll_transmit`], and [`Endpoint::poll_timeout`] returns the time of the next [`Endpoint::on_timer`].
 //! After every call with `&mut self`, the driver calls `poll_transmit` until it returns `None`. The work of a call is
-//! limited by the number of segments that it acknowledges, marks or sends.
+//! proportional to the number of segments that it acknowledges, marks or sends.
 //!
 //! Sequence numbers are `u64` offsets into the stream and never wrap. Byte 0 is the first byte of data. SYN has no
-//! number (a SYN has `seq` 0 and its SYN-ACK `ack` 0). FIN takes one number after the last byte, so the scoreboard
-//! treats it like data.
+//! number (a SYN has `seq` 0 and its SYN-ACK `ack` 0). FIN takes one number after the last byte, so the retransmission
+//! queue treats FIN like data.
 //!
 //! Files: [`config`] (profiles), [`segment`] (segments and trains), `endpoint` (handshake and close), `send` (windows,
 //! timers and sending), `small_queue` (bytes at the interface), `scoreboard` (the retransmission queue and its SACK
@@ -17,8 +17,9 @@
 //! Deviation: no ECN, urgent data, keep-alives, simultaneous open, TIME_WAIT (a finished endpoint still answers a
 //! repeated FIN), F-RTO, DSACK, forward retransmission, SACK reneging, SACK compression, pacing or rounding by window
 //! scaling.
-//! Deviation: segments leave one by one, without segmentation offload. A buffer's truesize is converted to payload at a
-//! fixed ratio, not counted packet by packet. Time has a resolution of one nanosecond; Linux counts jiffies.
+//! Deviation: segments leave one by one, without segmentation offload. The memory of a buffer (truesize) is converted
+//! to payload at a fixed ratio; Linux counts it packet by packet. Time has a resolution of one nanosecond; Linux counts
+//! jiffies.
 
 mod buffers;
 pub mod config;

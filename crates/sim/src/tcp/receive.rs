@@ -3,13 +3,13 @@ use super::config::{Kernel, TcpConfig};
 use super::segment::{Flags, Segment};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// The number of recent arrivals beyond a hole that SACK blocks report.
+/// How many of the ranges beyond a hole that changed last are stored for SACK blocks.
 const RECENT: usize = 4;
 
 /// The receiving half of a connection: reassembly, ACKs and the receive window.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
-    /// The next expected sequence number, which includes a FIN (`rcv_nxt`) [B].
+    /// The next expected sequence number; a FIN counts as one number (`rcv_nxt`) [B].
     pub(super) nxt: u64,
     /// The position up to which the application has read (`copied_seq`) [B].
     pub(super) copied: u64,
@@ -19,7 +19,7 @@ pub(super) struct Receiver {
     acked: u64,
     /// The window in the last ACK (`rcv_wnd`) [B].
     window: u64,
-    /// The current maximum of the window, which rises as in a slow start (`rcv_ssthresh`) [B].
+    /// The current maximum of the window. It grows while data arrive (`rcv_ssthresh`) [B].
     window_limit: u64,
     sizing: RightSizing,
     /// Data that arrived beyond a hole; allocated when needed.
@@ -34,9 +34,9 @@ pub(super) struct Receiver {
     delay: u64,
     /// The number of ACKs that are still sent immediately (`icsk_ack.quick`).
     quick: u8,
-    /// Both sides send data, so data segments carry the ACKs (`icsk_ack.pingpong`).
+    /// Whether both sides send data, so that data segments carry the ACKs (`icsk_ack.pingpong`).
     interactive: bool,
-    /// A small segment has arrived and is not yet acknowledged (`ICSK_ACK_PUSHED`).
+    /// Whether a small segment has arrived and is not yet acknowledged (`ICSK_ACK_PUSHED`).
     pushed: bool,
     pub(super) ack_due: bool,
 }
@@ -46,7 +46,7 @@ pub(super) struct Receiver {
 struct OutOfOrder {
     /// Disjoint ranges that are not adjacent, in ascending order.
     ranges: Vec<(u64, u64)>,
-    /// For each of the last changed ranges, a sequence number in it, latest range first (RFC 2018 §4).
+    /// One sequence number of each range that changed recently, beginning with the last change (RFC 2018 §4).
     recent: [u64; RECENT],
     bytes: u64,
 }
@@ -177,7 +177,7 @@ impl Receiver {
         self.schedule_ack(cfg, now, fills || self.has_fin(), srtt);
     }
 
-    /// Takes the data that now continue the in-order data. Returns whether there was or is a hole.
+    /// Adds early data that are now in order. Returns whether the data had a hole before this segment.
     fn take_beyond(&mut self) -> bool {
         let Some(beyond) = self.beyond.as_mut().filter(|beyond| !beyond.ranges.is_empty()) else {
             return false;
@@ -186,7 +186,7 @@ impl Receiver {
         true
     }
 
-    /// Adapts the ACK delay to the gaps between arrivals, and raises the maximum of the window.
+    /// Adapts the ACK delay to the gaps between arrivals, and increases the maximum of the window.
     ///
     /// Source: Linux `tcp_event_data_recv`, `tcp_grow_window`.
     fn on_data_event(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
@@ -255,7 +255,7 @@ impl Receiver {
         self.ack_due = true;
     }
 
-    /// Records that this endpoint sends data. If they answer the peer's data, they also carry the ACKs (Linux
+    /// Records that this endpoint sends data. If the data answer data of the peer, they also carry the ACKs (Linux
     /// `tcp_event_data_sent`).
     pub(super) fn on_data_sent(&mut self, now: Instant) {
         if self.last_data != Instant::ZERO && nanos(now.since(self.last_data)) < self.delay {
@@ -282,7 +282,7 @@ impl Receiver {
         self.ack_due |= window > 0 && window >= 2 * offered && 2 * offered <= self.sizing.window();
     }
 
-    /// What is left of the last offered window (Linux `tcp_receive_window`) [B].
+    /// The unused bytes of the last offered window (Linux `tcp_receive_window`) [B].
     fn offered(&self) -> u64 {
         (self.acked + self.window).saturating_sub(self.nxt)
     }

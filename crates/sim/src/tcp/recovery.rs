@@ -13,7 +13,7 @@ pub enum CaState {
     Disorder,
     /// ACKs showed a loss. The sender retransmits lost segments and reduces the window.
     Recovery,
-    /// The retransmission timer expired. The sender retransmits all unacknowledged data, starting with a window of one
+    /// The retransmission timer expired. The sender retransmits all unacknowledged data. The window starts at one
     /// segment.
     Loss,
 }
@@ -57,8 +57,8 @@ impl Recovery {
         self.out += u32::from(self.state == CaState::Recovery);
     }
 
-    /// Whether an ACK that advances `una` restarts the timer. In ns-3 only the first partial ACK of a recovery restarts
-    /// it.
+    /// Whether an ACK that advances `una` restarts the retransmission timer. In ns-3 only the first partial ACK of a
+    /// recovery restarts it.
     ///
     /// Source: RFC 6582 §4, impatient variant; ns-3 `TcpSocketBase::ProcessAck`.
     pub(super) fn restarts_timer(&mut self, cfg: &TcpConfig, una: u64) -> bool {
@@ -66,8 +66,8 @@ impl Recovery {
         !(partial && std::mem::replace(&mut self.restarted, true))
     }
 
-    /// The growth credit in ns-3 of an ACK outside of recovery that delivered `delivered` segments. If the ACK ends the
-    /// state Loss, only data beyond the recovery point count, so the window may stay at one segment.
+    /// For how many segments an ACK increases the window in ns-3, outside of recovery. The ACK delivered `delivered`
+    /// segments. If the ACK ends the state Loss, only segments beyond the recovery point count.
     ///
     /// Source: ns-3.44 `TcpSocketBase::ProcessAck`.
     pub(super) fn credit_like_ns3(&self, cfg: &TcpConfig, una: u64, delivered: u32) -> u32 {
@@ -80,11 +80,11 @@ impl Recovery {
 
 impl Sender {
     /// Handles an ACK that shows or may show a loss. `delivered` segments arrived. `news`: the ACK SACKed new segments.
-    /// `acked` is the result of the cumulative ACK, and `echo` the echoed timestamp.
+    /// `acked` is the result of the cumulative ACK, and `echo` is the echoed timestamp.
     ///
     /// Source: Linux 3.2 and 6.12 `tcp_fastretrans_alert`.
     /// Deviation: a recovery ends immediately if a timestamp shows that it was spurious. There is no F-RTO. Timestamps
-    /// detect spurious timeouts as well, but new data do not precede retransmissions.
+    /// also detect spurious timeouts, but the sender sends no new data before retransmissions.
     pub(super) fn on_dubious_ack(
         &mut self,
         cfg: &TcpConfig,
@@ -131,7 +131,7 @@ impl Sender {
             }
         };
         if cfg.loss_detection != LossDetection::Rack && (entered || self.board.gives_up_holes()) {
-            // In Linux 3.2, segments sent since the recovery began wait for the next recovery.
+            // In Linux 3.2, a recovery does not retransmit segments that were sent after it began.
             let all = cfg.kernel != Kernel::Linux3_2;
             let limit = if all { u64::MAX } else { self.recovery.high_seq };
             self.board.mark_lost(entered, limit);
@@ -144,7 +144,7 @@ impl Sender {
         self.reduce_proportionally(cfg, delivered, entered, clean);
     }
 
-    /// Detects losses by time (RACK), and sets the timer for segments that are not yet old enough.
+    /// Detects losses by time (RACK), and sets a timer for segments that may count as lost later.
     ///
     /// Source: RFC 8985 §6.2; Linux `tcp_rack_mark_lost`, `tcp_rack_reo_wnd`.
     /// Deviation: without DSACK the reordering window never exceeds a quarter of a round trip.
@@ -168,7 +168,7 @@ impl Sender {
         }
     }
 
-    /// Handles the time at which reordered segments would have arrived (Linux `tcp_rack_reo_timeout`).
+    /// Handles the timer for segments that may be reordered or lost (Linux `tcp_rack_reo_timeout`).
     pub(super) fn on_reordering_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         let before = self.board.in_flight();
         self.mark_lost_by_time(cfg, now);
@@ -195,7 +195,7 @@ impl Sender {
         }
     }
 
-    /// Ends the state, because all data that were sent before it began have arrived.
+    /// Ends Recovery or Loss, because all data that were sent before the state began have arrived.
     ///
     /// Source: Linux 3.2 `tcp_try_undo_recovery`, `tcp_complete_cwr`.
     fn complete(&mut self, cfg: &TcpConfig, echo: Instant) {
@@ -215,7 +215,7 @@ impl Sender {
 
     /// Handles the retransmission timeout.
     ///
-    /// Source: Linux `tcp_enter_loss`, where ssthresh falls only once in a loss event, even after several timeouts.
+    /// Source: Linux `tcp_enter_loss`, where several timeouts in the same loss event reduce ssthresh only once.
     pub(super) fn enter_loss(&mut self, cfg: &TcpConfig, now: Instant) {
         let fresh = match self.recovery.state {
             CaState::Open | CaState::Disorder => true,
@@ -284,9 +284,9 @@ impl Sender {
         self.window.cwnd = (in_flight + may_send.max(u32::from(first))).max(1);
     }
 
-    /// The window reduction of ns-3.44. An ACK with new SACKs counts one segment more than it delivered; an ACK with
-    /// progress counts twice. The reduction starts from the data in flight after the loss was detected. Its product in
-    /// bytes has 32 bits.
+    /// The window reduction of ns-3.44, with four differences. An ACK with new SACKs counts one segment more than it
+    /// delivered. An ACK with progress counts twice. The reduction starts from the data in flight after the loss was
+    /// detected. A product in bytes is limited to 32 bits.
     ///
     /// Source: ns-3.44 `TcpSocketBase::DupAck`, `ProcessAck`, `TcpPrrRecovery::DoRecovery`.
     /// Deviation: a partial ACK sends no data beyond the window.
@@ -305,7 +305,7 @@ impl Sender {
         }
     }
 
-    /// `again`: the ACK covered a retransmission.
+    /// Reduces the window once. `again`: the ACK covered a retransmission.
     fn reduce_once(&mut self, cfg: &TcpConfig, in_flight: u32, delivered: u32, again: bool) {
         let state = &mut self.recovery;
         state.delivered += delivered;

@@ -4,9 +4,9 @@ use penstock_units::{Duration, time::nanos};
 /// The smoothed round trip, its variation and the retransmission timeout (RTO).
 ///
 /// Source: RFC 6298 §2; Linux `tcp_rtt_estimator`, `tcp_set_rto`. In Linux the variation is at least the minimum RTO
-/// (so RTO = srtt + max(200 ms, 4·mdev)). It falls at most once in a window, and changes slowly after unusually short
-/// samples. Timestamps satisfy Karn's rule: a sample is `now` minus the echoed timestamp.
-/// Deviation: nanoseconds instead of jiffies.
+/// (so RTO = srtt + max(200 ms, 4·mdev)). The variation falls at most once in a window, and changes slowly after
+/// unusually short samples. Timestamps satisfy Karn's rule: a sample is `now` minus the echoed timestamp.
+/// Deviation: times are in nanoseconds instead of jiffies.
 #[derive(Clone, Debug)]
 pub(super) struct Rtt {
     /// The smoothed round trip [ns]; 0 before the first sample.
@@ -17,7 +17,7 @@ pub(super) struct Rtt {
     window_max: u64,
     /// The time that the RTO adds to srtt [ns].
     rttvar: u64,
-    /// The sequence number whose ACK ends the current window [B].
+    /// The current window ends when this sequence number is acknowledged [B].
     window_end: u64,
     min: u64,
     /// The number of doublings of the RTO since the last sample.

@@ -1,4 +1,5 @@
-//! The heap implementation: all counts refer to one fixed time, so the decay does not change their order.
+//! The heap implementation: all counts refer to one fixed time. So the decay with time does not change the order of the
+//! counts.
 
 use super::{EwmaConfig, IndexedHeap, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
@@ -6,21 +7,23 @@ use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant, math};
 use std::cell::Cell;
 
-/// The reference time advances when the charge of a cell would exceed this value.
+/// When the charge of a cell would exceed this value, the reference time of all counts moves to the current time.
 const MOST_CHARGE: f64 = (1u64 << 40) as f64;
 
-/// EWMA with a heap of counts at a common reference time. A cell that leaves at time t is charged V = 2^((t - ref)/H).
+/// EWMA with a heap of counts at a common reference time. A cell that leaves at time t adds V = 2^((t - ref)/H) to its
+/// circuit's count.
 ///
-/// The count of an ineligible circuit keeps its own reference time. It is rescaled when the circuit becomes eligible.
+/// While a circuit is ineligible, its count keeps an older reference time. When the circuit becomes eligible, the count
+/// is rescaled.
 ///
 /// Source: EWMA §3.5; C tor 06e8370c33. Deviation: none.
 #[derive(Debug)]
 pub struct Heap {
     config: EwmaConfig,
     reference: Instant,
-    /// Counts of ineligible circuits have their own reference times [ns].
+    /// All circuits. The count of an ineligible circuit has its own reference time [ns].
     circuits: IndexedHeap,
-    /// The last time and V at that time. One write event sends many cells at the same time (EWMA §3.5).
+    /// The last time, and the charge V at that time. One write event sends many cells at the same time (EWMA §3.5).
     cached: Cell<(Instant, f64)>,
 }
 
@@ -35,7 +38,7 @@ impl Heap {
         }
     }
 
-    /// V at `now`, even if it is larger than `MOST_CHARGE`.
+    /// The charge V at `now`, even if V exceeds `MOST_CHARGE`.
     fn charge_at(&self, now: Instant) -> f64 {
         let (at, charge) = self.cached.get();
         if at == now {
@@ -46,7 +49,7 @@ impl Heap {
         charge
     }
 
-    /// V at `now`. Advances the reference time first if V would be too large.
+    /// The charge V at `now`. If V would exceed `MOST_CHARGE`, moves the reference time first.
     fn weight_at(&mut self, now: Instant) -> f64 {
         let charge = self.charge_at(now);
         if charge <= MOST_CHARGE {
@@ -99,7 +102,7 @@ impl CircuitPolicy for Heap {
     }
 
     fn set_half_life(&mut self, now: Instant, half_life: Duration) {
-        // The old half-life applies to all counts up to now; the new one applies afterwards.
+        // Up to now, the old half-life applies to all counts; from now on, the new half-life applies.
         let old = self.config.half_life;
         self.circuits.rescale_eligible(decay(half_lives(self.reference, now, old)));
         self.circuits

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Children of each node. Four children are adjacent in memory, and the heap is half as deep as with two.
 const ARITY: usize = 4;
 
-/// The value in `places` for an ineligible circuit.
+/// Marks an ineligible circuit in `places`.
 const OUT: u32 = u32::MAX;
 
 /// Circuits ordered by count, smallest first.
@@ -18,12 +18,12 @@ pub(super) struct IndexedHeap {
     slots: slab::Slab<Slot>,
     by_key: BTreeMap<CircuitKey, usize>,
     heap: Vec<Standing>,
-    /// The position of each slot in the heap, or `OUT`.
+    /// For each slot, the position in the heap; `OUT` for an ineligible circuit.
     places: Vec<u32>,
     last: Turn,
 }
 
-/// A circuit's state. While the circuit is eligible, its count and turn are in the heap instead.
+/// The state of a circuit. If the circuit is eligible, count and turn are not stored in the slot but in the heap.
 #[derive(Debug)]
 struct Slot {
     key: CircuitKey,
@@ -33,8 +33,8 @@ struct Slot {
     epoch: u64,
 }
 
-/// The sequence number of a circuit's last service. Circuits that were never served come first, by key. All turns
-/// differ.
+/// The sequence number of a circuit's last service. A circuit that was never served sorts before all served circuits,
+/// by key. No two circuits have the same turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn(u64);
 
@@ -59,7 +59,6 @@ pub(super) struct Standing {
     pub(super) count: f64,
     pub(super) turn: Turn,
     pub(super) key: CircuitKey,
-    /// The circuit's slot. Only entries of the heap have one.
     pub(super) slot: u32,
 }
 
@@ -76,8 +75,8 @@ impl Standing {
 }
 
 impl IndexedHeap {
-    /// The slot of a circuit; a new circuit gets a count of zero. For an ineligible circuit, the count is rescaled to
-    /// the reference time `epoch`. `decay` returns the factor for the count's old reference time.
+    /// The slot of a circuit. A new circuit gets a count of zero. The count of an ineligible circuit is rescaled to the
+    /// reference time `epoch`; `decay` returns the factor for the old reference time.
     pub(super) fn slot_of(&mut self, key: CircuitKey, epoch: u64, decay: impl FnOnce(u64) -> f64) -> usize {
         // The circuit served last is at the root, so no search is needed.
         if let Some(first) = self.heap.first()
@@ -100,7 +99,7 @@ impl IndexedHeap {
         slot
     }
 
-    /// A sift from the root examines one circuit at each level of the heap.
+    /// How many circuits a change of the first circuit examines: one at each level of the heap.
     pub(super) fn scans(&self) -> u64 {
         1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
     }
@@ -118,7 +117,7 @@ impl IndexedHeap {
         }
     }
 
-    /// Makes a slot ineligible. Its count refers to the time `epoch` from now on.
+    /// Makes the circuit in a slot ineligible, and stores `epoch` as the reference time of its count.
     pub(super) fn leave(&mut self, slot: usize, epoch: u64) {
         let place = std::mem::replace(&mut self.places[slot], OUT);
         if place == OUT {
@@ -162,7 +161,7 @@ impl IndexedHeap {
     }
 
     /// Rescales the counts of ineligible circuits to the reference time `epoch`. `decay` returns the factor for an old
-    /// time.
+    /// reference time.
     pub(super) fn rescale_others(&mut self, epoch: u64, decay: impl Fn(u64) -> f64) {
         for (slot, state) in &mut self.slots {
             if self.places[slot] == OUT {
@@ -190,8 +189,9 @@ impl IndexedHeap {
         place
     }
 
-    /// Moves `standing` down from `place` to its position: the hole sinks to a leaf, and `standing` rises from there. A
-    /// circuit that was just charged mostly belongs near the leaves, so this order needs fewer comparisons.
+    /// Moves `standing` down from `place` to its position. The empty place first moves down to a leaf, and then
+    /// `standing` rises from there. A circuit that was just charged mostly belongs near the leaves, so this method
+    /// needs fewer comparisons.
     fn sink(&mut self, mut place: usize, standing: Standing) {
         loop {
             let first = ARITY * place + 1;

@@ -1,16 +1,16 @@
-//! The list implementation, deployed first: each choice decays the counts of all active circuits and takes the
-//! smallest.
-
 use super::{EwmaConfig, Standing, Turn, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Instant};
 use std::collections::BTreeMap;
 
-/// EWMA by a scan of all active circuits. The cost of each choice is linear in their number.
+/// EWMA by a scan of all active circuits, as first deployed. The cost of each choice is linear in the number of
+/// circuits.
 ///
 /// Source: EWMA §2.3; C tor d3be00e0f4 (first patch).
-/// Deviation: each read of a count computes its decay, and a scan does not store the result. The values are the same.
+///
+/// Deviation: each read of a count computes the decay of the count, and a scan does not store the result. The values
+/// are the same.
 #[derive(Debug)]
 pub struct List {
     config: EwmaConfig,

@@ -1,12 +1,12 @@
 //! Exponentially weighted moving average (EWMA): circuits that sent little recently go first.
 //!
-//! Each circuit has a count of its sent cells. Each sent cell adds one; the count halves in every half-life H. The
-//! policy serves the circuit with the smallest count. The count of a new circuit is zero, so its CREATE and EXTEND
-//! overtake the cells of other circuits (EWMA §2.3, §5).
+//! The policy counts each circuit's sent cells. A sent cell adds one to the count, and the count halves in every
+//! half-life H. The policy serves the circuit with the smallest count. A new circuit has the count zero, so CREATE and
+//! EXTEND overtake the cells of other circuits (EWMA §2.3, §5).
 //!
 //! Three implementations make the same choices: [`List`] (the first deployed one, scans all active circuits), [`Heap`]
-//! (constant reference time, logarithmic cost) and [`Tick`] (today's C tor). Among equal counts, the circuit that was
-//! served least recently goes first; if neither was served, the lower key goes first.
+//! (constant reference time, logarithmic cost) and [`Tick`] (today's C tor). If counts are equal, the circuit that was
+//! served least recently goes first. Among circuits that were never served, the lower key goes first.
 //!
 //! Source: Tang and Goldberg, EWMA §2.3 and §3.5; C tor `circuitmux_ewma.c`.
 
@@ -26,7 +26,7 @@ use penstock_units::{Cells, Duration, Instant, math};
 /// The configuration of EWMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EwmaConfig {
-    /// The half-life of counts [ns]; above zero. The paper recommends 20 to 30 s and ran 66 s.
+    /// The half-life of counts [ns]; above zero. The paper recommends 20 to 30 s; its experiments used 66 s.
     pub half_life: Duration,
 }
 

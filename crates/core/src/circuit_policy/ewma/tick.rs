@@ -12,7 +12,7 @@ const TICK: Duration = Duration::from_secs(10);
 /// EWMA with a heap whose counts are rescaled at each tick.
 ///
 /// With s = 0.5^(tick/H), a cell that leaves at fraction f of the tick is charged s^(-f). At the end of the tick, all
-/// active counts are multiplied by s. This does not change their order.
+/// active counts are multiplied by s. This keeps the order of the counts.
 ///
 /// Source: C tor `circuitmux_ewma.c`: `cell_ewma_get_current_tick_and_fraction()`, `scale_active_circuits()`.
 /// Deviation: none.
@@ -108,7 +108,7 @@ impl CircuitPolicy for Tick {
     }
 
     fn set_half_life(&mut self, now: Instant, half_life: Duration) {
-        // As in C tor, a new half-life changes the decay factor but no count.
+        // As in C tor, a new half-life changes only the decay factor. The counts stay.
         self.advance(now);
         self.per_tick = per_tick(half_life);
         self.cached.set((now, math::exp2(split(now).1 * self.per_tick)));

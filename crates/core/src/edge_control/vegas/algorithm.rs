@@ -8,9 +8,9 @@ use penstock_units::{Duration, Instant};
 ///
 /// Each SENDME gives a round-trip time. The bandwidth-delay product (BDP) is the window multiplied by RTT_min /
 /// RTT_ewma. The window minus the BDP is the estimated number of cells in the circuit's queues. Slow start adds to the
-/// window with each SENDME until gamma cells wait in queues. Afterwards the window changes once in several SENDMEs. It
-/// grows if fewer than alpha cells wait, and shrinks if more than beta wait. If more than delta cells wait, it drops
-/// immediately to BDP + delta.
+/// window with each SENDME until gamma cells wait in queues. Afterwards the window changes once in several SENDMEs. The
+/// window grows if fewer than alpha cells wait in queues, and shrinks if more than beta cells wait. If more than delta
+/// cells wait, the window drops to BDP + delta in one step.
 ///
 /// Source: proposal 324 §3.3 (TOR_VEGAS), §3.1 (the estimator CWND·RTTmin/RTT); RFC 3742; C tor
 /// `congestion_control_vegas_process_sendme()`, `congestion_control_update_circuit_bdp()`.
@@ -27,7 +27,7 @@ pub struct Vegas {
     /// The bandwidth-delay product [cell].
     bdp: u64,
     next_update: u64,
-    /// SENDMEs until a whole window has been acknowledged.
+    /// The number of SENDMEs until a whole window is acknowledged.
     next_window: u64,
     rtt: RoundTrips,
 }
@@ -73,9 +73,9 @@ impl Vegas {
             return blocked;
         }
         let product = u128::from(self.cwnd) * u128::from(self.rtt.min) / u128::from(self.rtt.ewma);
-        // A reset may have raised the minimum above the average, so the product may exceed the window.
+        // The minimum can be above the average after a reset, so the product can exceed the window.
         self.bdp = u64::try_from(product).unwrap_or(u64::MAX);
-        // When the queue fills or drains, the next update of the window follows immediately.
+        // When the circuit's queue fills or drains, the window is updated immediately.
         if blocked != self.blocked {
             self.next_update = 0;
             self.blocked = blocked;
@@ -106,7 +106,7 @@ impl Vegas {
         self.full &= !expired;
     }
 
-    /// Records whether the window is full, because an unused window must not grow.
+    /// Records whether the window is full. A window that is not full must not grow.
     fn note_fullness(&mut self, in_flight: u64) {
         let gap = u64::from(self.config.cwnd_full_gap) * self.config.bounds.inc();
         if in_flight + gap >= self.cwnd {
@@ -156,7 +156,8 @@ impl Vegas {
         }
     }
 
-    /// SENDMEs between two updates of the window; with 0 each SENDME updates it. Source: C tor `CWND_UPDATE_RATE()`.
+    /// The number of SENDMEs between two updates of the window; 0 updates it at each SENDME.
+    /// Source: C tor `CWND_UPDATE_RATE()`.
     fn update_rate(&self) -> u64 {
         if self.slow_start {
             return 1;

@@ -8,15 +8,15 @@ use std::num::NonZeroU8;
 /// Source: proposal 324 §6.5; C tor `congestion_control_common.c`, `congestion_control_vegas.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VegasConfig {
-    /// Whether a relay agrees to Vegas when a client requests it. Existing circuits keep Vegas.
+    /// Whether a relay agrees to Vegas when a client requests it. A change does not affect existing circuits.
     ///
     /// Source: C tor `congestion_control_enabled()`, which is false if the consensus contains `cc_alg=0`.
     pub offered: bool,
     /// The bounds of the window.
     pub bounds: CwndBounds,
-    /// How much one update changes the window after slow start [cell].
+    /// After slow start, how many cells one update adds to or removes from the window [cell].
     pub cwnd_inc: u32,
-    /// The number of updates in one window of cells after slow start [1].
+    /// After slow start, the number of window updates while one window of cells is acknowledged [1].
     pub cwnd_inc_rate: u32,
     /// The increase of the window for one SENDME in slow start, as a percentage of the SENDME's cells [%].
     pub cwnd_inc_pct_ss: u32,
@@ -24,16 +24,17 @@ pub struct VegasConfig {
     pub sscap: u32,
     /// The window at which slow start ends [cell].
     pub ss_max: u32,
-    /// The window grows while fewer cells than this wait in queues [cell].
+    /// The window grows while fewer cells than this wait in the circuit's queues [cell].
     pub alpha: u32,
-    /// The window shrinks while more cells than this wait in queues [cell].
+    /// The window shrinks while more cells than this wait in the circuit's queues [cell].
     pub beta: u32,
-    /// Slow start ends when this many cells wait in queues [cell].
+    /// Slow start ends when this many cells wait in the circuit's queues [cell].
     pub gamma: u32,
-    /// If more cells than this wait in queues, the window drops immediately to the bandwidth-delay product plus this
-    /// [cell].
+    /// If more cells than this wait in the circuit's queues, the window drops in one step to the bandwidth-delay
+    /// product plus this number [cell].
     pub delta: u32,
-    /// After slow start the round trip is averaged over this percentage of the updates in a window [%].
+    /// After slow start, over how many updates the round trip is averaged, as a percentage of the updates in one window
+    /// [%].
     pub ewma_cwnd_pct: u32,
     /// The maximum number of round trips in the average [1].
     pub ewma_max: u32,
@@ -42,11 +43,12 @@ pub struct VegasConfig {
     /// While the window is at its minimum, RTT_min rises towards the average by this percentage of their difference
     /// [%].
     pub rtt_reset_pct: u32,
-    /// The window counts as full if its unused cells are at most this many SENDMEs' cells [SENDME].
+    /// The window counts as full if it has space for at most the cells of this many SENDMEs [SENDME].
     pub cwnd_full_gap: u32,
-    /// The window no longer counts as full if the cells in flight are below this percentage of it [%].
+    /// The window stops counting as full if the cells in flight fall below this percentage of the window [%].
     pub cwnd_full_minpct: u32,
-    /// True requires a full window once in a whole window of SENDMEs; false requires it in each update interval.
+    /// How often the window must be full in order to grow. True: once while a whole window is acknowledged. False: once
+    /// in each update interval.
     pub cwnd_full_per_cwnd: bool,
     /// Flow control of streams on circuits that use Vegas.
     pub streams: XonXoffConfig,
@@ -89,7 +91,7 @@ impl VegasConfig {
         windows: WindowsConfig::STOCK,
     };
 
-    /// The values of C tor 0.4.7 since 0.4.7.13, the first version in which only a full window grows.
+    /// The values of C tor 0.4.7 since 0.4.7.13, the first version in which a window grows only if it is full.
     ///
     /// Source: `congestion_control_vegas.c` of that version.
     /// Deviation: the parameters of `congestion_control_common.c` are those of 0.4.9.

@@ -7,11 +7,11 @@ pub(super) struct RoundTrips {
     pub(super) last: Option<Duration>,
     /// The average over N samples [µs]; 0 before the first sample.
     pub(super) ewma: u64,
-    /// The minimum of the average so far [µs].
+    /// The smallest average so far [µs].
     pub(super) min: u64,
 }
 
-/// A sample of this many times the average is invalid [1] (C tor `DELTA_DISCREPENCY_RATIO_MAX`).
+/// A sample is invalid if it is this many times the average [1] (C tor `DELTA_DISCREPENCY_RATIO_MAX`).
 const JUMP: u64 = 5000;
 
 impl RoundTrips {
@@ -41,7 +41,7 @@ impl RoundTrips {
     }
 }
 
-/// The circuit's state when a sample arrives.
+/// The state of the circuit when a round-trip sample arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) slow_start: bool,
@@ -50,7 +50,7 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// The number N of samples in the average [1].
+    /// The number N of round-trip samples in the average [1].
     fn samples(self, config: &VegasConfig) -> u64 {
         let samples = if self.slow_start {
             config.ewma_ss.into()
@@ -61,7 +61,8 @@ impl Moment {
     }
 }
 
-/// The average over `n` samples, where `value` is the newest sample. `before` is the previous average; 0 means none.
+/// The exponentially weighted average of `n` samples. `value` is the newest sample, and `before` the previous average
+/// (0 if none).
 ///
 /// Source: proposal 324 §2.1.2 (N_EWMA_SMOOTHING).
 pub(in crate::edge_control) fn n_count_ewma(value: u64, before: u64, n: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! BackTap: a window for each circuit and hop, by the delay of the next node's forwarding.
+//! BackTap: for each circuit and hop, a window that follows the delay of forwarding at the next node.
 
 mod window;
 
@@ -23,8 +23,8 @@ impl Outstanding {
         self.sent - self.forwarded
     }
 
-    /// Handles the next node's report that it forwarded this many cells, modulo 2³². Returns false if the count is
-    /// outdated.
+    /// Handles the next node's report that it has forwarded this many cells, modulo 2³². Returns false if a newer
+    /// report has arrived before.
     pub(super) fn on_forwarded(&mut self, forwarded: u32) -> Result<bool, Violation> {
         let Ok(ahead) = u64::try_from(ahead(forwarded, self.forwarded)) else { return Ok(false) };
         if self.forwarded + ahead > self.sent {
@@ -62,12 +62,12 @@ struct After {
     window: Window,
     cells: Outstanding,
     trips: Trips,
-    /// The number of cells sent when the current round began.
+    /// How many cells were sent before the current round began.
     round_end: u64,
 }
 
 impl BackTap {
-    /// The control of one direction of a new circuit. `rate` is the node's own rate.
+    /// The hop control for one direction of a new circuit. `rate` is the node's own bandwidth rate.
     pub fn new(config: WindowConfig, rate: Option<DataRate>) -> Self {
         BackTap { after: None, config, rate, before: None }
     }

@@ -1,6 +1,6 @@
 use penstock_units::{DataRate, Duration};
 
-/// The maximum window [cell]: the cells that a hop may have in flight, minus a reserve for cells of the link itself.
+/// The maximum window [cell]. It is below the limit of cells in flight, which link-control cells need as well.
 pub const MAX_WINDOW: u32 = 2000;
 /// Stream bytes in one cell [B].
 const PAYLOAD: u64 = 498;
@@ -11,18 +11,18 @@ const PAYLOAD: u64 = 498;
 /// are nstor's; 2 and 4 are Vegas's own (Brakmo and Peterson 1995), as in Linux.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowConfig {
-    /// α: the window grows if fewer cells than this wait [cell].
+    /// α [cell]: the window grows if fewer cells than this wait at the next node.
     pub alpha: u32,
-    /// β: the window shrinks if more cells than this wait [cell]; at least α.
+    /// β [cell], at least α: the window shrinks if more cells than this wait at the next node.
     pub beta: u32,
     /// The initial window [cell].
     pub start: u32,
-    /// γ [cell]: in slow start the window doubles each round until diff exceeds γ (CircuitStart). `None` disables slow
-    /// start.
+    /// γ [cell]: in slow start the window doubles in each round until more than γ cells wait (CircuitStart). `None`
+    /// disables slow start.
     pub slow_start: Option<u32>,
     /// The minimum number of round trips in a round [1]; nstor requires 3, Marut's authors require none.
     pub samples: u32,
-    /// Whether the window is limited to the node's own rate times the base round trip, if the node has a rate.
+    /// Whether the node's own bandwidth rate times the base round trip limits the window.
     pub cap: bool,
 }
 
@@ -47,8 +47,8 @@ impl Trips {
         self.samples += 1;
     }
 
-    /// diff = `cells` · (actualRtt / baseRtt − 1), an estimate of the cells that wait [cell]; `None` if the round has
-    /// fewer round trips than `samples`.
+    /// diff = `cells` · (actualRtt / baseRtt − 1) estimates the cells that wait at the next node [cell]. `None` if the
+    /// round has fewer round trips than `samples`.
     pub(in super::super) fn diff(&self, cells: u64, samples: u32) -> Option<f64> {
         let least = self.least.filter(|_| self.samples >= samples && !self.base.is_zero())?;
         let longer = least.saturating_sub(self.base).as_secs_f64() / self.base.as_secs_f64();
@@ -64,13 +64,13 @@ impl Trips {
     }
 }
 
-/// A window of one circuit over one hop that changes once in a round.
+/// The window of one circuit over one hop. It changes once in a round.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Window {
     config: WindowConfig,
     rate: Option<DataRate>,
     cwnd: u64,
-    /// In slow start: the number of cells sent when the window last doubled.
+    /// In slow start, how many cells were sent before the window last doubled.
     doubled_at: Option<u64>,
 }
 
@@ -94,10 +94,10 @@ impl Window {
         carried.map_or(MAX_WINDOW.into(), |cells| cells.clamp(1, MAX_WINDOW.into()))
     }
 
-    /// Ends slow start if more than γ cells wait. `diff` is the estimate of waiting cells, if known. The window becomes
-    /// the number of cells that were forwarded since it last doubled.
+    /// Ends slow start if `diff`, the estimate of waiting cells, exceeds γ. The window then becomes the number of cells
+    /// that were forwarded since the last doubling.
     ///
-    /// Source: CircuitStart (by BackTap's authors), which so corrects the overshoot of the last doubling.
+    /// Source: CircuitStart (by BackTap's authors), which corrects the overshoot of the last doubling in this way.
     pub(in super::super) fn on_forwarded(&mut self, diff: Option<f64>, forwarded: u64) {
         let (Some(gamma), Some(doubled_at)) = (self.config.slow_start, self.doubled_at) else { return };
         if diff.is_some_and(|diff| diff > f64::from(gamma)) {
@@ -106,7 +106,7 @@ impl Window {
         }
     }
 
-    /// Adjusts the window after a round in which `diff` cells waited; `sent` is the number of cells sent so far.
+    /// Adjusts the window after a round. `diff` cells waited in the round, and `sent` cells were sent so far.
     pub(in super::super) fn on_round(&mut self, diff: f64, sent: u64, base: Duration) {
         let most = self.most(base);
         if self.doubled_at.is_some() {

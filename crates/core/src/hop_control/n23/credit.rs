@@ -2,7 +2,7 @@ use super::super::Feedback;
 use crate::error::Violation;
 use crate::serial::ahead;
 
-/// The sending half of a hop: how many more cells the next hop allows, as its newest credit says.
+/// The sending half of a hop. It computes how many more cells the next hop's newest credit allows.
 ///
 /// Counts start at a number that the caller chooses, and are sent modulo 2³². A duplicate or late credit changes
 /// nothing. The credit with the greater count is newer. If the counts are equal, the credit that arrived last is newer.
@@ -11,9 +11,9 @@ use crate::serial::ahead;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
     sent: u64,
-    /// The number of cells that the next hop had forwarded when it sent its newest credit.
+    /// Forwarded cells that the next hop's newest credit reports.
     forwarded: u64,
-    /// The total number of cells that this node may have sent.
+    /// The total number of cells that this node is allowed to send.
     limit: u64,
     most: u64,
 }
@@ -24,7 +24,7 @@ impl Credit {
         Credit { sent: counted, forwarded: counted, limit: counted + start, most }
     }
 
-    /// How many more cells may be sent. After a reduction of the allowance this may stay zero for some time.
+    /// How many more cells may be sent. If the allowance was reduced, this may be zero for some time.
     pub(super) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.sent)
     }
@@ -47,8 +47,8 @@ impl Credit {
         Ok(())
     }
 
-    /// The cells that left this node's queue but not the next node's queue are at most N2 plus the greatest N3. If N3
-    /// is constant, the credit therefore never becomes negative.
+    /// Checks that at most N2 plus the greatest N3 cells are outstanding (they left this node's queue, but not the next
+    /// node's). If N3 is constant, the credit is then never negative.
     fn check(&self) {
         let outstanding = self.sent - self.forwarded;
         debug_assert!(outstanding <= self.most, "{outstanding} outstanding, {} allowed", self.most);

@@ -9,7 +9,7 @@ use penstock_units::{Duration, math};
 /// again". Deviation: all numbers are Penstock's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExponentialConfig {
-    /// Delays up to this value are not congestion [ns].
+    /// Delays up to this value do not count as congestion [ns].
     pub threshold: Duration,
     /// The delay that reduces N3 to N3/e [ns]; above zero.
     pub scale: Duration,

@@ -1,6 +1,7 @@
 use crate::error::Violation;
 
-/// The receiving half of a hop: counts received and forwarded cells, and decides when the previous hop gets a credit.
+/// The receiving half of a hop. It counts received and forwarded cells, and decides when the previous hop gets a
+/// credit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     received: u64,
@@ -8,7 +9,7 @@ pub(super) struct Grant {
     /// The value of `forwarded` when the last credit was sent.
     credited: u64,
     allowance: u64,
-    /// The greatest number of cells in total that any credit so far has allowed.
+    /// The highest total number of cells that a credit has allowed so far.
     limit: u64,
 }
 

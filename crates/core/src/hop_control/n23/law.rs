@@ -10,10 +10,10 @@ use penstock_units::Duration;
 pub struct AdaptConfig {
     /// Time between adjustments [ns].
     pub interval: Duration,
-    /// True: the delay ends when the kernel has sent the cell. False: it ends when the kernel takes it from the output
-    /// buffer.
+    /// When the measured delay ends. True: when the kernel has sent the cell. False: when the kernel takes the cell
+    /// from the output buffer.
     pub kernel: bool,
-    /// The control law.
+    /// How N3 follows the congestion signal.
     pub law: LawConfig,
 }
 

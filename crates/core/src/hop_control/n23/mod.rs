@@ -33,7 +33,7 @@ pub struct N23Config {
     pub n2: u32,
     /// N3, the excess buffer [cell]. If N3 adapts, this is its initial value.
     pub n3: u32,
-    /// How N3 follows congestion; `None` keeps N3 constant.
+    /// How N3 adapts to congestion; `None` keeps N3 constant.
     pub adapt: Option<AdaptConfig>,
     /// How credits travel to the previous hop.
     pub credit_path: CreditPath,
@@ -76,9 +76,9 @@ impl N23Config {
 /// N23 at one node, for one direction of a circuit.
 ///
 /// A node may send as many RELAY cells to the next node as its credit allows, N2 + N3 at first. The next node counts
-/// the cells that leave its circuit queue, and reports this count after each N2 cells. The sender's new credit is N2 +
-/// N3 minus the cells that were not yet forwarded. So no queue of the circuit behind the first node exceeds N2 + N3
-/// cells. The first node reads its streams only while its own queue is shorter than N2 + N3.
+/// the cells that leave its circuit queue, and reports this count after each N2 cells. The sender's credit is then N2 +
+/// N3 minus the cells that the next node has not yet forwarded. So no queue of the circuit behind the first node
+/// exceeds N2 + N3 cells. The first node reads its streams only while its own queue is shorter than N2 + N3.
 ///
 /// Source: DefenestraTor §4.2 and figure 3; Kung, Blackwell, Chapman, SIGCOMM 1994.
 /// Deviation: a credit contains the total number of forwarded cells, as in Kung's credit update protocol; in the
@@ -90,7 +90,7 @@ pub struct N23 {
     /// The current N3 [cell].
     n3: u64,
     law: Law,
-    /// The first value of all counts. It is zero except in tests of the wrap-around.
+    /// The first value of all counts. It is zero, except in tests of the modulo arithmetic.
     counted: u64,
     /// The next hop; `None` while it is unknown, or if it has no hop control.
     after: Option<Credit>,
@@ -142,7 +142,7 @@ impl HopControl for N23 {
         let Some(HopOffer::Credits { start, most }) = neighbour.agreed else { return };
         match neighbour.side {
             Side::After => self.after = Some(Credit::new(self.counted, start, most)),
-            // The previous hop follows the offer that this node sent.
+            // This node's own offer limits the previous hop.
             Side::Before => {
                 let start = u64::from(self.config.n2) + u64::from(self.config.n3);
                 self.before = Some(Grant::new(self.counted, start));
@@ -172,7 +172,7 @@ impl HopControl for N23 {
     }
 
     fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<(), Violation> {
-        // Credits from a node without an agreement are ignored, like unknown cells.
+        // A node without an agreement ignores credits, like unknown cells.
         self.after.as_mut().map_or(Ok(()), |credit| credit.on_feedback(feedback))
     }
 
@@ -195,7 +195,8 @@ impl HopControl for N23 {
         let moved = std::mem::take(&mut self.moved);
         self.n3 = self.law.adjust(self.n3, moved, &signals);
         let busy = moved > 0 || signals.queue > Cells::ZERO;
-        // If the allowance fell by N2 or more, a credit leaves immediately, provided that the previous hop can use it.
+        // If the allowance fell by N2 or more, the previous hop gets a credit immediately, provided that it can use
+        // one.
         let (allowance, n2) = (self.allowance(), u64::from(self.config.n2));
         let fell = self.before.is_some_and(|grant| grant.allowance() >= allowance + n2);
         let feedback = if busy && fell { self.make_credit() } else { None };

@@ -4,17 +4,17 @@ use super::hystart::HyStart;
 use crate::tcp::config::Kernel;
 use penstock_units::{Duration, Instant, math, time::nanos};
 
-/// The cubic's coefficient [segments/s³].
+/// The coefficient C of the cubic function [segments/s³].
 const C: f64 = 0.4;
 /// The factor by which a loss reduces the window.
 const BETA: f64 = 0.7;
-/// The window multiplied by this, in eighths, is the number of segments for each segment that Reno would add with
-/// CUBIC's β: (1 + β)/(3(1 − β)) in whole eighths (`beta_scale`).
+/// Eighths of a window [1]: Reno with CUBIC's β adds one segment after this many acknowledged segments. This is (1 +
+/// β)/(3(1 − β)) in whole eighths (`beta_scale`).
 const RENO_SCALE: u32 = 15;
 
-/// After this time, or when the window has changed, the growth rate is computed again.
+/// The growth rate is computed again after this time, or when the window has changed.
 const PACE_LASTS: Duration = Duration::from_nanos(1_000_000_000 / 32);
-/// In an epoch younger than this, round trips still include the queue of the recovery.
+/// In this time after the epoch began, round trips still include the queue of the recovery.
 const YOUNG: Duration = Duration::from_secs(1);
 /// The ratio 1, in sixteenths (`ACK_RATIO_SHIFT`).
 const RATIO_ONE: u32 = 16;
@@ -31,18 +31,19 @@ const RATIO_MOST: u32 = 32 * RATIO_ONE;
 pub(super) struct Cubic {
     /// The window at the last loss [segments], reduced by fast convergence; 0 means unknown.
     last_max: f64,
-    /// When growth after the last loss began; FAR_FUTURE if it has not begun.
+    /// When the window began to grow after the last loss; FAR_FUTURE if it has not.
     epoch: Instant,
-    /// The window at the plateau of the cubic [segments].
+    /// The window at the plateau of the cubic function [segments].
     origin: f64,
-    /// The time from the epoch to the plateau [s].
+    /// K, the time from the epoch to the plateau [s].
     k: f64,
     /// The window that Reno would have now (`tcp_cwnd`) [segments].
     reno: u32,
     reno_count: u32,
-    /// The credit for one increase if Reno is not ahead [segments per increase].
+    /// How many acknowledged segments increase the window by one, as the cubic function requires [segments per
+    /// increase].
     pace: u32,
-    /// The window [segments] and the time for which `pace` was computed.
+    /// The window [segments] for which `pace` was computed last, and when.
     pace_of: u32,
     pace_at: Instant,
     /// The shortest round trip [ns]; 0 means unknown.
@@ -88,10 +89,9 @@ impl Cubic {
         self.ratio = (self.ratio - self.ratio / RATIO_ONE + segments).min(RATIO_MOST);
     }
 
-    /// The credit that increases the window by one segment. This ACK earned `credit`.
+    /// How many acknowledged segments increase the window by one segment. This ACK adds `credit` segments.
     ///
-    /// Credit counts acknowledged segments. In Linux 3.2 it counts ACKs, so the value is divided by the segments for
-    /// each ACK.
+    /// In Linux 3.2 the credit counts ACKs, so the number is divided by the segments for each ACK.
     pub(super) fn credit_per_increase(
         &mut self,
         kernel: Kernel,
@@ -110,7 +110,7 @@ impl Cubic {
         let pace = self.pace.min(self.reno_pace(cwnd)).min(100 * cwnd);
         match kernel {
             Kernel::Linux3_2 => (pace * RATIO_ONE / self.ratio).max(1),
-            // The window grows by at most half in a round trip.
+            // With this minimum, the window grows by at most half in a round trip.
             Kernel::Linux6 | Kernel::Ns3 => pace.max(2),
         }
     }
@@ -129,7 +129,7 @@ impl Cubic {
         pace as u32
     }
 
-    /// The credit for one increase by Reno, if Reno is ahead (RFC 9438 §4.3).
+    /// How many acknowledged segments increase the window by one, if Reno's window would be larger (RFC 9438 §4.3).
     fn reno_pace(&mut self, cwnd: u32) -> u32 {
         // Reno with CUBIC's β adds 3(1 − β)/(1 + β) segments for each window; Linux uses 8/15.
         let each = (cwnd * RENO_SCALE) >> 3;
@@ -147,7 +147,7 @@ impl Cubic {
     pub(super) fn ssthresh(&mut self, cwnd: u32) -> u32 {
         let window = f64::from(cwnd);
         self.epoch = Instant::FAR_FUTURE;
-        // Fast convergence: after a loss below the last maximum, the maximum falls further.
+        // Fast convergence: if a loss occurs below the last maximum, the maximum is reduced further.
         let gives_way = window < self.last_max;
         self.last_max = if gives_way { window * (1.0 + BETA) / 2.0 } else { window };
         ((window * BETA) as u32).max(2)
@@ -159,7 +159,7 @@ impl Cubic {
         *self = Cubic { min_rtt: self.min_rtt, ratio: self.ratio, hystart, ..Cubic::default() };
     }
 
-    /// Excludes the time for which the application was idle.
+    /// Excludes the application's idle time from the growth of the window.
     pub(super) fn on_idle(&mut self, idle: Duration) {
         if self.epoch != Instant::FAR_FUTURE {
             self.epoch += idle;

@@ -9,8 +9,8 @@ const MIN_SAMPLES: u8 = 8;
 const ACK_DELTA: u64 = 2_000_000;
 const MS: u64 = 1_000_000;
 
-/// HyStart leaves slow start at one of two signs of a full path: an ACK train as long as half a round trip, or growing
-/// round trips.
+/// HyStart ends slow start when the path seems full. There are two signs: an ACK train as long as half a round trip,
+/// and growing round trips.
 ///
 /// Source: Ha and Rhee 2011; Linux 3.2 and 6.12 `hystart_update`; ns-3.44 `TcpCubic::HystartUpdate`.
 /// Deviation: nanoseconds instead of the milliseconds of Linux 3.2.
@@ -19,7 +19,7 @@ pub(super) struct HyStart {
     round: Instant,
     /// The time of the last ACK in the train.
     last_ack: Instant,
-    /// The sequence number whose ACK ends the round [B].
+    /// The round ends when this sequence number is acknowledged [B].
     end: u64,
     /// The shortest round trip of the current round [ns]; 0 means unknown.
     current: u64,
@@ -85,8 +85,8 @@ impl HyStart {
     }
 }
 
-/// The delay that segmentation offload adds [ns]: the time of four 64 KiB packets at the pacing rate, at most 1 ms
-/// (Linux `hystart_ack_delay`). In slow start the pacing rate is two windows in a round trip.
+/// The delay that segmentation offload adds [ns] (Linux `hystart_ack_delay`). It is the time of four 64 KiB packets at
+/// the pacing rate of slow start (two windows in a round trip), at most 1 ms.
 fn offload_delay(cfg: &TcpConfig, cwnd: u32, srtt: u64) -> u64 {
     let window = 2 * u64::from(cwnd) * u64::from(cfg.mss);
     (4 * 65_536 * srtt / window.max(1)).min(nanos(Duration::from_millis(1)))

@@ -1,4 +1,4 @@
-//! The congestion window: growth, reduction after losses, and decay when unused.
+//! The congestion window: how it grows, how it falls after losses, and how it decays when unused.
 //!
 //! All algorithms share `Window` (Linux keeps it in `tcp_sock`). An algorithm only computes the growth above ssthresh
 //! and the ssthresh after a loss.
@@ -26,11 +26,11 @@ pub(super) struct Window {
     pub(super) ssthresh: u32,
     /// Acknowledged segments that count towards the next increase (`snd_cwnd_cnt`).
     count: u32,
-    /// The maximum of segments in flight since `validated` (`snd_cwnd_used`).
+    /// The maximum number of segments in flight since the time `validated` (`snd_cwnd_used`).
     used: u32,
-    /// Whether a sent segment has filled the window since `una` passed `usage_end` (`is_cwnd_limited`).
+    /// Whether the window was full at any time since `una` passed `usage_end` (`is_cwnd_limited`).
     full: bool,
-    /// The maximum of unacknowledged segments since `una` passed `usage_end` (`max_packets_out`).
+    /// The maximum number of unacknowledged segments since `una` passed `usage_end` (`max_packets_out`).
     most_out: u32,
     /// When this sequence number is acknowledged, `full` and `most_out` restart (`cwnd_usage_seq`) [B].
     usage_end: u64,
@@ -61,8 +61,8 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Handles an ACK that covered `segments`; the last of them was sent `sample` ago. `una` and `nxt` are the new
-    /// limits of the data in flight [B]. `open` means no loss and no reordering.
+    /// Handles an ACK that covered `segments`; the last of them was sent `sample` ago. The data in flight are now
+    /// between `una` and `nxt` [B]. `open` means no loss and no reordering.
     ///
     /// Source: Linux 3.2 `bictcp_acked`, 6.12 `cubictcp_acked`.
     #[expect(clippy::too_many_arguments, reason = "what an ACK tells")]
@@ -121,8 +121,8 @@ impl Window {
         }
     }
 
-    /// Adds credit as ns-3's CUBIC does: an ACK adds at most one segment, and the remaining credit is kept
-    /// (`TcpCubic::IncreaseWindow`).
+    /// Adds credit as in ns-3's CUBIC: an ACK increases the window by at most one segment, and the remaining credit is
+    /// kept (`TcpCubic::IncreaseWindow`).
     fn add_one(&mut self, credit: u32, per_increase: u32) {
         self.count += credit;
         if self.count >= per_increase {
@@ -131,9 +131,9 @@ impl Window {
         }
     }
 
-    /// Adds `credit` segments towards the next increase.
+    /// Adds `credit` segments towards the next increase of the window.
     ///
-    /// Source: Linux `tcp_cong_avoid_ai`, where credit from an earlier, slower growth gives at most one segment.
+    /// Source: Linux `tcp_cong_avoid_ai`, where credit that was earned during slower growth adds at most one segment.
     fn add(&mut self, credit: u32, per_increase: u32) {
         if self.count >= per_increase {
             self.count = 0;
@@ -146,8 +146,8 @@ impl Window {
 
     /// Whether the congestion window limits the flow, rather than the application or the peer.
     ///
-    /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2 up to a third of the window, below 64 KiB, may be
-    /// unused because of segmentation offload.
+    /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2 a window also counts as full if less than a third of
+    /// it, and less than 64 KiB, is unused, because of segmentation offload.
     fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
         match cfg.kernel {
             Kernel::Linux3_2 => {
@@ -157,7 +157,7 @@ impl Window {
                 held || left <= cfg.reordering
             }
             Kernel::Linux6 => self.full || (self.in_slow_start() && self.cwnd < 2 * self.most_out),
-            // ns-3's CUBIC does not check whether the window limits the flow.
+            // ns-3's CUBIC grows the window even if the window does not limit the flow.
             Kernel::Ns3 => matches!(self.algorithm, Algorithm::Cubic(_)) || in_flight >= self.cwnd,
         }
     }
@@ -175,8 +175,8 @@ impl Window {
         self.ssthresh
     }
 
-    /// Handles a retransmission timeout: the window becomes `cwnd`, one segment more than the data in flight, and the
-    /// algorithm forgets the path.
+    /// Handles a retransmission timeout. The window becomes `cwnd`, which is one segment more than the data in flight.
+    /// The algorithm resets its state.
     ///
     /// Source: Linux `tcp_enter_loss`; `bictcp_state`.
     pub(super) fn on_timeout(&mut self, cfg: &TcpConfig, cwnd: u32) {
@@ -204,7 +204,7 @@ impl Window {
     ///
     /// Source: Linux `tcp_cwnd_restart`; RFC 2861.
     pub(super) fn on_idle(&mut self, cfg: &TcpConfig, now: Instant, idle: Duration, rto: Duration) {
-        // In Linux 3.2 the cubic function also grows during idle time.
+        // In Linux 3.2 the time of the cubic function also runs during idle time.
         if let (Algorithm::Cubic(cubic), Kernel::Linux6) = (&mut self.algorithm, cfg.kernel) {
             cubic.on_idle(idle);
         }
@@ -220,15 +220,15 @@ impl Window {
         self.used = 0;
     }
 
-    /// The window does not count as unused while the application waits for the send buffer (Linux `tcp_new_space` sets
-    /// `snd_cwnd_stamp`).
+    /// Restarts the time without a full window, because the application waited for the send buffer (Linux
+    /// `tcp_new_space` sets `snd_cwnd_stamp`).
     pub(super) fn postpone_validation(&mut self, now: Instant) {
         self.validated = now;
     }
 
-    /// Validates the window after data were sent. Of the data between `una` and `nxt` [B], `in_flight` segments are in
-    /// flight and `packets_out` segments are unacknowledged. `waits_for_app` is false while the application would write
-    /// more than the socket accepts.
+    /// After data were sent, checks whether the window is used, and reduces a window that was unused for too long. The
+    /// sent data are between `una` and `nxt` [B]: `in_flight` segments are in flight, `packets_out` are unacknowledged.
+    /// `waits_for_app`: the application has no more data to write.
     ///
     /// Source: Linux 3.2 and 6.12 `tcp_cwnd_validate`, `tcp_cwnd_application_limited`.
     pub(super) fn validate(
