@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,11 +44,11 @@ MODEL = "model "
 SLACK = 0.15
 """The largest accepted distance of a ratio from 1."""
 LATE, ENOUGH = 0.5, 3
-"""Repeats with a link delay above this share of a round trip are left out, if this many others remain."""
+"""The accepted link delay [round trip], and the fewest remaining repeats if the others are left out."""
 OWN = {"linux-6": "linux-6", "ns3": "ns-3"}
 """The prefix of a profile's reference; other profiles are compared with all references."""
 CUT = 0.9
-"""A window that falls below this share of its previous sample was cut."""
+"""A cut window is below this share of its peak."""
 
 CONDITION = ("experiment", "congestion", "rtt_s", "loss")
 
@@ -142,6 +143,7 @@ def _cuts(samples: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
 class Group(NamedTuple):
     """The repeats of one condition by one reference or profile."""
 
+    who: str
     runs: int
     finished: int
     median: float
@@ -150,14 +152,23 @@ class Group(NamedTuple):
 
 
 def groups(runs: pl.DataFrame, metric: Metric) -> dict[str, Group]:
-    """The median of each reference or profile; NaN if no run has a number."""
-    found = {}
-    for who in runs["who"].unique(maintain_order=True):
-        column = runs.filter(pl.col("who") == who)[metric.column]
-        values = column.drop_nulls().to_numpy() * metric.scale
-        spread = (np.median(values), values.min(), values.max()) if len(values) else (np.nan,) * 3
-        found[who] = Group(len(column), len(values), *map(float, spread))
-    return found
+    """The median and the range of each reference or profile; NaN if no run has a number."""
+    value = (pl.col(metric.column) * metric.scale).cast(pl.Float64)
+    spread = [
+        number.fill_null(np.nan)
+        for number in (value.median().alias("median"), value.min().alias("low"), value.max().alias("high"))
+    ]
+    rows = runs.group_by("who", maintain_order=True).agg(pl.len(), value.count().alias("finished"), *spread)
+    return {row[0]: Group(*row) for row in rows.iter_rows()}
+
+
+def conditions(
+    runs: pl.DataFrame, experiment: str, metric: Metric
+) -> Iterator[tuple[str, float, float, dict[str, Group], dict[str, Group]]]:
+    """Each condition of an experiment, with the groups of references and of profiles."""
+    chosen = runs.filter(experiment=experiment).sort("congestion", "rtt_s", "loss", "who")
+    for (congestion, rtt, loss), here in chosen.group_by("congestion", "rtt_s", "loss", maintain_order=True):
+        yield congestion, rtt, loss, *(groups(here.filter(model=model), metric) for model in (False, True))
 
 
 def off(ratio: float) -> bool:
@@ -172,41 +183,36 @@ def differ(medians: Sequence[float]) -> bool:
 
 def table(runs: pl.DataFrame, experiment: str, metric: Metric) -> tuple[Table, list[tuple[str, int, int]]]:
     """The table of a metric, and for each profile the conditions that it meets and those that it shares."""
-    profiles = runs.filter(pl.col("model"))["who"].unique(maintain_order=True).to_list()
+    profiles = runs.filter(model=True)["who"].unique(maintain_order=True).to_list()
     shown = Table(title=escape(f"{experiment}: {metric.title}"), title_justify="left")
     for name in ("congestion", "rtt [ms]", "loss [%]", "reference", "median", "range", "runs"):
         shown.add_column(escape(name), justify="left" if name in ("congestion", "reference") else "right")
     for profile in profiles:
         shown.add_column(f"model {profile}", justify="right")
         shown.add_column("ratio", justify="right")
-    score = {profile: [0, 0] for profile in profiles}
-    chosen = runs.filter(pl.col("experiment") == experiment)
-    for keys, here in chosen.sort("congestion", "rtt_s", "loss", "who").group_by(CONDITION, maintain_order=True):
-        _, congestion, rtt, loss = keys
-        references = groups(here.filter(~pl.col("model")), metric)
-        model = groups(here.filter(pl.col("model")), metric)
-        medians = [reference.median for reference in references.values() if reference.finished]
-        mark = "!" if differ(medians) else ""
+    met, shared = Counter[str](), Counter[str]()
+    blank = Group("-", 0, 0, *(float("nan"),) * 3)
+    for congestion, rtt, loss, references, model in conditions(runs, experiment, metric):
+        mark = "!" if differ([reference.median for reference in references.values() if reference.finished]) else ""
         for profile, each in model.items():
-            own = [reference.median for reference in held_to(profile, references).values() if reference.finished]
+            own = medians_for(profile, references)
             if own and loss <= max(GATES):
-                score[profile][0] += 1
-                score[profile][1] += within(each.median, own)
-        blank = Group(0, 0, *(float("nan"),) * 3)
-        for who, reference in (references or {"-": blank}).items():
-            cells = [congestion, f"{rtt * 1e3:g}", f"{loss * 1e2:g}", who + mark, *_cells(reference, metric)]
+                shared[profile] += 1
+                met[profile] += within(each.median, own)
+        for reference in references.values() or [blank]:
+            cells = [congestion, f"{rtt * 1e3:g}", f"{loss * 1e2:g}", reference.who + mark, *_cells(reference, metric)]
             for profile in profiles:
-                ratio = model[profile].median / reference.median if profile in model else float("nan")
-                cells += [_number(model[profile].median, metric) if profile in model else "-", _ratio(ratio)]
+                median = model.get(profile, blank).median
+                cells += [_number(median, metric), _ratio(median / reference.median)]
             shown.add_row(*cells)
         shown.add_section()
-    return shown, [(profile, met, shared) for profile, (shared, met) in score.items()]
+    return shown, [(profile, met[profile], shared[profile]) for profile in profiles]
 
 
-def held_to(profile: str, references: dict[str, Group]) -> dict[str, Group]:
-    """The references for a profile: its own, or all."""
-    start = OWN.get(profile, "")
-    return {who: reference for who, reference in references.items() if who.startswith(start)}
+def medians_for(profile: str, references: dict[str, Group]) -> list[float]:
+    """The medians of the references for a profile: of its own, or of all."""
+    found = [each for who, each in references.items() if who.startswith(OWN.get(profile, ""))]
+    return [reference.median for reference in found if reference.finished]
 
 
 def within(value: float, medians: Sequence[float]) -> bool:
@@ -216,17 +222,15 @@ def within(value: float, medians: Sequence[float]) -> bool:
 
 def markdown(runs: pl.DataFrame, experiment: str, metric: Metric) -> str:
     """The rows of a table for a page: medians, and a profile's ratio to its reference, in bold if it is too far off."""
-    chosen = runs.filter(pl.col("experiment") == experiment).sort("congestion", "rtt_s", "loss")
-    names = {model: chosen.filter(pl.col("model") == model)["who"].unique().sort().to_list() for model in (False, True)}
-    titles = ["", "round trip", "loss", *names[False], *(f"`{profile}`" for profile in names[True])]
+    chosen = runs.filter(experiment=experiment)
+    names, profiles = (chosen.filter(model=model)["who"].unique().sort().to_list() for model in (False, True))
+    titles = ["", "round trip", "loss", *names, *(f"`{profile}`" for profile in profiles)]
     rows = []
-    for (congestion, rtt, loss), here in chosen.group_by("congestion", "rtt_s", "loss", maintain_order=True):
-        references = groups(here.filter(~pl.col("model")), metric)
-        model = groups(here.filter(pl.col("model")), metric)
+    for congestion, rtt, loss, references, model in conditions(runs, experiment, metric):
         cells = [congestion, f"{rtt * 1e3:g} ms", f"{loss * 1e2:g} %"]
-        cells += [_number(references[who].median, metric) if who in references else "" for who in names[False]]
-        for profile in names[True]:
-            own = [reference.median for reference in held_to(profile, references).values() if reference.finished]
+        cells += [_number(references[who].median, metric) if who in references else "" for who in names]
+        for profile in profiles:
+            own = medians_for(profile, references)
             cells.append(_verdict(model[profile].median, own, metric) if profile in model else "")
         rows.append(cells)
     return f"**{experiment}: {metric.title}**\n\n{generated.table(titles, rows)}"
@@ -268,84 +272,74 @@ LOSSES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
 def draw_curves(runs: pl.DataFrame, experiment: str) -> Figure | None:
     """An experiment's first metric over loss: a panel for each round trip and congestion control."""
     metric = METRICS[experiment][0]
-    chosen = runs.filter(pl.col("experiment") == experiment)
+    chosen = runs.filter(experiment=experiment)
     if chosen.is_empty():
         return None
-    rtts, congestions = sorted(chosen["rtt_s"].unique()), [c for c in CONGESTION if c in set(chosen["congestion"])]
-    shown = [(congestion, rtt) for congestion in congestions for rtt in rtts]
-    # Side by side if there is one round trip.
-    rows = len(congestions) if len(rtts) > 1 else 1
-    figure, panels = grid_of(rows, len(shown) // rows, 4.2, 3.0, sharex=True, sharey=True)
-    styles = appearance(chosen)
+    figure, panels = _panels(chosen, 3.0, "loss in each direction [%]", metric.title, sharey=True)
     handles: dict[str, Any] = {}
-    for (congestion, rtt), axes in zip(shown, [axes for row in panels for axes in row], strict=True):
-        here = chosen.filter((pl.col("congestion") == congestion) & (pl.col("rtt_s") == rtt))
-        for (who, model), look in styles.items():
-            line = _curve(axes, here.filter((pl.col("who") == who) & (pl.col("model") == model)), metric, look, model)
+    for (congestion, rtt), axes in panels.items():
+        here = chosen.filter(congestion=congestion, rtt_s=rtt)
+        for (who, model), look in appearance(chosen).items():
+            line = _curve(axes, here.filter(who=who, model=model), metric, look, model)
             handles |= {look.label: line} if line else {}
-        axes.set_title(f"{congestion}, {rtt * 1e3:g} ms")
         axes.set_xscale("symlog", linthresh=0.001, linscale=0.5)
         axes.set_xticks(LOSSES, [f"{100 * loss:g}" for loss in LOSSES])
         axes.set_xticks([], minor=True)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
-    for row in panels:
-        row[0].set_ylabel(metric.title)
-    for axes in panels[-1]:
-        axes.set_xlabel("loss in each direction [%]")
     legend_above(figure, list(handles.values()), list(handles))
     return figure
+
+
+def _panels(
+    runs: pl.DataFrame, height: float, x_label: str, y_label: str, **shared: Any
+) -> tuple[Figure, dict[tuple[str, float], Axes]]:
+    """A panel for each congestion control and round trip, with title and labels."""
+    rtts, congestions = sorted(runs["rtt_s"].unique()), [c for c in CONGESTION if c in set(runs["congestion"])]
+    places = list(product(congestions, rtts))
+    # The panels stand side by side if there is one round trip.
+    rows = len(congestions) if len(rtts) > 1 else 1
+    figure, panels = grid_of(rows, len(places) // rows, 4.2, height, sharex=True, **shared)
+    for (congestion, rtt), axes in zip(places, figure.axes, strict=True):
+        axes.set_title(f"{congestion}, {rtt * 1e3:g} ms")
+    for first, *_ in panels:
+        first.set_ylabel(y_label)
+    for axes in panels[-1]:
+        axes.set_xlabel(x_label)
+    return figure, dict(zip(places, figure.axes, strict=True))
 
 
 def _curve(axes: Axes, runs: pl.DataFrame, metric: Metric, look: Look, model: bool) -> Any:
     """Draw medians over loss with their range; the model without markers. None without a number."""
     found = [(loss, groups(here, metric)) for (loss,), here in runs.sort("loss").group_by("loss", maintain_order=True)]
-    points = [(loss, group) for loss, by in found for group in by.values() if group.finished]
+    points = [(loss, *group[3:]) for loss, by in found for group in by.values() if group.finished]
     if not points:
         return None
-    x, y = [loss for loss, _ in points], np.array([group.median for _, group in points])
-    below = y - [group.low for _, group in points]
-    above = np.array([group.high for _, group in points]) - y
+    x, y, low, high = np.transpose(points)
     drawn = axes.errorbar(
-        x,
-        y,
-        yerr=[below, above],
-        color=look.colour,
-        linestyle=look.line,
-        linewidth=1.6,
-        marker="" if model else "o",
-        markersize=4,
-        elinewidth=1.0,
-        capsize=2,
-    )
+        x, y, yerr=[y - low, high - y], color=look.colour, linestyle=look.line, linewidth=1.6,
+        marker="" if model else "o", markersize=4, elinewidth=1.0, capsize=2,
+    )  # fmt: skip
     return drawn.lines[0]
 
 
 def draw_window(runs: pl.DataFrame) -> Figure | None:
     """The window over time without loss: a panel for each congestion control and round trip."""
-    chosen = runs.filter((pl.col("experiment") == "window") & (pl.col("loss") == 0) & (pl.col("repeat") == 1))
+    chosen = runs.filter(experiment="window", loss=0.0, repeat=1)
     if chosen.is_empty():
         return None
-    rtts, congestions = sorted(chosen["rtt_s"].unique()), [c for c in CONGESTION if c in set(chosen["congestion"])]
-    figure, panels = grid_of(len(congestions), len(rtts), 4.2, 2.8, sharex=True)
+    figure, panels = _panels(chosen, 2.8, "time [s]", "window [segment]")
     styles = appearance(chosen)
     handles: dict[str, Any] = {}
     for run in chosen.sort("model", "who").iter_rows(named=True):
-        axes = panels[congestions.index(run["congestion"])][rtts.index(run["rtt_s"])]
         look, samples = styles[run["who"], run["model"]], np.array(run["samples"])
         if len(samples):
-            (line,) = axes.step(
-                samples[:, 0], samples[:, 1], where="post", color=look.colour, linestyle=look.line, linewidth=1.3
+            (handles[look.label],) = panels[run["congestion"], run["rtt_s"]].step(
+                *samples.T, where="post", color=look.colour, linestyle=look.line, linewidth=1.3
             )
-            handles[look.label] = line
-    for congestion, row in zip(congestions, panels, strict=True):
-        for rtt, axes in zip(rtts, row, strict=True):
-            axes.set_title(f"{congestion}, {rtt * 1e3:g} ms")
-            axes.set_ylim(bottom=0)
-            axes.set_xlim(left=0)
-        row[0].set_ylabel("window [segment]")
-    for axes in panels[-1]:
-        axes.set_xlabel("time [s]")
+    for axes in panels.values():
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=0)
     legend_above(figure, list(handles.values()), list(handles))
     return figure
 
@@ -387,9 +381,7 @@ def main() -> None:
         return
     console = Console(width=None if sys.stdout.isatty() else 200)
     for experiment, metrics in METRICS.items():
-        if experiment not in set(runs["experiment"]):
-            continue
-        for metric in metrics:
+        for metric in metrics if experiment in set(runs["experiment"]) else ():
             shown, scores = table(runs, experiment, metric)
             console.print(shown)
             for profile, met, shared in scores:
