@@ -5,8 +5,6 @@ events, then time of a core and memory, estimated and measured, with their ratio
 within a factor of two. Longer scenarios are cut to `--longest` simulated seconds, in the estimate and in the run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -4,8 +4,6 @@
 .venv/bin/python benches/kist_star.py grid FILE    all realisations of the grid, a line each; finished ones are kept
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

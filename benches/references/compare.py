@@ -15,8 +15,6 @@ A reference that runs in real time reports the largest delay of its emulated lin
 below half a round trip, the other repeats are left out and counted. Otherwise all repeats are used.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

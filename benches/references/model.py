@@ -12,8 +12,6 @@ run of 65 s and of a run of 5 s. Rows that exist in the file are skipped, so an 
 the file after a change of the model.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Iterable, Iterator

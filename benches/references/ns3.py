@@ -22,8 +22,6 @@ The network is two nodes and a point-to-point link. Details that matter for a co
 - The sender connects. Time is counted from its SYN; a download is finished when the receiver has its last byte.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from importlib.metadata import version

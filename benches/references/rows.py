@@ -26,8 +26,6 @@ A reference may add its own keys.
 The queue holds one bandwidth-delay product, and for all but `window` at least 100 full packets. Segments carry 1448 B.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator

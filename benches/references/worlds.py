@@ -13,8 +13,6 @@ The criteria were written down before any comparison was run:
 Runs that the testbed marked as void are left out and counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

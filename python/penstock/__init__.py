@@ -9,8 +9,6 @@
 `run` and `sweep` take what the commands of their names take; `load` opens an output directory that is already there.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """The shipped scenarios, and how a name on the command line becomes a file."""
 
-from __future__ import annotations
-
 import difflib
 import sys
 from pathlib import Path

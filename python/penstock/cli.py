@@ -1,7 +1,5 @@
 """The command `penstock`: turns errors into sentences and exit statuses."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -3,8 +3,6 @@
 The extension module defines the exceptions and maps Rust's errors to them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath

@@ -1,7 +1,5 @@
 """Checks before a run whether it fits into this machine's memory."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 

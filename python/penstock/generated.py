@@ -1,7 +1,5 @@
 """Generated blocks of Markdown files: tables between two comments, with their origin below."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterable, Sequence

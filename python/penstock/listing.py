@@ -1,7 +1,5 @@
 """The lists of `penstock list`, with a line for each entry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from penstock import _core, catalog

@@ -4,8 +4,6 @@ This module checks the form of a file and names wrong vertices and edges. The pa
 meaning of the model.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Input documents, plain or compressed with xz."""
 
-from __future__ import annotations
-
 import lzma
 from io import BytesIO
 from pathlib import Path

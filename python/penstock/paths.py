@@ -1,7 +1,5 @@
 """How often two circuits share relays and sockets, as in section 5.1 of the KIST paper (TorPS)."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass

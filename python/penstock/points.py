@@ -1,7 +1,5 @@
 """The table with the results of each point of a sweep."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from penstock import grid, stats, summary

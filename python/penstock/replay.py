@@ -1,7 +1,5 @@
 """Repeats the requests of an earlier run in an open loop."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs scenarios on all cores, with a thread for each run; a failed or stopped run ends all."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping, Sequence

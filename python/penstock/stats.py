@@ -5,8 +5,6 @@ one number per run, or per network (`penstock.replicates`). Statistics of pooled
 function and the Kolmogorov-Smirnov distance, only describe.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

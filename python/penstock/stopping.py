@@ -4,8 +4,6 @@ An exception is raised only where there is something to keep. Elsewhere it could
 of a library, which may ignore or print it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

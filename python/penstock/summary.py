@@ -1,7 +1,5 @@
 """The numbers at the end of a run: results of each variant, and differences to the first one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

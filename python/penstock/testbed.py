@@ -1,7 +1,5 @@
 """Runs on live relays over emulated links: the program `penstock-testbed`, a process for each run."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Data from files, checked by pydantic; a mistake becomes one sentence with the file, the key and a remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Shared fixtures: the command `penstock`, a scenario that runs in a fraction of a second, and made-up output."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """Structural damage to documents of JSON: each place, and what belongs in hardly any."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

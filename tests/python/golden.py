@@ -5,8 +5,6 @@ runs with two seeds, for a few simulated seconds. The digests cover values only,
 keeps its digest; rename the variant in `golden.tsv` in the same commit.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Small made-up documents of the shapes that OnionPerf, tornettools and tgen write, for tests of what reads them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

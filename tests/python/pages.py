@@ -8,8 +8,6 @@ of `PROGRAMS`. A line `...` in an output stands for left-out lines: as many line
 behind it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

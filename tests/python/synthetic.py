@@ -4,8 +4,6 @@ Two clients behind a slow relay, as the DefenestraTor paper has them: the stock 
 client waits; the small one keeps it short, so the bulk client is slower.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What attackers work out, from arrivals whose truth is known; and throttles that are the same under any load."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

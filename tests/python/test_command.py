@@ -1,7 +1,5 @@
 """The verbs of the command, on a scenario that runs in no time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`penstock compare`: what it reads, what it makes of it, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import math

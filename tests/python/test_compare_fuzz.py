@@ -1,7 +1,5 @@
 """Whatever is done to a document of others: it becomes a table of downloads, or one sentence that names it."""
 
-from __future__ import annotations
-
 import copy
 import json
 import lzma

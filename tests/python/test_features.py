@@ -1,7 +1,5 @@
 """The table of features is complete, and what it names is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

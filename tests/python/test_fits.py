@@ -1,7 +1,5 @@
 """Whether runs fit into memory is said before they are begun."""
 
-from __future__ import annotations
-
 import pytest
 from conftest import SMALL
 

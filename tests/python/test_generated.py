@@ -1,7 +1,5 @@
 """Generated blocks of Markdown files replace themselves and nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """No change moves a result unseen: the digests of every shipped scenario's tables are those of `golden.tsv`."""
 
-from __future__ import annotations
-
 import golden
 import pytest
 

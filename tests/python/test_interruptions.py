@@ -1,7 +1,5 @@
 """What ends a job before its time keeps what is finished, says so in one sentence, and can be taken up again."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """Whatever a user does wrong ends in one sentence on standard error and exit status 2, and leaves nothing behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

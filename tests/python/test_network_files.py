@@ -1,7 +1,5 @@
 """`penstock network`: networks of a consensus, of tornettools' relays and Shadow's graph, and runs in them."""
 
-from __future__ import annotations
-
 import base64
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Several networks: which runs there are, what they leave, and what repeats them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Claims: the shipped files are right, verdicts are what the numbers say, and a paper runs and resumes."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

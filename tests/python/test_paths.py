@@ -1,7 +1,5 @@
 """`penstock paths`: what two circuits of a consensus share, and what is no consensus."""
 
-from __future__ import annotations
-
 import base64
 import lzma
 import os

@@ -1,7 +1,5 @@
 """Progress is told only of jobs that last, as bars in a terminal and as lines elsewhere."""
 
-from __future__ import annotations
-
 import pytest
 
 from penstock import progress

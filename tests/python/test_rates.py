@@ -1,7 +1,5 @@
 """Average rates, counts and what a closed loop has time for, on downloads that are written here."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The comparison of TCP references, on rows with known results."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import subprocess

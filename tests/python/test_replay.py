@@ -1,7 +1,5 @@
 """`penstock run --replay`: the same requests, at the same times, whatever becomes of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Networks and seeds: what counts as one, in tables, intervals, bands, sweeps and warnings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

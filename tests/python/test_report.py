@@ -1,7 +1,5 @@
 """Summaries, figures and the page, on made-up numbers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The sawtooth of a congestion window: windows made by a formula give that formula's numbers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Statistics against values from tables and against SciPy (G-71)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

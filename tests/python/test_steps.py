@@ -1,7 +1,5 @@
 """Steps and shares: by hand, for a few samples, cells and downloads."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

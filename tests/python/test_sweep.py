@@ -1,7 +1,5 @@
 """A sweep: its grid, what it leaves behind, its mistakes, and going on after Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """`penstock run --world testbed`, with a program in the testbed's place that says what it is told to."""
 
-from __future__ import annotations
-
 import json
 import signal
 import stat

@@ -1,7 +1,5 @@
 """The cost of flow control in cells, on tables with known answers."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from penstock.paper import totals

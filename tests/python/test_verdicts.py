@@ -1,7 +1,5 @@
 """Verdicts: what follows from the numbers of some seeds, one path after the other, on numbers of known answer."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Waits of cells: by hand, for two cells on a path of two relays."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -16,8 +16,6 @@ So are the shapes of global scheduling, with which the tail in Tor is compared, 
 The 90th and 99th percentile of bulk downloads are left to the tenth, too: there are 39 and 36 of them here.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -3,8 +3,6 @@
 Source: throttling section 5.1, equations 1 and 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

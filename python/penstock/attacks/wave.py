@@ -4,8 +4,6 @@ Source: throttling section 5.2, attack 4. Where the paper says "consistent with 
 throughput of half a period is correlated with the wave.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

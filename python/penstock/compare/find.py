@@ -1,7 +1,5 @@
 """Finds the source that a name on the command line means: a directory or a single document."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads one variant of a Penstock output as a side of a comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

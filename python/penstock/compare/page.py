@@ -1,7 +1,5 @@
 """Writes a comparison: tables of downloads and quantiles, a figure and a self-contained page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from penstock import _core, figures, report, tables

@@ -4,8 +4,6 @@ Variants of one scenario are always paired, as at the end of a run. Variants of 
 paired if they differ only in the software of nodes.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

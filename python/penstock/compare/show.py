@@ -1,7 +1,5 @@
 """Prints a comparison on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from rich.console import Console

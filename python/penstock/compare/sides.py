@@ -6,8 +6,6 @@ independent samples. With measurements of other tools it is a bootstrap over dow
 only, because downloads of one network are not independent of each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The common format of all sources: one table of downloads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Source: shadow/tgen, `_tgenstream_log` of 1.x ([stream-success], [stream-error])
 ([transfer-complete], [transfer-error]); all times count from the creation of the stream or transfer.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

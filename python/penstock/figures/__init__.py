@@ -1,7 +1,5 @@
 """The figures of an output directory; each is drawn only if it has data."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Figures of attacks: a probe's throughput (figure 4(a) of the throttling paper), and a modulated target's."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 from matplotlib.artist import Artist

@@ -1,7 +1,5 @@
 """Distribution functions of download times, as in figures 5 and 7 of the DefenestraTor paper."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

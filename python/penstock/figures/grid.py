@@ -1,7 +1,5 @@
 """Times over the grid of a sweep: lines against its one axis, or maps of its first two."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple

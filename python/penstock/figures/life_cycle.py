@@ -1,7 +1,5 @@
 """The path of a download's cells through one relay, as in figures 4 to 6 of the EWMA paper."""
 
-from __future__ import annotations
-
 import polars as pl
 from matplotlib.axes import Axes
 

@@ -1,7 +1,5 @@
 """Distributions of download times for each algorithm and load, as in figure 3 of the throttling paper."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

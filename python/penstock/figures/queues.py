@@ -1,7 +1,5 @@
 """One download at the exit: its circuit queue over time, and the wait of each cell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

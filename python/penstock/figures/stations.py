@@ -1,7 +1,5 @@
 """Waits of cells at the stations of each hop, for all variants."""
 
-from __future__ import annotations
-
 import polars as pl
 from matplotlib.axes import Axes
 

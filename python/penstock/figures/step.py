@@ -1,7 +1,5 @@
 """A hop that becomes the bottleneck: the window at the circuit's far end, and the queues of relays."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from penstock.figures.picture import Picture

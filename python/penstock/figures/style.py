@@ -4,8 +4,6 @@ The colours are Okabe and Ito's, which readers with any kind of colour vision ca
 curves apart in grey.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, pairwise
 from string import ascii_lowercase

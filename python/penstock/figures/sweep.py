@@ -1,7 +1,5 @@
 """Times over a quantity that differs between the variants, as in figure 13 of the EWMA paper."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Waits of cells in the kernel, in Tor and on the whole circuit, as in figure 6 of the KIST paper."""
 
-from __future__ import annotations
-
 import polars as pl
 from matplotlib.ticker import FixedLocator, NullLocator
 

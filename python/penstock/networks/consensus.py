@@ -1,7 +1,5 @@
 """Reads the relays of a consensus, with or without server descriptors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

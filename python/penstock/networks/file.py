@@ -1,7 +1,5 @@
 """Writes network files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ that Shadow had when its graphs were GraphML are understood, too: geocode, and l
 Deviation: bandwidths of nodes, jitter and loss of edges are not used.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Finds the line of a value whose parser reports no line."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

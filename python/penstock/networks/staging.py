@@ -8,8 +8,6 @@ counts if it was running in half of the consensuses or more, and has the flags t
 alone decides.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Runs a paper's experiments and checks its claims one by one."""
 
-from __future__ import annotations
-
 from penstock.paper.claims import Claim, Claims, Gate, load
 from penstock.paper.runner import Outcome, run
 from penstock.paper.verdicts import Checked, decide

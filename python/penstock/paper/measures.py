@@ -1,7 +1,5 @@
 """The measures of claims: one number for each run, from the tables of an output directory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Average rates of downloads as in the slides' tables, and the downloads that a closed loop completes."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from penstock.replicates import RUN, RUN_SCHEMA

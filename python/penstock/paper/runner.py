@@ -1,7 +1,5 @@
 """Runs a paper: an output directory for each of its scenarios, and a verdict on each of its claims."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -10,8 +10,6 @@ Deviation: growth as with Reno (RFC 9438, section 4.3) is ignored. Windows must 
 as in `kist/cubic-sawtooth`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise

@@ -4,8 +4,6 @@ Source: slides of Ojha and Sharma, "Problems with Bktap Design" (throughput unfa
 Quantitative Measure of Fairness and Discrimination, DEC TR-301, 1984.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from penstock.paper import waits

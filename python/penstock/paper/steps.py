@@ -5,8 +5,6 @@ A run's change is the first of its scenario's `[[changes]]`. Hops are ordered al
 Source: slides of Ojha and Sharma, "Problems with Bktap Design" and "Marut: Design Specifics".
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from penstock import _core

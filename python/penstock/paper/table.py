@@ -1,7 +1,5 @@
 """The verdicts of a paper, for a terminal, the report and a Markdown page."""
 
-from __future__ import annotations
-
 import re
 from math import isnan
 

@@ -1,7 +1,5 @@
 """Totals over a run, a relay or all relays: bytes, credits and SENDMEs."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from penstock.replicates import RUN

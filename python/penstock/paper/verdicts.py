@@ -1,7 +1,5 @@
 """Decides claims: one number for each seed or network, their mean with its interval, and the claim's gate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt

@@ -5,8 +5,6 @@
 Source: KIST section 4.1 (kernel in, Tor, kernel out) and figure 6(c), the congestion of a whole circuit.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from penstock.replicates import RUN
