@@ -114,13 +114,13 @@ class Reference:
         try:
             from ns import ns
         except ImportError as error:
-            refuse(f"ns3_referee: {error}; `make reference-ns3` makes .venv-ns3 with it, whose Python is to run this")
+            refuse(f"ns3: {error}; `make reference-ns3` installs it into .venv-ns3, whose Python must run this")
         import cppyy
 
         self.ns = ns
         self.recovery = recovery
         if not cppyy.cppdef(WATCH):
-            refuse("ns3_referee: ns-3 does not take the C++ of this reference; it was written for ns-3.44")
+            refuse("ns3: ns-3 refuses the C++ of this reference, which was written for ns-3.44")
         self.watch = cppyy.gbl.reference
 
     def name(self, congestion: str) -> str:

@@ -2,7 +2,7 @@
 
 A row is a JSON object on one line. It describes one run:
 
-    reference            "linux-6.18 cubic", "ns-3.44 reno", "model linux-6 cubic"; `referee` in older rows
+    reference            "linux-6.18 cubic", "ns-3.44 reno", "model linux-6 cubic"
     experiment           "goodput", "window" or "download"
     congestion           "cubic" or "reno"
     rate_bytes_per_s     the link, both directions, IP headers included
@@ -102,9 +102,7 @@ def _goodput(losses: tuple[float, ...]) -> Iterator[Run]:
 def read(path: Path) -> list[dict[str, Any]]:
     """The rows of a file; an incomplete last line is ignored."""
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    # Rows of the testbed, and older ones, have the key `referee`.
-    return [{"reference": row.get("referee"), **row} for row in rows]
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def append(rows: Iterable[dict[str, Any]], path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_model_within_15_percent_is_not_marked_and_one_beyond_is(tmp_path: Pat
     assert "model linux-6: 1 of 2 up to 2 % loss" in done.stdout
 
 
-def test_a_profile_is_held_to_its_own_referee_and_one_without_to_what_they_span(tmp_path: Path) -> None:
+def test_a_profile_is_compared_with_its_own_reference_or_with_the_range_of_all(tmp_path: Path) -> None:
     references = row("linux-6.18", 0.01, 2.0), row("ns-3.44", 0.01, 1.0)
     profiles = [row(f"model {profile}", 0.01, 1.5) for profile in ("linux-3.2", "linux-6", "ns3")]
     done = compare(tmp_path, *references, *profiles)
@@ -84,7 +84,7 @@ def test_a_profile_is_held_to_its_own_referee_and_one_without_to_what_they_span(
         assert f"model {profile}: {met} of 1 up to 2 % loss" in done.stdout
 
 
-def test_the_table_of_a_page_has_each_profiles_ratio_to_its_referee(tmp_path: Path) -> None:
+def test_the_table_of_a_page_has_each_profiles_ratio_to_its_reference(tmp_path: Path) -> None:
     rows = row("linux-6.18", 0.01, 2.0), row("ns-3.44", 0.01, 1.0), row("model linux-6", 0.01, 2.2)
     done = compare(tmp_path, *rows, row("model ns3", 0.01, 2.2), options=["--markdown", str(tmp_path / "page.md")])
     assert (
@@ -144,7 +144,7 @@ def test_a_folder_without_rows_is_refused_in_one_sentence(tmp_path: Path) -> Non
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_without_ns3_its_referee_says_how_to_get_it() -> None:
+def test_without_ns3_its_reference_explains_the_installation() -> None:
     command = [sys.executable, str(REFERENCES / "ns3.py"), "attributes"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -17,7 +17,6 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Name of the reference, such as `linux-6.18 cubic`, with the loss recovery if it is not the default.
-    #[serde(rename = "referee")]
     pub reference: String,
     /// Kind of measurement: `goodput`, `window` or `download`.
     pub experiment: String,
@@ -78,7 +77,6 @@ pub type Sample = (f64, u32, Option<u32>, Option<f64>);
 #[derive(Clone, Debug, Serialize)]
 pub struct SndbufRow {
     /// Name of the reference, as in [`Row`].
-    #[serde(rename = "referee")]
     pub reference: String,
     /// Always `sndbuf`.
     pub experiment: String,
@@ -112,7 +110,6 @@ pub type SndbufSample = (f64, u64, u64, u64, u32, Option<u32>, Option<f64>);
 #[derive(Clone, Debug, Serialize)]
 pub struct LimitsRow {
     /// Name of the reference, as in [`Row`].
-    #[serde(rename = "referee")]
     pub reference: String,
     /// Always `limits`.
     pub experiment: String,

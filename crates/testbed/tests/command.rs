@@ -65,7 +65,7 @@ fn the_kernel_retransmits_lost_packets() {
     assert!((1.0..4_194_304.0).contains(&number(&row, "goodput_bytes_per_s")), "{row}");
     assert_eq!((row["congestion"].as_str(), &row["hystart"]), (Some("reno"), &Value::Null));
     assert!(
-        row["referee"].as_str().is_some_and(|name| name.starts_with("linux-") && name.ends_with(" reno"))
+        row["reference"].as_str().is_some_and(|name| name.starts_with("linux-") && name.ends_with(" reno"))
     );
 }
 
