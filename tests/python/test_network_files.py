@@ -91,7 +91,7 @@ STAGED = {
     "E" * 40: staged(country_code="??", bandwidth_capacity=0),
 }
 
-# Two nodes in Germany, one in the United States, one that only forwards. The edge 1-3 is longer than the way by 2.
+# Two nodes in Germany, one in the United States, one that only forwards. The edge 1-3 is longer than the path over 2.
 GRAPH = """graph [
   directed 0
   node [ id 1 country_code "DE" host_bandwidth_down "1 Gbit" ]
@@ -137,7 +137,7 @@ def test_a_consensus_gives_relays_with_their_weight_as_link(write: Any) -> None:
         f"# A network, made by penstock {_core.version()}.",
         "# consensus.xz, microdesc consensus, valid after 2030-01-01 00:00:00 UTC.",
         "# links are consensus weights: no descriptors were given.",
-        "# 1 relay left out that no client draws: not Fast, Running and Valid, or of no weight or rate.",
+        "# 1 relay left out that no client chooses: not Fast, Running and Valid, or of no weight or rate.",
     ]
     assert re.findall(r"^\[.*\]$", text, re.MULTILINE) == [
         "[relays.relay0-0001]",
@@ -207,7 +207,7 @@ def test_relays_that_tornettools_staged(write: Any) -> None:
     resolved(text)
 
 
-def test_a_graph_gives_ways_by_country_pair(write: Any) -> None:
+def test_a_graph_gives_round_trip_times_by_country_pair(write: Any) -> None:
     text = file.make(None, graph=write("graph.gml.xz", lzma.compress(GRAPH.encode())))
     assert table(text, "network") == {"latency": '"rtt-matrix"', "access": '"1 us"'}
     # 1-4: 30 ms and back. 1-3: 50, 4-3: 60, the median of both and back. 3-3: its own edge.
@@ -218,7 +218,7 @@ def test_a_graph_gives_ways_by_country_pair(write: Any) -> None:
     assert "by country pair, from network.rtt_matrix" in described
 
 
-def test_a_complete_graph_has_its_edges_for_ways_and_a_directed_one_two(write: Any) -> None:
+def test_the_paths_of_a_complete_graph_are_its_edges_in_both_directions(write: Any) -> None:
     nodes = 'node [ id 1 country_code "DE" ] node [ id 2 country_code "US" ]'
 
     def edge(one: int, other: int, latency: str) -> str:
@@ -232,11 +232,13 @@ def test_a_complete_graph_has_its_edges_for_ways_and_a_directed_one_two(write: A
     text = file.make(None, graph=write("b", f"graph [ directed 1 {nodes} {loops} {both} ]"))
     assert table(text, "network.rtt_matrix")["DE-US"] == '"12 ms"'
     alone = write("c", f"graph [ directed 1 {nodes} {loops} {edge(1, 2, '5 ms')} ]")
-    with pytest.raises(PenstockError, match=r"no way leads from node 1 to node 2 and back; a graph must be connected"):
+    with pytest.raises(
+        PenstockError, match=r"there is no path from node 1 to node 2 and back; a graph must be connected"
+    ):
         file.make(None, graph=alone)
 
 
-def test_relays_and_ways_stand_in_one_file(write: Any) -> None:
+def test_relays_and_round_trip_times_go_into_one_file(write: Any) -> None:
     data = staging({name: relay for name, relay in STAGED.items() if name[0] in "AB"})
     text = file.make(write("staging", data), graph=write("graph", GRAPH))
     assert re.findall(r"^\[.*\]$", text, re.MULTILINE)[:3] == [
@@ -300,7 +302,7 @@ def test_broken_staged_relays_are_refused(write: Any, said: str, text: str) -> N
         (":9: edge 1-3: the latency is '-5'; it must be from 0", "latency 60", "latency -5"),
         (":3: node 1: the country_code is 'DEU'; it must have two letters", 'country_code "DE"', 'country_code "DEU"'),
         (":3: node 1: the country_code is 49; it must", 'country_code "DE"', "country_code 49"),
-        (": no way leads from node 1 to node 4", '  edge [ source 4 target 2 latency "0.02" ]\n', ""),
+        (": there is no path from node 1 to node 4", '  edge [ source 4 target 2 latency "0.02" ]\n', ""),
         (":7: this is no graph in GML: edge #0 has undefined", "target 2 ", "target 9 "),
         (":3: this is no graph in GML: node #0 has no 'id'", "id 1 ", ""),
         (":4: this is no graph in GML: node id 1 is duplicated", "id 2 ", "id 1 "),

@@ -12,13 +12,16 @@ LARGEST = 2 << 30
 
 def read(data: bytes, path: Path, descriptors: Sequence[Path]) -> Source:
     """The relays that clients choose; their links come from descriptors, or else from their weights."""
-    texts = [(packed.read(each, LARGEST, "a day of server descriptors some 30 MiB"), str(each)) for each in descriptors]
+    texts = [
+        (packed.read(each, LARGEST, "a day of server descriptors has some 30 MiB"), str(each)) for each in descriptors
+    ]
     found = _core.of_consensus(data, str(path), texts)
+    links = "the observed bandwidths of the descriptors" if texts else "consensus weights: no descriptors were given"
     notes = [
         f"{path.name}, {found['flavor']} consensus, valid after {found['valid_after']} UTC",
-        f"links are {'what descriptors say was observed' if texts else 'consensus weights: no descriptors were given'}",
+        f"links are {links}",
         *counted(
-            found["unused"], "left out that no client draws: not Fast, Running and Valid, or of no weight or rate"
+            found["unused"], "left out that no client chooses: not Fast, Running and Valid, or of no weight or rate"
         ),
         *counted(found["undescribed"], "without descriptor, with the consensus weight as link and no buckets"),
     ]

@@ -27,11 +27,11 @@ def make(
     """The text of a network file.
 
     Args:
-        path: a consensus, or what tornettools staged; none if there is a graph.
-        descriptors: documents of server descriptors, for a consensus.
+        path: a consensus, or a staging file of tornettools; may be none with a graph.
+        descriptors: files with server descriptors, for a consensus.
         graph: a graph in GML, for latency.
-        relays: how many relays; all that the document has if there is no number, or if it has fewer.
-        seed: of whatever is drawn.
+        relays: the number of relays; by default, or if the document has fewer, all.
+        seed: the seed of the sampling.
 
     Raises:
         PenstockError: if a file cannot be read or is wrong.
@@ -47,12 +47,12 @@ def make(
     notes = source.notes if source else []
     parts = []
     if graph is not None:
-        from penstock.networks import graph as ways
+        from penstock.networks import graph as graphs
 
         data = packed.read(graph, LARGEST_GRAPH, "the largest known some 1 GiB")
-        found = ways.read(data, graph, seed)
+        found = graphs.read(data, graph, seed)
         notes = [*notes, *found.notes]
-        parts.append(_network(found.round_trips))
+        parts.append(_network(found.rtts))
     if source:
         width = max(4, len(str(len(source.relays))))
         parts += [_relay(relay, number, width) for number, relay in enumerate(source.relays, 1)]
@@ -71,12 +71,12 @@ def _read(path: Path, descriptors: Sequence[Path]) -> Source:
     return staging.read(data, path)
 
 
-def _network(round_trips: dict[str, float]) -> str:
-    # No way takes no time.
-    short = {pair: f"{max(way, 0.001):.3f}".rstrip("0").rstrip(".") for pair, way in round_trips.items()}
-    ways = [f'{pair} = "{way} ms"' for pair, way in short.items()]
+def _network(rtts: dict[str, float]) -> str:
+    # A scenario refuses a round-trip time of zero.
+    rounded = {pair: f"{max(rtt, 0.001):.3f}".rstrip("0").rstrip(".") for pair, rtt in rtts.items()}
+    matrix = [f'{pair} = "{rtt} ms"' for pair, rtt in rounded.items()]
     return "\n".join(
-        ["[network]", 'latency = "rtt-matrix"', f'access = "{LEAST_ACCESS}"', "", "[network.rtt_matrix]", *ways]
+        ["[network]", 'latency = "rtt-matrix"', f'access = "{LEAST_ACCESS}"', "", "[network.rtt_matrix]", *matrix]
     )
 
 
@@ -99,5 +99,4 @@ def _amount(size: int) -> str:
 
 
 def _plain(note: str) -> str:
-    """The note on one line, with printable letters only."""
     return "".join(letter if letter.isprintable() else "?" for letter in note)

@@ -1,7 +1,7 @@
 """Reads the latency between countries from a network graph of Shadow.
 
-Source: Shadow, network graph specification: nodes with a country_code, edges with the latency of one way. The names
-that Shadow had when its graphs were GraphML are understood, too: geocode, and latency as a bare number of milliseconds.
+Source: Shadow, network graph specification: nodes with a country_code, edges with the one-way latency. The older form
+of Shadow's GraphML files is also accepted: geocode, and latency as a number of milliseconds.
 
 Deviation: bandwidths of nodes, jitter and loss of edges are not used.
 """
@@ -9,12 +9,11 @@ Deviation: bandwidths of nodes, jitter and loss of edges are not used.
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from itertools import combinations_with_replacement, product
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import networkx as nx
 import numpy as np
@@ -41,17 +40,16 @@ _UNITS = {
 """The units in milliseconds; without a unit Shadow assumes seconds."""
 
 
-@dataclass(frozen=True)
-class Ways:
-    """Round trips between countries."""
+class Matrix(NamedTuple):
+    """Round-trip times between countries."""
 
-    round_trips: dict[str, float]
+    rtts: dict[str, float]
     """By pair, such as `DE-US` [ms]."""
     notes: list[str]
 
 
-def read(data: bytes, path: Path, seed: int) -> Ways:
-    """The median round trips between nodes of two countries, along the shortest paths."""
+def read(data: bytes, path: Path, seed: int) -> Matrix:
+    """The median round-trip times between nodes of two countries, along the shortest paths."""
     graph = _parse(data, path)
     document = _Document(path, data)
     index = {node: place for place, node in enumerate(graph.nodes)}
@@ -63,27 +61,27 @@ def read(data: bytes, path: Path, seed: int) -> Ways:
     }
     ends = [node for nodes in chosen.values() for node in nodes]
     direct = all((one, other) in lengths for one, other in product(ends, ends))
-    way = lengths if direct else _shortest(lengths, index, ends)
-    round_trips: dict[str, float] = {}
+    latency = lengths if direct else _shortest(lengths, index, ends)
+    rtts: dict[str, float] = {}
     for one, other in combinations_with_replacement(chosen, 2):
         pairs = [pair for pair in product(chosen[one], chosen[other]) if pair[0] != pair[1] or pair in lengths]
         for pair in pairs:
-            if math.isinf(way[pair]) or math.isinf(way[pair[::-1]]):
+            if math.isinf(latency[pair]) or math.isinf(latency[pair[::-1]]):
                 lost = " to ".join(f"node {_plain(str(node), 40)}" for node in pair)
-                raise PenstockError(f"{path}: no way leads from {lost} and back; a graph must be connected")
+                raise PenstockError(f"{path}: there is no path from {lost} and back; a graph must be connected")
         if pairs:
-            round_trips[f"{one}-{other}"] = float(np.median([way[pair] + way[pair[::-1]] for pair in pairs]))
-    if not round_trips:
-        raise PenstockError(f"{path}: it has one node and no edge from it to itself; ways are between two nodes")
+            rtts[f"{one}-{other}"] = float(np.median([latency[pair] + latency[pair[::-1]] for pair in pairs]))
+    if not rtts:
+        raise PenstockError(f"{path}: it has one node and no edge from it to itself; a path needs two nodes")
     large = sum(len(nodes) > MOST_NODES for nodes in where.values())
     drawn = f", of {large} countries {MOST_NODES} nodes drawn with seed {seed}" if large else ""
     notes = [
-        f"{path.name}, ways between {len(chosen)} countries: medians of "
-        + ("the edges" if direct else "the shortest ways")
+        f"{path.name}, round-trip times between {len(chosen)} countries: medians of "
+        + ("the edges" if direct else "the shortest paths")
         + f" between their nodes{drawn}",
         *(note.replace("relay", "node") for note in counted(*elsewhere)),
     ]
-    return Ways(round_trips, notes)
+    return Matrix(rtts, notes)
 
 
 def _parse(data: bytes, path: Path) -> Any:
@@ -104,7 +102,6 @@ def _parse(data: bytes, path: Path) -> Any:
 
 
 def _line(said: str, data: bytes) -> int | None:
-    """The line number in an error of networkx."""
     if found := re.search(r"line (\d+)", said) or re.search(r"at \((\d+), ", said):
         return int(found[1])
     if "not ASCII" in said:
@@ -118,8 +115,7 @@ def _line(said: str, data: bytes) -> int | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Document:
+class _Document(NamedTuple):
     """The document, to find the lines of mistakes."""
 
     path: Path
@@ -146,7 +142,6 @@ class _Document:
 
 
 def _countries(graph: Any, document: _Document) -> tuple[dict[str, list[Any]], tuple[int, str]]:
-    """The nodes of each known country, and a note on the others."""
     known = set(_core.countries())
     where: dict[str, list[Any]] = {}
     elsewhere: list[str] = []
@@ -179,7 +174,7 @@ def _lengths(graph: Any, document: _Document) -> dict[tuple[Any, Any], float]:
         for pair in [(one, other)] if graph.is_directed() else [(one, other), (other, one)]:
             lengths[pair] = min(latency, lengths.get(pair, math.inf))
     if not lengths:
-        raise PenstockError(f"{document.path}: it has no edge; ways are made of the latency of edges")
+        raise PenstockError(f"{document.path}: it has no edge; the latency of a path comes from its edges")
     return lengths
 
 
@@ -206,7 +201,7 @@ def _latency(facts: Mapping[str, Any], wrong: Callable[[str], NoReturn]) -> floa
 def _shortest(
     lengths: Mapping[tuple[Any, Any], float], index: Mapping[Any, int], ends: list[Any]
 ) -> dict[tuple[Any, Any], float]:
-    """The shortest ways between all of `ends` [ms]; from a node to itself its own edge, if it has one."""
+    """The latency of the shortest paths between all `ends` [ms]; from a node to itself that of its own edge."""
     pairs = [pair for pair in lengths if pair[0] != pair[1]]
     rows, columns = ([index[pair[place]] for pair in pairs] for place in (0, 1))
     # scipy ignores edges of length zero.
@@ -221,5 +216,4 @@ def _shortest(
 
 
 def _plain(text: str, most: int) -> str:
-    """The text, shortened and with printable letters only."""
     return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))[:most]

@@ -18,13 +18,13 @@ class Relay:
     guard: bool
     exit: bool
     weight: int
-    """Its weight in path selection [B/s]."""
+    """The weight in path selection [B/s]."""
     link: int
-    """Each direction [B/s]."""
+    """The rate in each direction [B/s]."""
     rate: int | None = None
-    """Refill of its buckets [B/s]."""
+    """The refill rate of the buckets [B/s]."""
     burst: int | None = None
-    """Their depth [B]."""
+    """The capacity of the buckets [B]."""
     country: str | None = None
     """Two letters of a country that scenarios know."""
 

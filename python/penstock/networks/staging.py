@@ -3,135 +3,133 @@
 Source: tornettools, `stage` (the format) and `generate` (which relays count). Each relay stands for those of one
 operator in one place, and its weight is a share of all.
 
-Deviation: `generate` draws relays as often as they were running, and flags as often as they had them. Here a relay
-counts if it was running in half of the consensuses or more, and has the flags that it had in half of these: the file
-alone decides.
+Deviation: `generate` samples relays as often as they were running, and flags as often as relays had them. Here a relay
+counts if it was running in at least half of the consensuses. It has the flags that it had in at least half of these. So
+only the file decides.
 """
 
 import json
 import re
+from collections.abc import Set
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from penstock import _core
 from penstock.errors import PenstockError
 from penstock.networks import places
 from penstock.networks.relays import MOST, Relay, Source, counted
+from penstock.validation import must
 
 MOSTLY = 0.5
 """The share of consensuses from which a relay counts as running, guard or exit."""
 
+YEAR_9999 = 253_402_300_799
+
 _UNKNOWN = {"", "??", "A1", "A2"}
 """The codes of unknown countries (MaxMind)."""
+
+Share = Annotated[float, Field(strict=True, ge=0, le=1), must("it must be a number from 0 to 1")]
+Rate = Annotated[float, Field(strict=True, ge=0, le=MOST), must(f"it must be a number from 0 to {MOST}")]
+Time = Annotated[float, Field(strict=True, ge=0, le=YEAR_9999), must(f"it must be a number from 0 to {YEAR_9999}")]
+Country = Annotated[
+    Annotated[str, Field(pattern="^[A-Za-z]{2}$")] | None,
+    BeforeValidator(lambda code: None if isinstance(code, str) and code in _UNKNOWN else code),
+    must("it must have two letters, as in ISO 3166-1"),
+]
+
+_MISSING: Any = None
+
+
+class _Staged(BaseModel):
+    """A relay; missing numbers are refused."""
+
+    model_config = ConfigDict(validate_default=True)
+
+    running_frequency: Share = _MISSING
+    weight: Share = _MISSING
+    bandwidth_capacity: Rate = _MISSING
+    bandwidth_rate: Rate = _MISSING
+    bandwidth_burst: Rate = _MISSING
+    guard_frequency: Share = _MISSING
+    exit_frequency: Share = _MISSING
+    country_code: Country = None
+    nickname: Annotated[str, must("it must be a name")] = "relay"
+    nicknames: Annotated[list[str], Field(min_length=1), must("it must be a list of names")] | None = None
+
+    @property
+    def country(self) -> str:
+        return (self.country_code or "").upper()
+
+    def relay(self, weight: int, countries: Set[str]) -> Relay:
+        rate = int(self.bandwidth_rate)
+        return Relay(
+            (self.nicknames or [self.nickname])[0],
+            guard=self.guard_frequency >= MOSTLY,
+            exit=self.exit_frequency >= MOSTLY,
+            weight=min(MOST, max(1, weight)),
+            link=int(self.bandwidth_capacity),
+            rate=rate or None,
+            burst=max(rate, int(self.bandwidth_burst)) if rate else None,
+            country=self.country if self.country_code and self.country in countries else None,
+        )
+
+
+class _Document(BaseModel):
+    relays: dict[str, _Staged]
+    min_unix_time: Time | None = None
+    max_unix_time: Time | None = None
+
+    @property
+    def period(self) -> str:
+        if self.min_unix_time is None or self.max_unix_time is None:
+            return ""
+        first, last = (datetime.fromtimestamp(end, UTC) for end in (self.min_unix_time, self.max_unix_time))
+        return f", consensuses valid after {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
 
 
 def read(data: bytes, path: Path) -> Source:
     """The relays of a staging file."""
-    reader = _Reader(path, data)
-    root = reader.table(_parse(data, path))
-    relays = reader.table(root.get("relays"), "relays")
-    found: list[tuple[str, float, int, dict[str, Any]]] = []
-    rare = idle = 0
-    for fingerprint, entry in relays.items():
-        where = ("relays", fingerprint)
-        relay = reader.table(entry, *where)
-        running = reader.number(relay, where, "running_frequency", 1)
-        weight = reader.number(relay, where, "weight", 1)
-        capacity = int(reader.number(relay, where, "bandwidth_capacity", MOST))
-        known = reader.facts(relay, where)
-        if running < MOSTLY:
-            rare += 1
-        elif weight == 0 or capacity == 0:
-            idle += 1
-        else:
-            found.append((reader.nickname(relay, where), weight, capacity, known))
+    document = _checked(data, path)
+    running = [relay for relay in document.relays.values() if relay.running_frequency >= MOSTLY]
+    found = [relay for relay in running if relay.weight > 0 and relay.bandwidth_capacity >= 1]
     if not found:
         raise PenstockError(
             f"{path}: relays: none was running half of the time, with a weight and a bandwidth_capacity"
         )
-    total = sum(weight for _, weight, _, _ in found)
-    of_all = sum(capacity for _, _, capacity, _ in found)
-    members = [
-        Relay(nickname, weight=min(MOST, max(1, round(weight / total * of_all))), link=capacity, **known)
-        for nickname, weight, capacity, known in found
-    ]
+    total = sum(relay.weight for relay in found)
+    of_all = sum(int(relay.bandwidth_capacity) for relay in found)
+    known = {*_core.countries(), ""}
+    elsewhere = [relay.country for relay in document.relays.values() if relay.country not in known]
+    members = [relay.relay(round(relay.weight / total * of_all), known) for relay in found]
     notes = [
-        f"{path.name}, relays staged by tornettools{reader.period(root)}",
-        "links are the most that descriptors say was observed",
-        *counted(rare, "left out that were running less than half of the time"),
-        *counted(idle, "left out of no weight or no observed bandwidth"),
-        *reader.homeless(),
+        f"{path.name}, relays staged by tornettools{document.period}",
+        "links are the largest observed bandwidths of the descriptors",
+        *counted(len(document.relays) - len(running), "left out that were running less than half of the time"),
+        *counted(len(running) - len(found), "left out of no weight or no observed bandwidth"),
+        *counted(
+            len(elsewhere), f"without country, since scenarios have no place for {', '.join(sorted(set(elsewhere)))}"
+        ),
     ]
     return Source(members, notes)
 
 
-class _Reader:
-    """Checks the values of the tree and reports the lines of mistakes."""
-
-    def __init__(self, path: Path, data: bytes) -> None:
-        self._path = path
-        self._data = data
-        self._countries = set(_core.countries())
-        self._elsewhere: list[str] = []
-
-    def wrong(self, where: tuple[str, ...], value: Any, right: str) -> NoReturn:
-        # The line of a missing value is that of its parent.
-        there = where if value is not None else where[:-1]
-        line = places.of_keys(self._data.decode("utf-8"), there)
-        name = "".join(f"{_short(key)}." for key in where).removesuffix(".")
-        raise PenstockError(f"{self._path}:{line}: {name}{': ' if name else ''}{_shown(value)}; {right}")
-
-    def table(self, value: Any, *where: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            self.wrong(where, value, "it must be an object, as in the relayinfo_staging of tornettools")
-        return value
-
-    def number(self, table: dict[str, Any], where: tuple[str, ...], key: str, most: int) -> float:
-        value = table.get(key)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
-            self.wrong((*where, key), value, f"it must be a number from 0 to {most}")
-        return float(value)
-
-    def facts(self, relay: dict[str, Any], where: tuple[str, ...]) -> dict[str, Any]:
-        """Flags, buckets and country."""
-        rate = int(self.number(relay, where, "bandwidth_rate", MOST))
-        burst = int(self.number(relay, where, "bandwidth_burst", MOST))
-        return {
-            "guard": self.number(relay, where, "guard_frequency", 1) >= MOSTLY,
-            "exit": self.number(relay, where, "exit_frequency", 1) >= MOSTLY,
-            "rate": rate or None,
-            "burst": max(rate, burst) if rate else None,
-            "country": self.country(relay.get("country_code"), where),
-        }
-
-    def country(self, code: Any, where: tuple[str, ...]) -> str | None:
-        if code is None or (isinstance(code, str) and code in _UNKNOWN):
-            return None
-        if not isinstance(code, str) or not re.fullmatch("[A-Za-z]{2}", code):
-            self.wrong((*where, "country_code"), code, "it must have two letters, as in ISO 3166-1")
-        if code.upper() in self._countries:
-            return code.upper()
-        self._elsewhere.append(code.upper())
-        return None
-
-    def nickname(self, relay: dict[str, Any], where: tuple[str, ...]) -> str:
-        names = relay.get("nicknames", [relay.get("nickname", "relay")])
-        if not isinstance(names, list) or not names or not isinstance(names[0], str):
-            self.wrong((*where, "nicknames"), names, "it must be a list of names")
-        return str(names[0])
-
-    def period(self, root: dict[str, Any]) -> str:
-        if "min_unix_time" not in root and "max_unix_time" not in root:
-            return ""
-        year_9999 = 253_402_300_799
-        ends = [self.number(root, (), key, year_9999) for key in ("min_unix_time", "max_unix_time")]
-        first, last = (datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%d %H:%M") for end in ends)
-        return f", consensuses valid after {first} to {last} UTC"
-
-    def homeless(self) -> list[str]:
-        where = ", ".join(sorted(set(self._elsewhere)))
-        return counted(len(self._elsewhere), f"without country, since scenarios have no place for {where}")
+def _checked(data: bytes, path: Path) -> _Document:
+    """The document; an error of it has the line, the key and a remedy."""
+    try:
+        return _Document.model_validate(_parse(data, path))
+    except ValidationError as error:
+        mistake = error.errors()[0]
+    keys, value = [str(key) for key in mistake["loc"]], mistake["input"]
+    if mistake["type"] == "missing":
+        value = None
+    right = mistake["msg"] if mistake["type"] == "must" else "it must be an object, as in the files of tornettools"
+    # The line of a missing value is that of its parent.
+    line = places.of_keys(data.decode("utf-8"), keys if value is not None else keys[:-1])
+    name = "".join(f"{_short(key)}." for key in keys).removesuffix(".")
+    raise PenstockError(f"{path}:{line}: {name}{': ' if name else ''}{_shown(value)}; {right}")
 
 
 def _parse(data: bytes, path: Path) -> Any:
@@ -167,6 +165,5 @@ def _shown(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    """The text, shortened and with printable letters only."""
     plain = "".join(letter if letter.isprintable() else "?" for letter in text)
     return plain if len(plain) <= 44 else f"{plain[:40]}..."
