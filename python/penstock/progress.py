@@ -28,13 +28,6 @@ class Watch(Protocol):
         """Report the finished runs, the total, and the share in [0, 1] of each running one."""
 
 
-class Silent:
-    """A receiver that ignores reports."""
-
-    def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
-        """Ignore the report."""
-
-
 class Shown:
     """A receiver that writes to a terminal or a log."""
 

@@ -1,5 +1,6 @@
 """Runs scenarios on all cores, with a thread for each run; a failed or stopped run ends all."""
 
+import dataclasses
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from penstock import _core, catalog, fits
 from penstock.errors import Cancelled, ScenarioError
 from penstock.grid import Grid
 from penstock.output import Job, Origin, OutputDir, missing
-from penstock.progress import Silent, Watch
+from penstock.progress import Watch
 from penstock.result import Result
 
 POLL_S = 0.1
@@ -42,49 +43,47 @@ def run(
     """Run a scenario and return its output directory.
 
     Args:
-        scenario: a file, or the name of a shipped one.
-        variants: which of its variants; all of them if none are named.
+        scenario: a file, or the name of a shipped scenario.
+        variants: the variants to run; by default all.
         sets: overrides, `key=value` with TOML values.
-        seed: the first seed; the scenario's own if there is none.
-        runs: how many seeds, from the first upwards.
-        networks: how many networks, from the first of the scenario's upwards, or from 1; each with every seed. If
-            neither this nor the scenario says it, each seed draws a network of its own.
-        replay: an output directory of the same scenario: clients ask for its downloads at their times, seed by seed,
-            whatever becomes of them, instead of downloading in their loops.
-        replay_variant: which of its variants; its first if none is named.
-        network: a network file, whose relays and `[network]` go over the scenario's.
-        world: `sim`, or `testbed`: live relays on this machine over emulated links, one run after the other, in real
-            time.
-        out: the directory to write; a fresh `runs/<scenario>-<n>` if there is none.
-        jobs: runs at the same time; one for each core if there is no number.
-        watch: told how far the runs are.
+        seed: the first seed; by default that of the scenario.
+        runs: the number of seeds, from the first upwards.
+        networks: the number of networks, each with every seed, from the scenario's first network or from 1 upwards. By
+            default the scenario decides; otherwise each seed samples its own network.
+        replay: an output directory of the same scenario. Clients repeat its requests at the same times, in an open
+            loop.
+        replay_variant: the variant of `replay`; by default the first.
+        network: a network file; its relays and `[network]` replace those of the scenario.
+        world: `sim`, or `testbed` for live relays on this machine over emulated links, in real time.
+        out: the output directory; by default a new `runs/<scenario>-<n>`.
+        jobs: the number of runs at the same time; by default one for each core.
+        watch: receives progress reports.
 
     Raises:
-        ScenarioError: if the scenario or what it is asked for is wrong.
+        ScenarioError: if the scenario or an argument is wrong.
         OutputError: if the directory is refused or a file cannot be written; finished runs are kept.
         Cancelled: on Ctrl-C; finished runs are kept.
     """
     name, document = catalog.load(scenario, tuple(sets), network)
     todo = plan(document, variants, seed, runs, networks)
+    origin = Origin(name, document, tuple(sets), str(scenario), network=_typed(network), world=world)
+    replays: Mapping[Job, _core.Replay] = {}
     if world == "testbed":
         if replay is not None or networks is not None or document.networks():
-            raise ScenarioError(
-                "--world testbed draws its network by each seed and replays nothing: leave the others out"
-            )
+            raise ScenarioError("--world testbed has no replay, and each seed samples its own network")
         from penstock import testbed
 
         testbed.program()
-        origin = Origin(name, document, tuple(sets), str(scenario), network=_typed(network), world=world)
-        return _run(origin, todo, out, 1, watch)
-    if replay is None:
-        if replay_variant is not None:
-            raise ScenarioError("--replay-variant says which variant of --replay is meant; give that, too")
-        return _run(Origin(name, document, tuple(sets), str(scenario), network=_typed(network)), todo, out, jobs, watch)
-    from penstock.replay import Record
+        jobs = 1
+    elif replay is not None:
+        from penstock.replay import Record
 
-    record = Record(replay, replay_variant)
-    origin = Origin(name, document, tuple(sets), str(scenario), replay=record.describe(), network=_typed(network))
-    return _run(origin, todo, out, jobs, watch, record.of(document, todo))
+        record = Record(replay, replay_variant)
+        origin = dataclasses.replace(origin, replay=record.describe())
+        replays = record.of(document, todo)
+    elif replay_variant is not None:
+        raise ScenarioError("--replay-variant selects a variant of --replay; add --replay DIR")
+    return _run(origin, todo, out, jobs, watch, replays)
 
 
 def sweep(
@@ -102,29 +101,15 @@ def sweep(
 ) -> Result:
     """Run a scenario at every point of a grid and return the output directory, with the table of points.
 
-    Args:
-        scenario: a file, or the name of a shipped one.
-        params: the grid, `key=value,value` for each key, with the values that overrides take.
-        variants: which of its variants take part; all of them if none are named.
-        sets: overrides at all points; a point's values go over them.
-        seed: the first seed; the scenario's own if there is none.
-        runs: how many seeds, from the first upwards.
-        network: a network file, whose relays and `[network]` go over the scenario's.
-        out: the directory to write; a fresh `runs/sweep-<scenario>-<n>` if there is none.
-        jobs: runs at the same time; one for each core if there is no number.
-        watch: told how far the runs are.
-
-    Raises:
-        ScenarioError: if the scenario, the grid or what is asked for is wrong.
-        OutputError: if the directory is refused or a file cannot be written; finished runs are kept.
-        Cancelled: on Ctrl-C; finished runs are kept.
+    `params` is the grid, `key=value,value` for each key; these values replace those of `sets`. The other arguments and
+    the errors are those of `run`.
     """
     grid = Grid.of(params, variants or ())
     name, path, text = catalog.read(scenario)
     document = _core.Document.sweep(text, str(path), sets, grid.only, grid.sets(), catalog.network_file(network))
     catalog.warn(document)
     origin = Origin(name, document, tuple(sets), str(scenario), grid.describe(), network=_typed(network))
-    result = _run(origin, plan(document, None, seed, runs), out, jobs, watch)
+    result = _run(origin, plan(document, None, seed, runs), out, jobs, watch, {})
     from penstock import points
 
     points.write(result)
@@ -132,7 +117,6 @@ def sweep(
 
 
 def _typed(network: str | Path | None) -> str | None:
-    """A network file as typed."""
     return None if network is None else str(network)
 
 
@@ -142,15 +126,14 @@ def _run(
     out: str | Path | None,
     jobs: int | None,
     watch: Watch | None,
-    replays: Mapping[Job, _core.Replay] | None = None,
+    replays: Mapping[Job, _core.Replay],
 ) -> Result:
-    """Do the runs of `todo` into a directory."""
     if jobs is not None and jobs < 1:
         raise ScenarioError(f"--jobs is {jobs}; it takes at least one")
     threads = fits.at_once(origin.document, {job.variant for job in todo}, jobs, default_jobs())
     output = OutputDir.fresh(origin, todo) if out is None else OutputDir(Path(out), origin, todo)
     try:
-        execute(output, todo, threads, watch or Silent(), replays or {})
+        execute(output, todo, threads, watch, replays)
     except KeyboardInterrupt:
         raise Cancelled(_stopped(output)) from None
     finally:
@@ -170,16 +153,14 @@ def plan(
     for name in variants or ():
         if name not in known:
             raise ScenarioError(f"there is no variant {name!r}; this scenario has {', '.join(known)}")
-    if runs is not None and runs < 1:
-        raise ScenarioError(f"--runs is {runs}; it takes at least one")
-    if networks is not None and networks < 1:
-        raise ScenarioError(f"--networks is {networks}; it takes at least one")
-    listed = document.seeds()
-    if seed is None and runs is None:
-        seeds = listed
-    else:
-        first = listed[0] if seed is None else seed
-        seeds = _count(first, runs or 1, "the scenario's first seed" if seed is None else "--seed")
+    for option, count in (("--runs", runs), ("--networks", networks)):
+        if count is not None and count < 1:
+            raise ScenarioError(f"{option} is {count}; it takes at least one")
+    seeds = document.seeds()
+    if seed is not None:
+        seeds = _count(seed, runs or 1, "--seed")
+    elif runs is not None:
+        seeds = _count(seeds[0], runs, "the scenario's first seed")
     drawn = document.networks()
     if networks is not None:
         drawn = _count(drawn[0] if drawn else 1, networks, "the scenario's first network")
@@ -188,7 +169,6 @@ def plan(
 
 
 def _count(first: int, count: int, which: str) -> list[int]:
-    """`count` seeds from the first upwards."""
     if not 0 <= first <= LAST_SEED - (count - 1):
         raise ScenarioError(f"{which} is {first}; seeds are whole numbers, and the last one at most 2^63 - 1")
     return list(range(first, first + count))
@@ -200,7 +180,7 @@ def default_jobs() -> int:
 
 
 def execute(
-    output: OutputDir, jobs: Sequence[Job], threads: int, watch: Watch, replays: Mapping[Job, _core.Replay]
+    output: OutputDir, jobs: Sequence[Job], threads: int, watch: Watch | None, replays: Mapping[Job, _core.Replay]
 ) -> None:
     """Do the missing runs of `jobs`, then finish `output`; after an error keep the finished runs."""
     todo = missing(jobs, output.finished())
@@ -217,7 +197,6 @@ def execute(
 
 
 def _stopped(output: OutputDir) -> str:
-    """The message after Ctrl-C."""
     if Result(output.path).finished:
         return f"stopped, but all runs are finished; penstock report {output.path} shows them"
     asked = output.asked
@@ -242,7 +221,7 @@ class _RunPool:
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="penstock")
         self._futures: set[Future[None]] = set()
 
-    def work(self, watch: Watch, already: int) -> None:
+    def work(self, watch: Watch | None, already: int) -> None:
         """Do all runs; the first error ends the pool."""
         self._futures = {self._pool.submit(self._one, job) for job in self._controls}
         total = already + len(self._futures)
@@ -251,8 +230,9 @@ class _RunPool:
             done, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
             for future in done:
                 future.result()
-            shares = {job.folder: self._controls[job].progress()[1] for job in sorted(self._running.copy())}
-            watch.update(total - len(pending), total, shares)
+            if watch is not None:
+                shares = {job.folder: self._controls[job].progress()[1] for job in sorted(self._running.copy())}
+                watch.update(total - len(pending), total, shares)
         self._pool.shutdown()
 
     def stop(self) -> None:
@@ -264,7 +244,6 @@ class _RunPool:
         wait([future for future in self._futures if future.running()], timeout=GRACE_S)
 
     def _one(self, job: Job) -> None:
-        """Do one run in its own thread."""
         if self._stopped:
             return
         self._running.add(job)

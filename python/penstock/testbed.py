@@ -14,7 +14,7 @@ from penstock.errors import Cancelled, OutputError, PenstockError
 from penstock.output import COSTS, Job, Origin
 
 PROGRAM = "penstock-testbed"
-"""In the path, or built in the checkout that the package is installed from."""
+"""The program's name; it is in the search path, or in the checkout that contains this package."""
 
 LOOK_S = 0.1
 """The polling interval for the end of a run [s]."""
@@ -28,7 +28,7 @@ def program() -> Path:
     found = shutil.which(PROGRAM)
     if found is None:
         raise PenstockError(
-            f"--world testbed needs {PROGRAM}, which is not there: "
+            f"--world testbed needs {PROGRAM}, which is not installed: "
             f"cargo build --release --package {PROGRAM} --features relays"
         )
     return Path(found)
@@ -38,9 +38,9 @@ def run(origin: Origin, job: Job, part: Path, stopped: Callable[[], bool]) -> di
     """Do one run, write its tables into `part`, and return its costs.
 
     Raises:
-        PenstockError: if the machine does not let it run, or the scenario asks for what it does not have.
-        OutputError: if the emulated network was late, so that the run says nothing.
-        Cancelled: if it was stopped.
+        PenstockError: if the machine forbids the run, or the testbed lacks a feature of the scenario.
+        OutputError: if the emulated network was late, which makes the run invalid.
+        Cancelled: if the run was stopped.
     """
     words: list[str | Path] = [program(), "world", catalog.find(origin.typed)[1], "--world", "testbed"]
     words += ["--variant", job.variant, "--seed", str(job.seed), "--out", part]
@@ -63,22 +63,21 @@ def run(origin: Origin, job: Job, part: Path, stopped: Callable[[], bool]) -> di
                 if stopped():
                     process.kill()
     if stopped() or process.returncode == -signal.SIGINT:
-        # Ctrl-C is the program's, too, and it may hear it first.
+        # Ctrl-C also reaches the program, which may end before this thread notices.
         raise Cancelled("the run was stopped")
     if process.returncode < 0:
         raise PenstockError(f"{job.variant}, seed {job.seed}: the testbed was ended by {_signal(-process.returncode)}")
     if process.returncode != 0:
         sentence = complained.strip().removeprefix(f"{PROGRAM}: ")
-        raise PenstockError(f"{job.variant}, seed {job.seed}: {sentence or 'the testbed ended without a word'}")
+        raise PenstockError(f"{job.variant}, seed {job.seed}: {sentence or 'the testbed failed without a message'}")
     row = json.loads(said)
     if row["emulation"]["void"]:
-        raise OutputError(f"{job.variant}, seed {job.seed}, says nothing: {row['emulation']['void']}")
+        raise OutputError(f"{job.variant}, seed {job.seed}, is invalid: {row['emulation']['void']}")
     known = {"sim_seconds": row["seconds"], "packets": row["packets"], "cells": row["written_cells"]}
     return {name: known.get(name, 0) for name in COSTS}
 
 
 def _signal(number: int) -> str:
-    """The name of a signal, or its number."""
     try:
         return signal.Signals(number).name
     except ValueError:

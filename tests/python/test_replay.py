@@ -73,7 +73,7 @@ def test_what_cannot_be_replayed_is_told(penstock: Command, original: Path, tmp_
     assert told.endswith(f"{out} has no downloads of 'stock' with seed 7 to replay; it has those of 1, 2")
     told = sentence(penstock("run", small, "--replay", out, "--replay-variant", "x"))
     assert told.endswith(f"there is no variant 'x' in {out} to replay; it ran stock, small")
-    assert "give that, too" in sentence(penstock("run", small, "--replay-variant", "x"))
+    assert "add --replay DIR" in sentence(penstock("run", small, "--replay-variant", "x"))
     assert "does not exist" in sentence(penstock("run", small, "--replay", tmp_path / "none"))
     assert not (tmp_path / "runs").exists()
 

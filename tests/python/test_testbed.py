@@ -70,7 +70,7 @@ def test_a_run_that_was_late_is_refused_and_another_world_cannot_go_on_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path
 ) -> None:
     stand_in(monkeypatch, tmp_path, void="one packet in a hundred was 3 ms late or more")
-    with pytest.raises(OutputError, match="default, seed 1, says nothing: one packet in a hundred"):
+    with pytest.raises(OutputError, match="default, seed 1, is invalid: one packet in a hundred"):
         penstock.run(scenario, world="testbed", runs=1, out=tmp_path / "out")
     assert not list((tmp_path / "out" / "parts").iterdir())
     with pytest.raises(OutputError, match="holds unfinished runs of --world testbed"):
@@ -105,6 +105,6 @@ def test_ctrl_c_that_the_program_hears_first_stops_the_run(
 
 
 def test_the_testbed_replays_nothing_and_has_no_networks_of_their_own(tmp_path: Path, scenario: Path) -> None:
-    with pytest.raises(ScenarioError, match="draws its network by each seed"):
+    with pytest.raises(ScenarioError, match="each seed samples its own network"):
         penstock.run(scenario, world="testbed", networks=2, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

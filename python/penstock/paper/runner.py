@@ -13,7 +13,7 @@ from penstock.output import Job, fresh, read_json, read_manifest, write_json
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.measures import MEASURES
 from penstock.paper.verdicts import Checked, decide, undecidable, unit_of
-from penstock.progress import Silent, Watch
+from penstock.progress import Watch
 from penstock.result import Result
 
 RUNS = 5
@@ -86,9 +86,10 @@ def run(
     for scenario, about in needed.items():
         wanted = {variant for claim in about for variant in claim.variants_in(scenario)}
         where = directory / scenario
-        with (watching or _silently)(claims.scenario(scenario)) as watch:
+        name = claims.scenario(scenario)
+        with watching(name) if watching else nullcontext() as watch:
             try:
-                results[scenario] = _one(claims.scenario(scenario), wanted, sets[scenario], seeds, where, jobs, watch)
+                results[scenario] = _one(name, wanted, sets[scenario], seeds, where, jobs, watch)
             except Cancelled:
                 raise Cancelled(
                     f"stopped; finished runs are kept, and the same command with --out {directory} does the rest"
@@ -129,7 +130,6 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
 
 
 def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> None:
-    """Refuse a claims file that names an unknown variant, before anything is run."""
     _, document = catalog.load(claims.scenario(scenario))
     known = [name for name, _ in document.variants()]
     for claim in about:
@@ -142,9 +142,15 @@ def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> No
 
 
 def _one(
-    name: str, variants: set[str], sets: tuple[str, ...], seeds: int, where: Path, at_once: int | None, watch: Watch
+    name: str,
+    variants: set[str],
+    sets: tuple[str, ...],
+    seeds: int,
+    where: Path,
+    at_once: int | None,
+    watch: Watch | None,
 ) -> Result:
-    """The output of one scenario; runs that are missing in it are done now."""
+    """The output of one scenario, after its missing runs."""
     manifest = read_manifest(where)
     if manifest is None or not manifest["finished"]:
         many = _many(catalog.load(name, sets)[1], seeds)
@@ -194,7 +200,7 @@ def _head(claims: Claims, scale: float) -> dict[str, Any]:
 
 
 def _evidence(claim: Claim, outcome: Outcome) -> tuple[str, ...]:
-    """The table that a claim was measured in, and the existing figures that show it."""
+    """The paths of the table with a claim's measurements, and of existing figures of it."""
     there = [scenario for scenario in claim.scenarios if scenario in outcome.results]
     if not there:
         return ()
@@ -229,7 +235,3 @@ def _entry(checked: Checked) -> dict[str, Any]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _silently(_what: str) -> AbstractContextManager[Watch]:
-    return nullcontext(Silent())
