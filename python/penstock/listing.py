@@ -6,13 +6,24 @@ from penstock import _core, catalog
 from penstock._types import Algorithm
 from penstock.errors import PenstockError
 
-MIB = 1 << 20
-"""Bytes."""
-
 
 def lines(what: str) -> list[str]:
     """The lines of one list: names and meanings."""
-    return LISTS[what]()
+    match what:
+        case "scenarios":
+            return _columns((name, catalog.load(name)[1].head()["title"]) for name in catalog.shipped())
+        case "papers":
+            from penstock.paper.claims import load
+
+            return _columns((name, load(name).title) for name in catalog.papers())
+        case "algorithms":
+            return _columns((_choice(each), each["meaning"]) for each in _core.algorithms())
+        case "presets":
+            return _columns(_core.presets())
+        case "workloads":
+            named = [(f"preset = {name}", meaning) for name, meaning in _core.workload_presets()]
+            return _columns([*_core.workload_kinds(), *named])
+    return _columns((f"era = {year}", _network(*rest)) for year, *rest in _core.eras())
 
 
 def details(what: str, name: str | None) -> list[str]:
@@ -24,22 +35,9 @@ def details(what: str, name: str | None) -> list[str]:
     return lines(what)
 
 
-def scenarios() -> list[str]:
-    """The shipped scenarios with their titles."""
-    loaded = [catalog.load(name) for name in catalog.shipped()]
-    return _columns((name, document.head()["title"]) for name, document in loaded)
-
-
-def papers() -> list[str]:
-    """The papers whose claims can be checked."""
-    from penstock.paper.claims import load
-
-    return _columns((name, load(name).title) for name in catalog.papers())
-
-
-def algorithms() -> list[str]:
-    """The algorithms with the key that chooses them."""
-    return _columns((_choice(each), each["meaning"]) for each in _core.algorithms())
+def _network(relays: int, link: int, capacity: int) -> str:
+    link_, capacity_ = (f"{size / (1 << 20):.1f} MiB/s" for size in (link, capacity))
+    return f"{relays} relays: mean link {link_}, mean capacity (the smaller of link and rate) {capacity_}"
 
 
 def _choice(algorithm: Algorithm) -> str:
@@ -47,7 +45,6 @@ def _choice(algorithm: Algorithm) -> str:
 
 
 def _algorithms_in_full(name: str | None) -> list[str]:
-    """Each algorithm with parameters, defaults, units, source and incompatible choices."""
     known = _core.algorithms()
     chosen = [each for each in known if name is None or name in (each["kind"], each["key"])]
     if not chosen:
@@ -77,41 +74,7 @@ def _block(algorithm: Algorithm) -> list[str]:
     ]
 
 
-def presets() -> list[str]:
-    """Versions of Tor for a relay's or client's `preset`."""
-    return _columns(_core.presets())
-
-
-def workloads() -> list[str]:
-    """The kinds of workloads, and the named workloads for the key `preset`."""
-    named = [(f"preset = {name}", meaning) for name, meaning in _core.workload_presets()]
-    return _columns([*_core.workload_kinds(), *named])
-
-
-def networks() -> list[str]:
-    """The shipped networks: the years for a relay's `era`."""
-
-    def facts(relays: int, link: int, capacity: int) -> str:
-        means = (
-            f"mean link {link / MIB:.1f} MiB/s, mean capacity (the smaller of link and rate) {capacity / MIB:.1f} MiB/s"
-        )
-        return f"{relays} relays: {means}"
-
-    return _columns((f"era = {year}", facts(*rest)) for year, *rest in _core.eras())
-
-
-LISTS = {
-    "scenarios": scenarios,
-    "papers": papers,
-    "algorithms": algorithms,
-    "presets": presets,
-    "workloads": workloads,
-    "networks": networks,
-}
-
-
 def _columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Two aligned columns."""
     table = list(rows)
     width = max((len(name) for name, _ in table), default=0)
     return [f"{name:<{width}}  {text}".rstrip() for name, text in table]

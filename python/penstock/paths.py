@@ -9,7 +9,7 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from penstock import _core, packed
+from penstock import _core, packed, tables
 from penstock._types import NetworkFacts, PairCounts
 
 AT_LEAST = 99.775
@@ -48,8 +48,13 @@ class Share:
     @property
     def error(self) -> float:
         """The standard error [%] for independent trials."""
-        share = self.count / self.of if self.of else math.nan
+        share = self.percent / 100
         return 100 * math.sqrt(share * (1 - share) / self.of) if self.of else math.nan
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """Both numbers in a table."""
+        return f"{self.percent:.5f}", f"{self.error:.5f}"
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,7 @@ def show(path: Path, seed: int, outcome: Outcome, to: Console) -> None:
 
 
 def _sharing(outcome: Outcome) -> Table:
-    table = Table(box=None, title="Two circuits share", title_justify="left", title_style="bold")
-    for heading in ("", "share [%]", "±"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = tables.plain("Two circuits share", [""], ["share [%]", "±"])
     rows: list[tuple[What, str]] = [
         ("guard", "the guard"),
         ("middle", "the middle"),
@@ -119,17 +122,14 @@ def _sharing(outcome: Outcome) -> Table:
         ("connection", "a connection (in any direction)"),
     ]
     for what, words in rows:
-        share = outcome.sharing(what)
-        table.add_row(words, f"{share.percent:.5f}", f"{share.error:.5f}")
+        table.add_row(words, *outcome.sharing(what).cells)
     return table
 
 
 def _unshared(outcome: Outcome) -> Table:
-    table = Table(box=None, title="\nThey share none", title_justify="left", title_style="bold")
-    for heading in ("", "of all pairs [%]", "±", "of those that share a relay [%]", "±"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = tables.plain("\nThey share none", [""], ["of all pairs [%]", "±", "of those that share a relay [%]", "±"])
     rows: list[tuple[Way, str]] = [("socket", "no outgoing socket"), ("connection", "no connection")]
     for what, words in rows:
         shares = [outcome.unshared(what, given_a_relay=given) for given in (False, True)]
-        table.add_row(words, *(cell for each in shares for cell in (f"{each.percent:.5f}", f"{each.error:.5f}")))
+        table.add_row(words, *shares[0].cells, *shares[1].cells)
     return table

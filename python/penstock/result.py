@@ -56,6 +56,11 @@ class Result:
         return scenario
 
     @property
+    def title(self) -> str:
+        """The title of the scenario, or its name."""
+        return str(self.scenario["title"] or self.scenario["name"])
+
+    @property
     def finished(self) -> bool:
         """Whether every requested run is finished."""
         return bool(self.manifest["finished"])

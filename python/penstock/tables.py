@@ -30,6 +30,16 @@ def console() -> Console:
     return screen
 
 
+def plain(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    """An empty table without lines: columns of text, then columns of numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    for column in left:
+        table.add_column(column)
+    for column in right:
+        table.add_column(column, justify="right")
+    return table
+
+
 def show(result: Result, footer: str, to: Console) -> None:
     """Print the results of each variant or point, the differences to the first variant, and a footer."""
     if "sweep" in result.manifest:
@@ -57,14 +67,8 @@ def show_points(result: Result, footer: str, to: Console) -> None:
     if rows.is_empty():
         to.print(f"No download finished after the warm-up.\n{footer}")
         return
-    table = Table(title=result.scenario["title"] or result.scenario["name"], title_justify="left", box=None)
-    table.title_style = "bold"
-    for name in point_columns(rows):
-        table.add_column(name)
-    table.add_column("downloads", justify="right")
-    for metric in summary.METRICS:
-        table.add_column(metric.short, justify="right")
-        table.add_column("95 % interval", justify="right")
+    times = [column for metric in summary.METRICS for column in (metric.short, "95 % interval")]
+    table = plain(result.title, point_columns(rows), ["downloads", *times])
     for row in rows.iter_rows(named=True):
         told = [str(row[name]) for name in point_columns(rows)]
         table.add_row(*told, str(row["downloads"]), *point_times(row))
@@ -104,15 +108,8 @@ def points_remark(replicates: Replicates, counts: Sequence[int]) -> str:
 
 
 def _summary_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
-    table = Table(title=result.scenario["title"] or result.scenario["name"], title_justify="left", box=None)
-    table.title_style = "bold"
-    table.add_column("variant")
-    table.add_column("workload")
-    table.add_column("downloads", justify="right")
-    for metric in summary.METRICS:
-        table.add_column(f"{metric.short}\nmedian", justify="right")
-        table.add_column("\np90", justify="right")
-    table.add_column("not finished", justify="right")
+    times = [column for metric in summary.METRICS for column in (f"{metric.short}\nmedian", "\np90")]
+    table = plain(result.title, ["variant", "workload"], ["downloads", *times, "not finished"])
     last = None
     for row in rows:
         label = row["label"] if row["label"] != last else ""
@@ -128,11 +125,8 @@ def _summary_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
 
 def _differences_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
     first = next(iter(result.variants.values()))
-    table = Table(title=f"\nDifference to {first}", title_justify="left", title_style="bold", box=None)
-    for column in ("variant", "workload", "median of"):
-        table.add_column(column)
-    for column in ("difference", "95 % interval", "relative"):
-        table.add_column(column, justify="right")
+    left, right = ["variant", "workload", "median of"], ["difference", "95 % interval", "relative"]
+    table = plain(f"\nDifference to {first}", left, right)
     last = None
     for row in rows:
         label = result.variants[row["variant"]]

@@ -103,7 +103,6 @@ def _simulations(label: str, path: Path, folders: list[Path]) -> Source:
 
 
 def _logs(label: str, path: Path, files: list[Path]) -> Source:
-    """Logs of clients in one network."""
     found = Found()
     for file in files:
         tgen.read_log(_text(packed.read(file, LARGEST, "no log of a client is so large")), found)

@@ -75,7 +75,7 @@ def draw(comparison: Comparison) -> Picture:
         for kind in comparison.kinds
     ]
     figure = draw_panels(rows, (3.9, 2.75), [f"{look.label}: {source.label}" for source, look in styled])
-    bands = " ".join(_banded(letter, source) for letter, source in zip("AB", comparison.sources, strict=True))
+    bands = " ".join(_banded(letter, source) for letter, source in comparison.lettered)
     caption = (
         "The fraction of downloads that took at most this time: a curve further left is faster. Complete "
         f"downloads. Each axis ends at the slower source's 99th percentile. {bands}"
@@ -84,7 +84,6 @@ def draw(comparison: Comparison) -> Picture:
 
 
 def _banded(letter: str, source: Source) -> str:
-    """The part of a caption about a source's band."""
     replicates = source.replicates
     if replicates.size < BAND:
         return f"{letter} has no band; a band needs at least {BAND} {source.replicates_name}."

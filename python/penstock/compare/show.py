@@ -8,7 +8,7 @@ from rich.table import Table
 from penstock.compare.sides import BOOTSTRAP, PAIRED, WELCH, Comparison, Row
 from penstock.compare.source import Source, Tried
 from penstock.replicates import MIN_REPLICATES
-from penstock.tables import METRIC_NAMES, between, difference, seconds, signed_share
+from penstock.tables import METRIC_NAMES, between, difference, plain, seconds, signed_share
 
 CLOCK_WORDS = {
     "start": "from the start: the client's request for a stream, or its socket",
@@ -18,7 +18,7 @@ CLOCK_WORDS = {
 
 def show(comparison: Comparison, footer: str, to: Console) -> None:
     """Print quantiles, differences and failures of both sources, with notes and a footer."""
-    for letter, source in _lettered(comparison):
+    for letter, source in comparison.lettered:
         to.print(f"{letter}: {about(source)}", soft_wrap=True)
     to.print()
     to.print(_quantiles(comparison))
@@ -41,11 +41,10 @@ def about(source: Source) -> str:
 
 
 def _quantiles(comparison: Comparison) -> Table:
-    table = Table(title=f"Times {CLOCK_WORDS[comparison.clock]}", title_justify="left", title_style="bold", box=None)
-    for column in ("downloads", "time", "of"):
-        table.add_column(column)
-    for column in ("A", "B", "B - A", "95 % interval", "relative", "n of A", "n of B", "K-S"):
-        table.add_column(column, justify="right", no_wrap=True)
+    numbers = ["A", "B", "B - A", "95 % interval", "relative", "n of A", "n of B", "K-S"]
+    table = plain(f"Times {CLOCK_WORDS[comparison.clock]}", ["downloads", "time", "of"], numbers)
+    for column in table.columns[3:]:
+        column.no_wrap = True
     for row, first in grouped(comparison.rows):
         head = (row.downloads, METRIC_NAMES[row.metric]) if first else ("", "")
         tail = (str(row.a_count), str(row.b_count), f"{row.ks_distance:.2f}") if first else ("", "", "")
@@ -55,10 +54,7 @@ def _quantiles(comparison: Comparison) -> Table:
 
 
 def _failures(comparison: Comparison) -> Table:
-    table = Table(title="\nFailed or timed out", title_justify="left", title_style="bold", box=None)
-    table.add_column("downloads")
-    for column in ("A", "B"):
-        table.add_column(column, justify="right")
+    table = plain("\nFailed or timed out", ["downloads"], ["A", "B"])
     for row in comparison.failures:
         table.add_row(row.downloads, rate(row.a), rate(row.b))
     return table
@@ -99,17 +95,16 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def _unpaired(comparison: Comparison) -> list[str]:
-    """The notes on two independent outputs of Penstock."""
     told = [
         f"{source.replicates.range_text([source.replicates.size])} in {letter}"
-        for letter, source in _lettered(comparison)
+        for letter, source in comparison.lettered
     ]
     why = comparison.apart or "no common run has a kind of downloads"
     said = [
         f"Not paired, because {why}: quantiles of {' and of '.join(told)}; Welch's t interval of the difference of "
         "the means."
     ]
-    for letter, source in _lettered(comparison):
+    for letter, source in comparison.lettered:
         replicates = source.replicates
         if replicates.size < 2:
             said.append(f"{letter}: {replicates.warning([replicates.size])}")
@@ -118,10 +113,6 @@ def _unpaired(comparison: Comparison) -> list[str]:
         elif replicates.size < MIN_REPLICATES:
             said.append(f"{letter}: {replicates.size} {replicates.name(2)} show only large differences.")
     return said
-
-
-def _lettered(comparison: Comparison) -> Iterable[tuple[str, Source]]:
-    return zip("AB", comparison.sources, strict=True)
 
 
 def interval(row: Row) -> str:

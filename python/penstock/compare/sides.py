@@ -104,6 +104,11 @@ class Comparison:
         """Both."""
         return self.a, self.b
 
+    @property
+    def lettered(self) -> list[tuple[str, Source]]:
+        """Both with the letters A and B."""
+        return [("A", self.a), ("B", self.b)]
+
     def table(self) -> pl.DataFrame:
         """The quantiles as a data frame."""
         return pl.DataFrame([row._asdict() for row in self.rows], infer_schema_length=None)
@@ -119,7 +124,7 @@ class Comparison:
                 ttlb_s=ttlb,
                 outcome="outcome",
             )
-            for letter, source in zip("AB", self.sources, strict=True)
+            for letter, source in self.lettered
         )
 
 
@@ -176,13 +181,11 @@ def _kinds(a: Source, b: Source) -> tuple[list[Kind], tuple[str, ...]]:
 
 
 def _names(source: Source, column: str) -> dict[str | int, int]:
-    """The sizes or workloads of complete downloads, with their counts."""
     whole = source.downloads.filter(outcome="ok").drop_nulls(column)
     return dict(whole[column].value_counts(sort=True).sort(column).iter_rows())
 
 
 def _check_unmixed(source: Source, sizes: set[str | int]) -> None:
-    """Refuse sizes that several workloads download."""
     mixed = (
         source.downloads.filter(pl.col("bytes").is_in(list(sizes)))
         .drop_nulls("workload")
@@ -217,16 +220,8 @@ def _common(a: Source, b: Source) -> tuple[Replicates | None, str]:
     return (Replicates.in_rows(shared), "") if shared.height else (None, "they share no network and seed")
 
 
-class _Difference(NamedTuple):
-    """The part of a `Row` about one quantile."""
-
-    a_s: float
-    b_s: float
-    difference_s: float
-    low_s: float
-    high_s: float
-    interval: str
-    pairs: int = 0
+Difference = tuple[float, float, float, float, float, str, int]
+"""The columns of a `Row` from `a_s` to `pairs`."""
 
 
 def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Replicates | None) -> list[Row]:
@@ -235,45 +230,43 @@ def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Re
     first, second = (rows[column].to_numpy() for rows in values)
     if not first.size or not second.size:
         return []
-    counts, distance = (int(first.size), int(second.size)), stats.ks_distance(first, second)
+    distance = stats.ks_distance(first, second)
     found = []
     for name, q in QUANTILES.items():
         if a.ours and b.ours:
             of_a, of_b = (rows.group_by(RUN).agg(value=pl.col(column).quantile(q, "linear")) for rows in values)
             told = (_paired(of_a, of_b, common) if common else None) or _unpaired(
-                of_a, of_b, a.replicates, b.replicates
+                a.replicates.average(of_a), b.replicates.average(of_b)
             )
         else:
             told = _bootstrapped(first, second, q)
-        found.append(Row(kind.name, metric, name, *counts, ks_distance=distance, **told._asdict()))
+        found.append(Row(kind.name, metric, name, int(first.size), int(second.size), *told, distance))
     return found
 
 
-def _paired(a: pl.DataFrame, b: pl.DataFrame, common: Replicates) -> _Difference | None:
+def _paired(a: pl.DataFrame, b: pl.DataFrame, common: Replicates) -> Difference | None:
     """Means over replicates of the runs' quantiles, and the t interval of their differences; none without a pair."""
     both = common.average(a.join(b, on=RUN, suffix="_of_b"))
     if both.is_empty():
         return None
     of_a, of_b = both["value"].to_numpy(), both["value_of_b"].to_numpy()
     found = stats.paired(of_a, of_b)
-    return _Difference(stats.mean(of_a), stats.mean(of_b), found.mean, found.low, found.high, PAIRED, found.pairs)
+    return stats.mean(of_a), stats.mean(of_b), found.mean, found.low, found.high, PAIRED, found.pairs
 
 
-def _unpaired(
-    a: pl.DataFrame, b: pl.DataFrame, replicates_of_a: Replicates, replicates_of_b: Replicates
-) -> _Difference:
+def _unpaired(a: pl.DataFrame, b: pl.DataFrame) -> Difference:
     """Means over each side's own replicates, and Welch's interval of their difference."""
-    of_a, of_b = replicates_of_a.average(a)["value"].to_numpy(), replicates_of_b.average(b)["value"].to_numpy()
-    return _Difference(stats.mean(of_a), stats.mean(of_b), *stats.welch(of_a, of_b), WELCH)
+    of_a, of_b = a["value"].to_numpy(), b["value"].to_numpy()
+    return stats.mean(of_a), stats.mean(of_b), *stats.welch(of_a, of_b), WELCH, 0
 
 
-def _bootstrapped(a: Sample, b: Sample, q: float) -> _Difference:
+def _bootstrapped(a: Sample, b: Sample, q: float) -> Difference:
     """Quantiles of all downloads, and the bootstrap percentile interval of their difference."""
     generator = np.random.default_rng(0)
     of_a, of_b = (stats.quantile(each, q) for each in (a, b))
     anew = [_quantiles_anew(each, q, generator) for each in (b, a)]
     low, high = np.quantile(np.subtract(*anew), [0.025, 0.975])
-    return _Difference(of_a, of_b, of_b - of_a, float(low), float(high), BOOTSTRAP)
+    return of_a, of_b, of_b - of_a, float(low), float(high), BOOTSTRAP, 0
 
 
 def _quantiles_anew(sample: Sample, q: float, generator: np.random.Generator) -> NDArray[np.float64]:

@@ -53,34 +53,15 @@ def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
         "unfinished": tables.unfinished,
         "mebibytes": lambda size: f"{size / 2**20:.1f} MiB",
     }
+    if outcome:
+        from penstock.paper import table
+
+        templates.globals["table"] = table
     sections = [_section(result) for result in results]
-    claims = _claims(outcome) if outcome else None
-    return templates.get_template("page.html").render(sections=sections, claims=claims)
-
-
-def _claims(outcome: Outcome) -> dict[str, Any]:
-    """The template's values for the claims of a paper."""
-    from penstock.paper import table
-
-    rows = [
-        {
-            "claim": each.claim,
-            "where": table.where(each.claim),
-            "measured": table.measured(each),
-            "interval": table.interval(each),
-            "n": each.n,
-            "bound": table.bound(each.claim),
-            "verdict": each.verdict,
-            "missed": each.missed,
-            "reason": each.reason,
-        }
-        for each in outcome.checked
-    ]
-    return {"title": outcome.claims.title, "paper": outcome.claims.paper, "rows": rows, "remark": table.remark(outcome)}
+    return templates.get_template("page.html").render(sections=sections, outcome=outcome)
 
 
 def _section(result: Result) -> dict[str, Any]:
-    """The template's values for one output directory."""
     sweep = _points(result) if "sweep" in result.manifest else None
     differences = pl.DataFrame() if sweep else result.differences()
     pairs = differences["pairs"].to_list() if differences.height else []
@@ -113,7 +94,6 @@ def _points(result: Result) -> dict[str, Any]:
 
 
 def _source(scenario: dict[str, Any]) -> str:
-    """The paper, section and figures that a scenario reproduces."""
     figures_of = scenario["figures"]
     parts = [
         scenario["paper"],
