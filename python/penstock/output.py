@@ -21,25 +21,15 @@ from typing import Any
 from urllib.parse import quote
 
 from penstock import _core
+from penstock._types import RunStats
 from penstock.errors import OutputError, naming
 
 TABLES = ("transfers", "paths", "relays", "circuits", "cells")
 """The tables of a run, each a Parquet file."""
 
 
-COSTS = (
-    "sim_seconds",
-    "wall_seconds",
-    "cpu_seconds",
-    "events",
-    "packets",
-    "cells",
-    "data_cells",
-    "sendmes",
-    "peak_heap_bytes",
-)
+COSTS = ("sim_seconds", "wall_seconds", "cpu_seconds", *list(RunStats.__annotations__)[1:])
 """The costs of a run in the manifest."""
-
 
 UNDER = Path("runs")
 """The default parent of output directories."""
@@ -203,7 +193,6 @@ class OutputDir:
         return asked
 
     def _take_lock(self) -> int:
-        """Lock the directory for as long as this process lives."""
         with naming(self.path, "open"):
             lock = os.open(self.path, os.O_RDONLY)
         try:
@@ -274,24 +263,30 @@ class OutputDir:
     def write_manifest(self, *, finished: bool) -> None:
         """Write the manifest."""
         networks = sorted(network for network in self._networks if network >= 0)
+        origin = self.origin
+        asked = {
+            "scenario": origin.typed,
+            "network": origin.network,
+            "variants": list(dict.fromkeys(job.variant for job in self.asked)),
+            "networks": networks or None,
+            "seeds": sorted(self._seeds),
+        }
         manifest = {
-            "version": self.origin.version,
+            "version": origin.version,
             "finished": finished,
-            "asked": {
-                "scenario": self.origin.typed,
-                **({"network": self.origin.network} if self.origin.network else {}),
-                "variants": list(dict.fromkeys(job.variant for job in self.asked)),
-                **({"networks": networks} if networks else {}),
-                "seeds": sorted(self._seeds),
-            },
-            **({"world": self.origin.world} if self.origin.world != "sim" else {}),
-            **({"sweep": self.origin.sweep} if self.origin.sweep else {}),
-            **({"replay": self.origin.replay} if self.origin.replay else {}),
-            "scenario": self.origin.describe(),
+            "asked": _given(asked),
+            "world": origin.world if origin.world != "sim" else None,
+            "sweep": origin.sweep,
+            "replay": origin.replay,
+            "scenario": origin.describe(),
             "runs": list(self.finished().values()),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
-        write_json(self.path / "manifest.json", manifest)
+        write_json(self.path / "manifest.json", _given(manifest))
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:

@@ -14,10 +14,11 @@ FILE = "points"
 def table(result: Result) -> pl.DataFrame:
     """One row for each point and workload of a sweep.
 
-    `variant` is that of the file, empty if one takes part; then a column for each key, numbers if all of its values
-    are. `downloads` are the whole ones after the warm-up, of all `seeds`: runs that have a number. `ttfb_s` and
-    `ttlb_s` are means over `replicates` of the median of a run's downloads [s], from `_low_s` to `_high_s` their 95 % t
-    interval; null without a number. Replicates are seeds, or networks where there are several.
+    `variant` is the variant of the file; it is empty if the sweep has only one. Each key of the grid has a column, with
+    numbers if all values are numbers. `seeds` counts the runs with complete downloads, `units` the replicates with
+    them, and `downloads` the complete downloads after the warm-up. `ttfb_s` and `ttlb_s` are means over replicates of
+    the median of a run's downloads [s]. `..._low_s` and `..._high_s` are the ends of their 95 % t interval. A missing
+    number is null. Replicates are seeds, or networks if there are several.
     """
     swept = grid.of(result)
     if swept is None:
@@ -38,7 +39,6 @@ def table(result: Result) -> pl.DataFrame:
 
 
 def _numbers(downloads: pl.DataFrame, replicates: Replicates) -> dict[str, int | float | None]:
-    """The numbers of a point from its complete downloads."""
     runs = downloads.select(RUN).n_unique() if downloads.height else 0
     counts = {"seeds": runs, "units": replicates.count(downloads), "downloads": downloads.height}
     found: dict[str, int | float | None] = {**counts}

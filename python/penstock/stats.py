@@ -1,4 +1,4 @@
-"""Statistics of samples: distributions, quantiles, and what pairs of runs can show.
+"""Statistics of samples: distributions, quantiles, and differences of paired runs.
 
 Downloads of one run are not independent of each other, because they share queues. Intervals and verdicts therefore use
 one number per run, or per network (`penstock.replicates`). Statistics of pooled downloads, such as the distribution
@@ -27,31 +27,24 @@ def mean(sample: Sample) -> float:
     return float(np.mean(sample)) if len(sample) else float("nan")
 
 
-def ecdf(sample: Sample) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The values in order, each once, and the fraction of the sample that is at most as large."""
-    if len(sample) == 0:
-        return np.empty(0), np.empty(0)
-    distribution = scipy_stats.ecdf(np.asarray(sample, dtype=np.float64)).cdf
-    return np.asarray(distribution.quantiles), np.asarray(distribution.probabilities)
-
-
 @dataclass(frozen=True)
 class Curve:
     """A distribution function, averaged over independent replicates, and its band."""
 
     x: NDArray[np.float64]
-    """Where it steps."""
+    """The values at which it steps."""
     y: NDArray[np.float64]
-    """The mean of the replicates' functions from there on."""
+    """The mean of the replicates' functions from each x to the next."""
     low: NDArray[np.float64]
-    """Lower end of the t interval of that mean, at each x by itself, and in [0, 1]; empty without a band."""
+    """The lower end of the pointwise t interval of y, in [0, 1]; empty without a band."""
     high: NDArray[np.float64]
 
 
 def curve(replicates: Sequence[Sequence[Sample]], band_from: int, confidence: float = 0.95) -> Curve:
-    """The mean of the replicates' distribution functions, each the mean over its runs; with a band from `band_from` on.
+    """The mean of the replicates' distribution functions; a replicate's function is the mean over its runs.
 
-    The band is pointwise: at each single value it contains the mean of all possible replicates with `confidence`.
+    With at least `band_from` replicates there is a band. The band is pointwise: at each value, it contains the true
+    mean with the probability `confidence`.
     """
     samples = [
         [np.sort(np.asarray(run, dtype=np.float64)) for run in replicate if len(run)] for replicate in replicates
@@ -71,7 +64,7 @@ def curve(replicates: Sequence[Sequence[Sample]], band_from: int, confidence: fl
 
 
 def t_reach(n: int, confidence: float = 0.95) -> float:
-    """Half the width of the t interval of a mean of n values, in their standard deviations."""
+    """Half the width of the t interval of a mean of n values [standard deviation of the values]."""
     return float(scipy_stats.t.ppf(0.5 + confidence / 2, n - 1)) / math.sqrt(n)
 
 
@@ -84,7 +77,7 @@ def ks_distance(a: Sample, b: Sample) -> float:
 
 
 def quantiles_below(a: Sample, b: Sample) -> float:
-    """Which share of the percentiles 1 to 99 of `a` lie below those of `b`, in [0, 1]; NaN if one is empty."""
+    """The share of the percentiles 1 to 99 of `a` that lie below those of `b`, in [0, 1]; NaN if one is empty."""
     if len(a) == 0 or len(b) == 0:
         return float("nan")
     percentiles = np.arange(1, 100) / 100
@@ -94,20 +87,18 @@ def quantiles_below(a: Sample, b: Sample) -> float:
 
 @dataclass(frozen=True)
 class Paired:
-    """Differences `other - baseline`, one for each pair of runs, or networks, that differ in nothing else."""
+    """The differences `other - baseline` of pairs of runs or networks."""
 
     pairs: int
-    """How many pairs there are."""
     mean: float
-    """Mean of the differences, in the unit of the samples; NaN without pairs."""
+    """The mean of the differences, in the unit of the samples; NaN without pairs."""
     low: float
-    """Lower end of the 95 % t interval of the mean; NaN with fewer than two pairs."""
+    """The lower end of the 95 % t interval of the mean; NaN with fewer than two pairs."""
     high: float
-    """Upper end of that interval."""
     negative: int
-    """Pairs in which the other is smaller."""
+    """The number of pairs with a smaller `other`."""
     positive: int
-    """Pairs in which the other is larger."""
+    """The number of pairs with a larger `other`."""
 
     @property
     def decided(self) -> bool:
@@ -116,17 +107,12 @@ class Paired:
 
     @property
     def sign_test(self) -> float:
-        """One-sided p of a sign test in the direction that more of the pairs show; ties are left out."""
+        """The one-sided p of a sign test in the direction of the majority of pairs, without ties."""
         untied = self.negative + self.positive
         if untied == 0:
             return float("nan")
         larger = max(self.negative, self.positive)
         return float(scipy_stats.binomtest(larger, untied, 0.5, alternative="greater").pvalue)
-
-    @property
-    def sign_test_floor(self) -> float:
-        """The smallest p that a one-sided sign test of so many pairs can give: 1/32 with five."""
-        return 0.5**self.pairs if self.pairs else float("nan")
 
 
 def paired(baseline: Sample, other: Sample, confidence: float = 0.95) -> Paired:
@@ -141,9 +127,10 @@ def paired(baseline: Sample, other: Sample, confidence: float = 0.95) -> Paired:
 
 
 def welch(baseline: Sample, other: Sample, confidence: float = 0.95) -> tuple[float, float, float]:
-    """The difference other - baseline of two means, and both ends of its t interval; NaN if one has a single value.
+    """The difference other - baseline of two means, and both ends of its t interval.
 
-    The samples are independent, of one number per run or network, and their variances may differ.
+    The samples are independent and have one number per run or network. Their variances may differ. The ends are NaN if
+    a sample has fewer than two values.
 
     Source: Welch, The generalization of Student's problem when several different population variances are involved,
     Biometrika 34, 1947 (the degrees of freedom).
@@ -159,7 +146,7 @@ def welch(baseline: Sample, other: Sample, confidence: float = 0.95) -> tuple[fl
 
 
 def mean_interval(sample: Sample, confidence: float = 0.95) -> tuple[float, float, float]:
-    """The mean and both ends of its t interval; NaN for what a sample of less than one, or two, does not have."""
+    """The mean and both ends of its t interval; NaN for the ends if there are fewer than two values."""
     values = np.asarray(sample, dtype=np.float64)
     centre = mean(values)
     if values.size < 2:

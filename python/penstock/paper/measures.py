@@ -108,7 +108,6 @@ def sample(result: Result, measure: str, variant: str, workload: str, hop: str) 
 
 
 def _of_epochs(rows: pl.DataFrame, of_epoch: Callable[[sawtooth.Epoch], float]) -> pl.DataFrame:
-    """The value of each epoch of each flow, if it has one."""
     values = [
         (*run, of_epoch(epoch))
         for (*run, _), flow in rows.group_by([*RUN, "client"], maintain_order=True)

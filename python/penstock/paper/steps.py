@@ -74,6 +74,5 @@ def over_window(result: Result, variant: str, workload: str, hop: str) -> pl.Dat
 
 
 def _changed(result: Result, variant: str, workload: str) -> pl.DataFrame:
-    """The samples after the change."""
     rows = result.circuits.filter(variant=variant, workload=workload)
     return rows.filter(pl.col("t_s") > onset(result, variant))

@@ -97,7 +97,7 @@ def _checked(
 def _measured(claim: Claim, runs: pl.DataFrame, replicates: Replicates) -> tuple[list[float], list[float], str]:
     """The number of each run and of each replicate, and a remark.
 
-    A replicate's sides are averaged over its runs before they are compared; whole samples are compared before.
+    Numbers are averaged over the runs of a replicate before they are compared. Whole samples are compared first.
     """
 
     def sides(of: pl.DataFrame) -> list[list[Any]]:
@@ -135,30 +135,30 @@ def _numbers(compare: str, sides: Sequence[Sequence[Any]]) -> list[float]:
     """One number for each replicate, from the numbers of its sides; NaN if there is none."""
     if compare == "gain":
         return _shares(*sides)
-    return [_number(compare, *row) for row in zip(*sides, strict=True)]
+    return [float(_COMPARE[compare](*row)) for row in zip(*sides, strict=True)]
 
 
-def _number(compare: str, a: Any, b: Any = None, *more: Any) -> float:
-    if compare == "value":
-        return float(a)
-    if compare == "ks":
-        return stats.ks_distance(a, b)
-    if compare == "quantiles-below":
-        return stats.quantiles_below(a, b)
-    if compare == "difference":
-        return float(a - b)
-    if more:
-        ratios = [over / under if under else nan for over, under in zip((a, *more[::2]), (b, *more[1::2]), strict=True)]
-        return float(stats.mean(ratios) if compare == "mean-ratio" else ratios[0] / ratios[1] - 1 if ratios[1] else nan)
-    over, under = {"ratio": (a, b), "change": (a - b, b)}[compare]
-    return float(over / under) if under else nan
+def _ratio(over: float, under: float) -> float:
+    return over / under if under else nan
+
+
+_COMPARE: dict[str, Callable[..., float]] = {
+    "value": float,
+    "difference": lambda a, b: a - b,
+    "ratio": _ratio,
+    "change": lambda a, b: _ratio(a - b, b),
+    "ratio-change": lambda a, b, c, d: _ratio(_ratio(a, b), _ratio(c, d)) - 1,
+    "mean-ratio": lambda *sides: stats.mean([_ratio(*pair) for pair in zip(sides[::2], sides[1::2], strict=True)]),
+    "ks": stats.ks_distance,
+    "quantiles-below": stats.quantiles_below,
+}
 
 
 def _shares(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> list[float]:
-    """How much of the way from `b` to `c` lies before `a`: the ratio of two mean gains, as a number for each replicate.
+    """The gain b - a as a share of the gain b - c: the ratio of two means, as a number for each replicate.
 
     R is the ratio of the means of b - a and b - c. A mean of the replicates' own ratios would be less stable, because
-    one replicate with a small gain could dominate it. A replicate's number is R linearised there:
+    one replicate with a small gain could dominate it. A replicate's number is the linear approximation of R:
     R + ((b - a) - R (b - c)) / mean(b - c). These numbers have the mean R, and their t interval is that of the delta
     method. They are NaN if the mean of b - c is not positive, because then there is no gain to share.
 
