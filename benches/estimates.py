@@ -6,7 +6,6 @@ within a factor of two. Longer scenarios are cut to `--longest` simulated second
 """
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 
@@ -58,16 +57,8 @@ NETWORKS = (
 )
 
 
-COLUMNS = (
-    "simulated",
-    "events",
-    "core [s]: estimated",
-    "measured",
-    "ratio",
-    "heap [MB]: estimated",
-    "measured",
-    "ratio",
-)
+MEASURED = ("measured", "ratio")
+COLUMNS = ("simulated", "events", "core [s]: estimated", *MEASURED, "heap [MB]: estimated", *MEASURED)
 
 
 def main() -> None:
@@ -117,26 +108,18 @@ def _row(name: str, path: str, longest: float, out: Path) -> tuple[list[str], bo
         sets, document = [], whole
     said = document.estimate(variant)
     networks = 1 if document.networks() else None
-    penstock.run(path, variants=[variant], sets=sets, runs=1, networks=networks, out=out, jobs=1)
-    was = json.loads((out / "manifest.json").read_text())["runs"][0]
-    events, time, memory = (said[key] / max(was[key], 1e-9) for key in ("events", "cpu_seconds", "peak_heap_bytes"))
-    row = [
-        name,
-        f"{was['sim_seconds']:.0f} s",
-        f"{events:.2f}",
-        f"{said['cpu_seconds']:.2f}",
-        f"{was['cpu_seconds']:.2f}",
-    ]
-    row += [
-        f"{time:.2f}",
-        f"{said['peak_heap_bytes'] / 1e6:.1f}",
-        f"{was['peak_heap_bytes'] / 1e6:.1f}",
-        f"{memory:.2f}",
-    ]
+    result = penstock.run(path, variants=[variant], sets=sets, runs=1, networks=networks, out=out, jobs=1)
+    was = result.manifest["runs"][0]
+    row, good = [name, f"{was['sim_seconds']:.0f} s", f"{said['events'] / max(was['events'], 1):.2f}"], True
     # Runs below half a second or a megabyte are too small to estimate.
-    short = max(was["cpu_seconds"], said["cpu_seconds"]) < 0.5
-    small = max(was["peak_heap_bytes"], said["peak_heap_bytes"]) < 1e6
-    return row, (short or 1 / FACTOR <= time <= FACTOR) and (small or 1 / FACTOR <= memory <= FACTOR)
+    for estimated, measured, smallest, digits in (
+        (said["cpu_seconds"], was["cpu_seconds"], 0.5, 2),
+        (said["peak_heap_bytes"] / 1e6, was["peak_heap_bytes"] / 1e6, 1.0, 1),
+    ):
+        ratio = estimated / max(measured, 1e-9)
+        row += [f"{estimated:.{digits}f}", f"{measured:.{digits}f}", f"{ratio:.2f}"]
+        good &= max(estimated, measured) < smallest or 1 / FACTOR <= ratio <= FACTOR
+    return row, good
 
 
 if __name__ == "__main__":

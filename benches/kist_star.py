@@ -1,7 +1,7 @@
-"""The numbers of `kist/stations` in docs/reference/algorithms/schedulers.md and docs/validation, and its selection.
+"""Measures `kist/stations` for docs/reference/algorithms/schedulers.md, and the networks from which it was selected.
 
-.venv/bin/python benches/kist_star.py waits RUN    mean waits of pages' cells by position and kind of relay [ms]
-.venv/bin/python benches/kist_star.py grid FILE    all realisations of the grid, a line each; finished ones are kept
+.venv/bin/python benches/kist_star.py waits RUN    mean waits of web cells by position and kind of relay [ms]
+.venv/bin/python benches/kist_star.py grid FILE    one line for each network of the grid; existing lines are kept
 """
 
 import json
@@ -22,13 +22,13 @@ from penstock.result import Result
 
 POSITIONS = ("guard", "middle", "exit")
 RELAYS, LINKS, LOADS, RATIOS = (4, 6), (4, 10), (0.30, 0.45, 0.60), (4.5, 9, 18)
-"""A position's relays, their links [Mbit/s], what web clients offer of them, web clients to a bulk client."""
+"""The grid: relays of a position, their links [Mbit/s], load of web clients [1], web clients for each bulk client."""
 PAGES = 320 * 1024 / 30.0
-"""What a web client asks for [B/s]: a page in a pause of half a minute."""
+"""The load of a web client [B/s]: a page in half a minute."""
 
 
 def waits(run: Path) -> pl.DataFrame:
-    """Unread, in Tor and in the outgoing kernel, of pages' cells that left a relay [ms]."""
+    """The mean waits of web cells at a relay: in the incoming kernel, in Tor and in the outgoing kernel [ms]."""
     result = Result(run)
     places = ["variant", "network", "seed", "circuit"]
     cells = result.cells.filter((pl.col("workload") == "web") & pl.col("nic_out_ns").is_not_null())
@@ -43,12 +43,12 @@ def waits(run: Path) -> pl.DataFrame:
 
 
 def network(relays: int, web: int, bulk: int) -> str:
-    """Relays bound by their links and clients that load all of them alike."""
+    """Relays with limited links, and clients that load all relays equally."""
     paths = [(guard, middle, (guard + middle) % relays) for middle in range(relays) for guard in range(relays)]
     counts = {workload: [0] * len(paths) for workload in ("web", "bulk")}
     for workload, clients in (("web", web), ("bulk", bulk)):
         for i in range(clients):
-            # All paths in turn; if there are fewer clients than paths, all relays in turn.
+            # Clients use all paths in turn. If there are fewer clients than paths, they use all relays in turn.
             scarce = clients < len(paths)
             counts[workload][(i // relays + i) % relays * relays + i % relays if scarce else i % len(paths)] += 1
     text = "".join(f"[relays.{position}-link{i + 1}]\n" for position in POSITIONS for i in range(relays))
@@ -61,7 +61,10 @@ def network(relays: int, web: int, bulk: int) -> str:
 
 
 def realisation(relays: int, link: int, load: float, ratio: float) -> dict[str, Any]:
-    """Sequential writes alone, seeds 101 to 103: first bytes, bulk's share of bytes, the outgoing kernel's of waits."""
+    """One network under vanilla scheduling, seeds 101 to 103.
+
+    Its times to first byte, the bulk share of bytes, and the share of the waits in the outgoing kernel.
+    """
     capacity = relays * link * 1e6 / 8
     web = round(load * capacity / PAGES)
     bulk = max(1, round(web / ratio))
@@ -87,7 +90,7 @@ def realisation(relays: int, link: int, load: float, ratio: float) -> dict[str, 
 
 
 def grid(file: Path) -> None:
-    """Append what is missing of the grid."""
+    """Append the missing networks of the grid."""
     done = {json.loads(line)["name"] for line in file.read_text().splitlines()} if file.exists() else set()
     for relays, link, load, ratio in product(RELAYS, LINKS, LOADS, RATIOS):
         if f"k{relays}-l{link}-u{int(load * 100)}-r{ratio:g}" not in done:

@@ -315,9 +315,17 @@ def _curve(axes: Axes, runs: pl.DataFrame, metric: Metric, look: Look, model: bo
         return None
     x, y, low, high = np.transpose(points)
     drawn = axes.errorbar(
-        x, y, yerr=[y - low, high - y], color=look.colour, linestyle=look.line, linewidth=1.6,
-        marker="" if model else "o", markersize=4, elinewidth=1.0, capsize=2,
-    )  # fmt: skip
+        x,
+        y,
+        yerr=[y - low, high - y],
+        color=look.colour,
+        linestyle=look.line,
+        linewidth=1.6,
+        marker="" if model else "o",
+        markersize=4,
+        elinewidth=1.0,
+        capsize=2,
+    )
     return drawn.lines[0]
 
 

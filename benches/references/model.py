@@ -1,4 +1,4 @@
-"""Makes the model's rows: Penstock's own TCP in the experiments of the references.
+"""Writes the model's rows: Penstock's own TCP in the experiments of the references.
 
     .venv/bin/python benches/references/model.py linux-6                # to docs/data/tcp/model-linux-6.jsonl
     .venv/bin/python benches/references/model.py ns3 --experiments window --out /tmp/rows.jsonl
@@ -6,10 +6,10 @@
 The scenario is `kist/tcp-loss`, a client that downloads without Tor, with the conditions of each row. As in the
 references, packets wait and are dropped in one queue in front of the link: the server's link is fast, and the client's
 link has the rate and the queue. Rows count IP packets and the model counts Ethernet frames, so the rate and the queue
-are multiplied by 1514/1500, which is exact for full packets. The client connects and requests, but the senders of the
-references connect and send; so a download takes half a round trip longer. Goodput is the difference of the bytes of a
-run of 65 s and of a run of 5 s. Rows that exist in the file are skipped, so an interrupted command can continue; delete
-the file after a change of the model.
+are multiplied by 1514/1500, which is exact for full packets. In the references, the sender connects and sends. Here,
+the client connects and requests, so a download takes half a round trip longer. Goodput is the difference of the bytes
+of a run of 65 s and of a run of 5 s. Rows that exist in the file are skipped, so an interrupted command can continue.
+Delete the file after a change of the model.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def measure(profile: str, condition: Run, repeats: list[int]) -> Iterator[dict[s
         sets += ['trace.workloads=["file"]', f"trace.interval={SAMPLE_S * 1e3:g} ms"]
     with simulate(profile, condition, repeats, sets) as result:
         for repeat in repeats:
-            # A second download may have begun before the run stopped.
+            # The run can stop after the start of a second download.
             download = result.transfers.filter(pl.col("seed") == repeat).sort("start_s").row(0, named=True)
             seconds = download["ttlb_s"]
             row = replace(condition, repeat=repeat).row(

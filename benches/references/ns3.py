@@ -4,22 +4,23 @@
     .venv-ns3/bin/python benches/references/ns3.py grid --append docs/data/tcp/ns3.jsonl
     .venv-ns3/bin/python benches/references/ns3.py attributes
 
-`make reference-ns3` makes the environment with the wheel of ns-3 from PyPI, which is GPL. It only runs beside Penstock
-and compared with it; nothing of Penstock imports it or is made from it.
+`make reference-ns3` creates the environment with the wheel of ns-3 from PyPI. ns-3 is under the GPL. This script runs
+separately from Penstock, and Penstock neither imports nor contains any part of ns-3.
 
 The network is two nodes and a point-to-point link. Details that matter for a comparison:
 
-- The link's rate counts IP packets. ns-3 serialises two bytes of PPP header as well, so its DataRate and its queue are
-  made larger by 1502/1500, which is exact for full packets; an ACK of 52 B is served 4 % slower than it should be, on
-  the direction that is never full.
-- The round trip is the propagation delay both ways, without queue and serialisation.
-- Each packet of each direction is lost with the probability `loss`, at the receiving device (RateErrorModel, packets),
-  SYNs too. RngRun is the repeat, and each direction has a stream of random numbers of its own. Nothing else is random:
-  without loss a run is its own repeat, and the grid has only one.
-- The device's drop-tail queue is the only one: without flow control ns-3 installs no queue discipline. No pacing.
-- Segments of 1448 B, buffers of 6 MiB that do not tune themselves (ns-3 has no tuning), and ns-3's defaults otherwise:
-  initial window 10, SACK, timestamps, PRR, delayed ACK of 2 segments or 200 ms, retransmission timeouts from 1 s.
-- The sender connects. Time is counted from its SYN; a download is finished when the receiver has its last byte.
+- The link's rate counts IP packets. ns-3 also serialises two bytes of PPP header. Its DataRate and its queue are
+  therefore multiplied by 1502/1500, which is exact for full packets. An ACK of 52 B takes 4 % more time than it should,
+  in the direction that is never full.
+- The round trip is the propagation delay of both directions, without queueing and serialisation.
+- Each packet, SYNs too, is lost with the probability `loss` at the receiving device (RateErrorModel, packets). RngRun
+  is the repeat, and each direction has its own random stream. Losses are the only random events, so repeats without
+  loss are equal, and the grid has only one.
+- The device's drop-tail queue is the only queue, because ns-3 without flow control installs no queue discipline. There
+  is no pacing.
+- Segments have 1448 B. Buffers have 6 MiB, because ns-3 has no auto-tuning. Everything else is ns-3's default: initial
+  window 10, SACK, timestamps, PRR, delayed ACKs of 2 segments or 200 ms, retransmission timeouts of at least 1 s.
+- The sender connects. Time starts with its SYN. A download finishes when the receiver has its last byte.
 """
 
 import argparse
@@ -49,14 +50,14 @@ from rows import (
 )
 
 PPP = 2
-"""What ns-3's point-to-point device adds to each packet [B]."""
+"""The header that ns-3's point-to-point device adds to each packet [B]."""
 BUFFER = 6 << 20
 """Send and receive buffer [B]: Linux's default limit of a receive buffer, and more than any BDP here."""
 GIVE_UP_S = 6 * 3600.0
 """Time limit of a download [s]."""
 
 RECOVERY = {"prr": "ns3::TcpPrrRecovery", "classic": "ns3::TcpClassicRecovery"}
-"""ns-3.44's PRR, its default, cuts the window twice when the queue overflows; classic recovery does so once."""
+"""When the queue overflows, ns-3.44's default PRR cuts the window twice; classic recovery cuts it once."""
 ALGORITHMS = {"cubic": "ns3::TcpCubic", "reno": "ns3::TcpLinuxReno"}
 
 # Trace sources take C++ functions; these keep the last value of each.
@@ -175,7 +176,7 @@ class Reference:
         return row
 
     def _until(self, seconds: float) -> None:
-        """Simulate until this time, or until the file has arrived."""
+        """Simulate until this time, or until the last byte of the file arrives."""
         simulator = self.ns.Simulator
         left = self.ns.Seconds(seconds) - simulator.Now()
         stop = simulator.Stop(left)
@@ -237,7 +238,7 @@ class Reference:
 
 
 def asked(arguments: argparse.Namespace) -> list[Run]:
-    """The runs that the command line names."""
+    """The runs of the command line."""
     if arguments.experiment == "grid":
         return [run for run in grid() if run.loss > 0 or run.repeat == 1]
     rate = arguments.rate or (HUNDRED_MBIT if arguments.experiment == "window" else TEN_MIB)
@@ -260,7 +261,9 @@ def main() -> None:
     parser.add_argument("--loss", nargs="+", type=float, default=[0.0], help="probability, each direction")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--recovery", choices=RECOVERY, default="prr", help="ns-3's RecoveryType")
-    parser.add_argument("--append", type=Path, metavar="FILE", help="write there, and leave out the runs that it holds")
+    parser.add_argument(
+        "--append", type=Path, metavar="FILE", help="append to FILE, without the runs that it already has"
+    )
     arguments = parser.parse_args()
     reference = Reference(arguments.recovery)
     if arguments.experiment == "attributes":

@@ -21,7 +21,7 @@ A reference may add its own keys.
 
 - `goodput`: one bulk flow over 10 MiB/s, 60 s after 5 s.
 - `download`: 100 MiB over 10 MiB/s, round trip 10 ms.
-- `window`: 100 MiB over 100 Mbit/s; without loss the queue alone makes its sawtooth.
+- `window`: 100 MiB over 100 Mbit/s; without random loss, only the full queue causes the sawtooth.
 
 The queue holds one bandwidth-delay product, and for all but `window` at least 100 full packets. Segments carry 1448 B.
 """
