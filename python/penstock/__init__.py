@@ -6,7 +6,7 @@
     print(result.summary())
     result.transfers  # a polars data frame, one row per download
 
-`run` and `sweep` take what the commands of their names take; `load` opens an output directory that is already there.
+`run` and `sweep` have the options of the commands with these names. `load` opens an existing output directory.
 """
 
 from importlib import import_module
@@ -39,7 +39,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> object:
-    """Import names on first use, so that mistakes are found before data frames are loaded."""
+    """Import names on first use: the command reports mistakes before it loads the slow library of data frames."""
     if name == "__version__":
         return import_module("penstock._core").version()
     if name in _WHERE:

@@ -1,4 +1,4 @@
-"""What the extension module offers: conversions around the Rust crates, and nothing that decides."""
+"""The extension module. It converts values for the Rust crates and makes no decisions."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 class PenstockError(Exception):
-    """Anything that Penstock refuses or cannot do; its text is one sentence for the user."""
+    """The base of all errors of Penstock; its text is one sentence for the user."""
 
 class ScenarioError(PenstockError):
-    """A scenario that is wrong: the sentence names the place, the key and what would be right."""
+    """A mistake in a scenario; the sentence names the line, the key and the remedy."""
 
 class OutputError(PenstockError):
-    """An output that cannot be written or read; the sentence names the file."""
+    """A file or directory that cannot be written or read; the sentence names it."""
 
 class Cancelled(PenstockError):
     """A run that was stopped before its end."""
@@ -50,7 +50,7 @@ class Document:
         """Parse `text`; `sets` are `key=value` with TOML values.
 
         `name` is the path of the file: errors show it, and `include` finds files in its folder.
-        `network` is the text and the name of a network file, which goes over the scenario.
+        `network` is the text and the name of a network file, whose keys replace those of the scenario.
         """
 
     @staticmethod
@@ -62,7 +62,7 @@ class Document:
         points: Sequence[tuple[str, Sequence[str]]],
         network: tuple[str, str] | None = None,
     ) -> Document:
-        """The variants `only` (all if it is empty) at each of `points`: what it is called, and its `key=value`s."""
+        """The variants `only` (all if it is empty) at each of `points`, which are names and `key=value` overrides."""
 
     def warnings(self) -> list[str]:
         """Sentences about parts of the file that will not work in the next release, such as old keys."""
@@ -74,28 +74,28 @@ class Document:
         """The seeds that the file lists."""
 
     def networks(self) -> list[int]:
-        """Seeds of the networks that each run is done in; none if each seed draws its own."""
+        """The seeds of the networks; empty if each seed samples its own network."""
 
     def head(self) -> Head:
-        """What the scenario stands for."""
+        """The title, and the paper's section and figures."""
 
     def resolved(self, variant: str) -> str:
         """One variant as TOML with every default filled in."""
 
     def changes(self, variant: str) -> list[float]:
-        """When something changes while a variant runs [s], in the order of time; a node each."""
+        """The times of a variant's changes in order [s], one for each changed node."""
 
     def fingerprint(self) -> str:
-        """A name for everything that results depend on, apart from seeds and version."""
+        """A digest of everything that determines the results, except seeds and version."""
 
     def optimistic(self, variant: str) -> bool:
-        """Whether some client of a variant sends its request right after BEGIN."""
+        """Whether a client of the variant sends its request immediately after BEGIN."""
 
     def estimate(self, variant: str) -> Estimate:
-        """About how much work a run of one variant is."""
+        """The estimated work of one run of a variant."""
 
     def describe(self) -> str:
-        """The scenario explained to a person, in a few lines."""
+        """An explanation of the scenario, in a few lines of text."""
 
 @final
 class Control:
@@ -113,20 +113,20 @@ class Paths:
     """Pairs of circuits through the network of a consensus document."""
 
     def __new__(cls, text: bytes, name: str, seed: int) -> Paths:
-        """Read the document `text`; `name` is what errors call it; `seed` is of all circuits."""
+        """Read the document `text`, which errors call `name`; `seed` samples the circuits."""
 
     def network(self) -> NetworkFacts:
-        """What the document says, and how many relays are drawn for each position."""
+        """A summary of the document, with the number of relays for each position."""
 
     def advance(self, pairs: int) -> None:
-        """Draw so many pairs more; releases the GIL."""
+        """Sample so many further pairs; releases the GIL."""
 
     def counts(self) -> PairCounts:
-        """Of how many pairs so far something was true."""
+        """The numbers of pairs so far that share something."""
 
 @final
 class Replay:
-    """The downloads of an earlier run, as one variant asks for them again."""
+    """The downloads of an earlier run, which a variant repeats."""
 
     def __new__(
         cls,
@@ -134,7 +134,7 @@ class Replay:
         variant: str,
         rows: Sequence[tuple[str, str, int, int, str, str, str, int, int]],
     ) -> Replay:
-        """Of client, workload, circuit, when it was begun [ns], its relays, when that was asked [ns], how much [B]."""
+        """A row: client, workload, circuit, its start [ns], guard, middle, exit, time of the request [ns], size [B]."""
 
 def run(
     document: Document,
@@ -147,36 +147,36 @@ def run(
 ) -> RunStats:
     """Run one variant with one seed and write its five tables into `part_dir`, which exists; releases the GIL.
 
-    The network is drawn by the seed `network`, or without one by the run's own. With a replay its requests take the
-    place of the clients' loops.
+    The seed `network` samples the network; without it, the run's seed does. The requests of a replay replace the
+    clients' loops.
     """
 
 def merge(parts: Sequence[str | PathLike[str]], out_dir: str | PathLike[str]) -> None:
     """Join the tables of `parts`, in this order, into the five tables of `out_dir`; releases the GIL."""
 
 def algorithms() -> list[Algorithm]:
-    """What is known of every algorithm."""
+    """All algorithms with their parameters."""
 
 def workload_kinds() -> list[tuple[str, str]]:
-    """The key that chooses it and one line of description, of everything that a client can do."""
+    """The kinds of workloads: the key that chooses each, and one line of description."""
 
 def workload_presets() -> list[tuple[str, str]]:
-    """Name and one line of description of every named workload."""
+    """The named workloads, each with one line of description."""
 
 def presets() -> list[tuple[str, str]]:
-    """Name and one line of description of every named bundle of settings."""
+    """The presets of relays and clients, each with one line of description."""
 
 def of_consensus(text: bytes, name: str, descriptors: Sequence[tuple[bytes, str]]) -> ConsensusRelays:
-    """The relays of a consensus that clients draw, with what documents of descriptors (text, name) say of them."""
+    """The relays of a consensus that clients choose, with data of descriptor documents (text, name)."""
 
 def sample(relays: Sequence[tuple[bool, bool, int]], count: int, seed: int) -> list[int]:
-    """The places, growing, of `count` of relays (guard, exit, weight); all if there are no more."""
+    """The positions of `count` sampled relays in the list (guard, exit, weight), in order; at most all."""
 
 def eras() -> list[tuple[str, int, int, int]]:
     """Year, number of relays, mean link and mean capacity [B/s] of each era."""
 
 def countries() -> list[str]:
-    """The codes of the countries that scenarios know, in the order of the alphabet."""
+    """The codes of the countries that scenarios accept, in alphabetical order."""
 
 def version() -> str:
     """The version of Penstock."""

@@ -29,9 +29,9 @@ def papers() -> list[str]:
 
 
 def find(scenario: str | Path) -> tuple[str, Path]:
-    """The name and the file of a scenario, which is a path to a file or the name of a shipped one.
+    """The name and the file of a scenario, given as a path or as the name of a shipped scenario.
 
-    A file goes first, so that a copy in the working directory can be edited and run under its own name.
+    A file has precedence, so that users can edit and run a copy of a shipped scenario in the working directory.
     """
     path = Path(scenario)
     with naming(path, "read"):

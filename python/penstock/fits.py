@@ -21,7 +21,7 @@ def at_once(
     """The number of runs at the same time: `jobs` if given, otherwise limited by `cores` and memory.
 
     Raises:
-        PenstockError: if a single run, or `jobs` of them, would need more than the machine has; it says what would fit.
+        PenstockError: if one run, or `jobs` runs, would need more than the machine has; with the number that fits.
     """
     there = machine() if memory is None else memory
     most, variant = max((document.estimate(name)["peak_heap_bytes"], name) for name in variants)

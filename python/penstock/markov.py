@@ -128,12 +128,10 @@ def _model(data: bytes) -> Model:
 
 
 def _words(error: Exception) -> str:
-    """The text of an exception on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _vertices(nodes: Iterable[tuple[Any, Mapping[str, Any]]]) -> tuple[dict[Any, str], dict[Any, str]]:
-    """The names of states and observations in the scenario, by vertex."""
     states: dict[Any, str] = {}
     observations: dict[Any, str] = {}
     for node, attributes in nodes:
@@ -161,7 +159,6 @@ def _free(name: str, node: str, taken: Iterable[str]) -> str:
 
 
 def _number(value: object, what: str, *, most: float = 1e12) -> float:
-    """A number from 0 to `most`."""
     if value is None:
         raise _WrongError(f"{what} is missing")
     try:
@@ -174,8 +171,6 @@ def _number(value: object, what: str, *, most: float = 1e12) -> float:
 
 
 def _delay(edge: Mapping[str, Any], about: str) -> str:
-    """The delay of an emission in the notation of scenarios."""
-
     def parameter(name: str, *, most: float = LONGEST_US) -> float:
         value = edge.get(f"param_{name}", edge.get(f"param_{OLDER.get(name, name)}"))
         return _number(value, f"param_{name} of {about}", most=most)
@@ -215,7 +210,6 @@ def _us(microseconds: float) -> str:
 
 
 def _check(model: Model, kind: str) -> None:
-    """Check the model with the parser of scenarios."""
     tables = [model.toml(f"workloads.x.tgen.{kind}")]
     if kind != "packets":
         least = Model(("start -> a: 1",), ("a -> F: 1",))

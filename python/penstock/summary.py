@@ -61,8 +61,8 @@ def sample(transfers: pl.DataFrame, variant: str, workload: str, metric: Metric)
 def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFrame:
     """One row per variant and workload.
 
-    `downloads` counts whole ones after the warm-up; `timeout`, `failed` and `unfinished` those that ended otherwise.
-    Medians and 90th percentiles [s] are of the whole ones, pooled over all runs.
+    `downloads` counts complete downloads after the warm-up; `timeout`, `failed` and `unfinished` count the others.
+    Medians and 90th percentiles [s] are of complete downloads, pooled over all runs.
     """
     begun = after_warmup(transfers)
     rows = []
@@ -82,12 +82,12 @@ def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFr
 
 
 def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFrame:
-    """The first variant against each other one: one row per other variant, workload and metric.
+    """The differences to the first variant: one row per other variant, workload and metric with a pair.
 
-    A pair is one seed under both variants, its number the median of its downloads; where there are several networks
-    it is one network, with the mean over the seeds that have a number under both. `mean_s`, `low_s` and `high_s` are
-    the mean of the differences other - first and its 95 % t interval [s]; `relative` is that mean divided by the first
-    variant's mean median. Without a pair there is no row. `ks_distance` is of the pooled downloads and describes only.
+    A pair is one seed under both variants; its number is the median of its downloads. With several networks, a pair is
+    one network; its number is the mean over the seeds that have a number under both variants. `mean_s` is the mean of
+    the differences other - first [s]. `low_s` and `high_s` are the ends of its 95 % t interval [s]. `relative` is
+    `mean_s` over the mean median of the first variant. `ks_distance` only describes the pooled downloads.
     """
     if not variants:
         return pl.DataFrame()

@@ -1,9 +1,8 @@
 """The subcommands of `penstock`."""
 
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -19,23 +18,7 @@ app = typer.Typer(
 )
 
 
-class What(StrEnum):
-    """The lists of `penstock list`."""
-
-    scenarios = "scenarios"
-    papers = "papers"
-    algorithms = "algorithms"
-    presets = "presets"
-    workloads = "workloads"
-    networks = "networks"
-
-
-class World(StrEnum):
-    """The backends that can run a scenario."""
-
-    sim = "sim"
-    testbed = "testbed"
-
+List = Literal["scenarios", "papers", "algorithms", "presets", "workloads", "networks"]
 
 Number, File, Folder, Name = (partial(typer.Option, metavar=word) for word in ("N", "FILE", "DIR", "NAME"))
 """Options with a value of this kind."""
@@ -62,7 +45,7 @@ Report = Annotated[bool, typer.Option(help="Draw figures and write a report.")]
 @app.command("list")
 def list_(
     what: Annotated[
-        What | None, typer.Argument(help="What to list; by default everything, with one line each.")
+        List | None, typer.Argument(help="What to list; by default everything, with one line each.")
     ] = None,
     name: Annotated[
         str | None, typer.Argument(help="Only this algorithm, or the algorithms of this key.", metavar="NAME")
@@ -74,7 +57,7 @@ def list_(
     if what is not None:
         print("\n".join(listing.details(what, name)))
         return
-    for each in What:
+    for each in get_args(List):
         print(f"{each}:")
         for line in listing.lines(each):
             print(f"  {line}")
@@ -104,8 +87,8 @@ def run(
     ] = None,
     replay_variant: Annotated[str | None, Name(help="The variant of --replay; by default the first.")] = None,
     world: Annotated[
-        World, typer.Option(help="The backend: the simulator, or live relays on this machine.")
-    ] = World.sim,
+        Literal["sim", "testbed"], typer.Option(help="The backend: the simulator, or live relays on this machine.")
+    ] = "sim",
     out: Out = None,
     jobs: Jobs = None,
     report: Report = True,
@@ -125,7 +108,7 @@ def run(
             replay=replay,
             replay_variant=replay_variant,
             network=network,
-            world=world.value,
+            world=world,
             out=out,
             jobs=jobs,
             watch=watch,
@@ -244,13 +227,6 @@ def paths(
     drawing.show(consensus, seed, drawing.sample(consensus, pairs, seed), console())
 
 
-class Clock(StrEnum):
-    """The starting points of the times in a comparison."""
-
-    start = "start"
-    request = "request"
-
-
 @app.command()
 def compare(
     a: Annotated[
@@ -261,7 +237,7 @@ def compare(
         list[str] | None, typer.Option(help="Only this workload of a Penstock output; may be repeated.")
     ] = None,
     clock: Annotated[
-        Clock | None,
+        Literal["start", "request"] | None,
         typer.Option(help="The starting point of times; by default the start if both have it, otherwise the request."),
     ] = None,
     skip: Annotated[
@@ -340,7 +316,6 @@ def version() -> None:
 
 
 def _put(text: str, out: Path | None) -> None:
-    """Write a text into a file, or print it."""
     if out is None:
         print(text, end="")
         return
@@ -349,7 +324,6 @@ def _put(text: str, out: Path | None) -> None:
 
 
 def _tell(directory: Path, *, to: Path | None = None, report: bool = True) -> None:
-    """Write the report of one directory and print its tables."""
     from penstock import tables
     from penstock.result import Result
 

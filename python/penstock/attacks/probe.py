@@ -1,4 +1,4 @@
-"""Probing a guard: a client downloads without end and measures its rate after the burst.
+"""Probing a guard: a client downloads continuously and measures its rate after the burst.
 
 Source: throttling section 5.1, equations 1 and 2.
 """
@@ -24,10 +24,10 @@ def rate(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 
 
 def onset(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """The bytes on the wire when throttling began, without the bucket's refill in the meantime [B].
+    """The bytes on the wire at the start of throttling, without the refill of the bucket until then [B].
 
-    The moment is where the curve of what arrived lies farthest above its chord: for a fast part and a slow one, their
-    corner. What crossed the wire are cells and what TLS adds to a record of them.
+    Throttling starts at the corner between the fast and the slow part of the curve of arrived cells. At the corner, the
+    curve lies farthest above its chord. Bytes on the wire are cells and the TLS overhead of their records.
     """
     return _of_circuits(cells, hop, _onset)
 

@@ -1,7 +1,7 @@
 """Confirming a guard: connections open and close in a square wave, and the throughput of a target follows.
 
-Source: throttling section 5.2, attack 4. Where the paper says "consistent with the adversary's behavior", here the
-throughput of half a period is correlated with the wave.
+Source: throttling section 5.2, attack 4. The paper's "consistent with the adversary's behavior" is here the correlation
+of the throughput in half periods with the wave.
 """
 
 from typing import Any, NamedTuple
@@ -85,7 +85,7 @@ def confirmed(result: Result, variant: str, workload: str, hop: str) -> pl.DataF
 
 
 def correlation(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """How each target's throughput correlates with the wave."""
+    """The correlation of each target's throughput with the wave."""
     return _frame([(n, seed, r) for n, seed, r, _ in targets(result, variant, workload, hop)])
 
 

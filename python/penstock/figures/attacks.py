@@ -22,7 +22,7 @@ SHOWN = 6
 
 
 def draw_probe(result: Result) -> Picture | None:
-    """Throughput over time of the first seed's probe under each variant."""
+    """The throughput of the probe over time in the first seed, under each variant."""
     cells = result.cells.filter((pl.col("workload") == PROBE) & (pl.col("hop") == "client"))
     if cells.is_empty():
         return None
@@ -40,13 +40,13 @@ def draw_probe(result: Result) -> Picture | None:
     legend_above(figure, handles, [look.label for look in styles.values()])
     caption = (
         f"Payload that reached the probing client, in intervals of {PROBE_BIN:g} s, in the first seed; logarithmic. "
-        "Until the burst of 2 MiB is spent nothing is throttled."
+        "The guard throttles nothing before the burst of 2 MiB is used."
     )
     return Picture("probe", "Throughput of a probe of a guard", caption, figure)
 
 
 def draw_wave(result: Result) -> Picture | None:
-    """A target's throughput with the attackers' wave in the first seed, and how often the guard is confirmed."""
+    """A target's throughput during the attackers' wave in the first seed, and the share of confirmed guards."""
     cells = result.cells.filter((pl.col("workload") == TARGET) & (pl.col("hop") == "client"))
     made = [wave.find(run) for _, run in first_run(result.paths).group_by("variant", maintain_order=True)]
     there = next((each for each in made if each is not None), None)
@@ -82,9 +82,9 @@ def draw_wave(result: Result) -> Picture | None:
     found.set_title("(b) the guard is confirmed")
     legend_above(figure, handles, [styles[name].label for name in shown])
     caption = (
-        "(a) Payload that reached the target each second, in the first seed, under the first variant and the one "
-        "that follows the wave most. (b) How often throughput in half periods correlates with the wave; "
-        "without connections it is compared with the wave of the others."
+        "(a) Payload that reached the target each second, in the first seed, under the first variant and the variant "
+        "that follows the wave most. (b) The fraction of runs in which throughput in half periods correlates with "
+        "the wave. A variant without attackers is compared with the wave of the other variants."
     )
     return Picture("wave", "A guard modulated with connections", caption, figure)
 

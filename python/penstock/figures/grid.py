@@ -57,7 +57,6 @@ def draw(result: Result) -> Picture | None:
 
 
 def _slices(table: pl.DataFrame, further: Sequence[str]) -> list[Slice]:
-    """The rows of each variant and each combination of further axes."""
     several = table["variant"].n_unique() > 1
     found = []
     for (variant, *values), rows in table.group_by(["variant", *further], maintain_order=True):
@@ -67,7 +66,6 @@ def _slices(table: pl.DataFrame, further: Sequence[str]) -> list[Slice]:
 
 
 def _lines(slices: Sequence[Slice], workloads: Sequence[str], name: str, values: Sequence[str]) -> Figure:
-    """One row of panels per workload, a curve for each variant."""
     x, unit = _quantities(values)
     figure, panels = time_panels(workloads, f"{name} [{unit}]" if unit else name)
     for axes, workload, metric in panels:
@@ -116,7 +114,6 @@ def _maps(
 
 
 def _map(axes: Axes, field: Any, least: float, most: float) -> None:
-    """A panel's fields, with their numbers if they fit."""
     axes.imshow(field, cmap="Blues", vmin=least, vmax=most, origin="lower", aspect="auto")
     axes.grid(visible=False)
     if field.shape[1] > MOST_WRITTEN:

@@ -62,7 +62,6 @@ def draw(result: Result) -> Picture | None:
 
 
 def _life(axes: Axes, rows: pl.DataFrame) -> None:
-    """Three moments of each cell, and the waits between them."""
     place = rows["place"]
     entered, moved, left = (rows[moment] for moment in LIFE)
     queue, buffer = STATIONS["circuit_queue_s"], STATIONS["outbuf_s"]

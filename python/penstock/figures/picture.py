@@ -23,7 +23,7 @@ class Picture:
 
     def save(self, folder: Path) -> Saved:
         """Write SVG and PNG files; the same data gives the same bytes."""
-        # Where things stand is worked out once; drawing twice would do it twice.
+        # Compute the layout once for both files.
         self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
         svg, png = folder / f"{self.name}.svg", folder / f"{self.name}.png"

@@ -34,15 +34,14 @@ def draw(result: Result) -> Picture | None:
     figure.align_ylabels([axes for axes, *_ in panels])
     legend_above(figure, *panels[0][0].get_legend_handles_labels())
     caption = (
-        "How long a tracked cell of a download waits, on average, at each station of each relay on its way from the "
-        "exit to the client. Averages add up, so a bar is as long as the mean time that a cell spends in the relay. "
-        "What comes in at the exit comes from the server."
+        "The mean wait of a tracked cell of a download at each station of each relay, from the exit to the client. "
+        "Means add up, so the length of a bar is the mean time of a cell in the relay. At the exit, the incoming data "
+        "are bytes of the server."
     )
     return Picture("stations", "Where cells wait", caption, figure)
 
 
 def _bars(axes: Axes, means: list[dict[str, float]]) -> None:
-    """One bar of stations for each variant."""
     left = [0.0] * len(means)
     for station, (name, colour) in STATIONS.items():
         widths = [mean.get(station, 0.0) for mean in means]

@@ -1,7 +1,7 @@
 """The style of all figures: each variant has one colour and one line style in all figures.
 
-The colours are Okabe and Ito's, which readers with any kind of colour vision can tell apart; line styles tell the
-curves apart in grey.
+The colours are Okabe and Ito's. Readers with any kind of colour vision can distinguish them. Line styles distinguish
+the curves in grey print.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -114,7 +114,7 @@ def legend_above(figure: Figure, handles: Sequence[Artist], labels: Sequence[str
     """One legend for all panels, above them."""
     columns = _columns_that_fit(labels, figure.get_size_inches()[0])
     legend = figure.legend(handles, [" "] * len(labels), loc="outside upper left", ncols=columns, handlelength=2.6)
-    # A label may begin with an underscore, which a legend would take for a wish to be left out.
+    # matplotlib leaves out labels that begin with an underscore, so labels are set afterwards.
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set_text(label)
 
