@@ -2,8 +2,8 @@
 //! position weights.
 //!
 //! Source: dir-spec section 3.4.1 and 3.9 (microdesc flavour). The reader skips lines that path selection does not
-//! need. It checks no signatures. It keeps only relays and parameters, so it needs a few times the memory of the
-//! document.
+//! need. The reader checks no signatures. It stores only relays and parameters, so its memory is a few times the size
+//! of the document.
 
 use crate::document::{self, BadPair, Item, Malformed, items};
 use crate::error::{Error, quoted};
@@ -25,7 +25,7 @@ pub struct Consensus {
     pub relays: Vec<Relay>,
     /// For each relay, the number of the line in which it begins.
     pub lines: Vec<u32>,
-    /// The weight of each class of relays at each position.
+    /// The position weight of each class of relays at each position.
     pub weights: PositionWeights,
     /// Where the position weights come from.
     pub origin: Origin,
@@ -59,7 +59,7 @@ impl Consensus {
     }
 }
 
-/// The description of a mistake in a line, without the line number.
+/// What is wrong in a line, without the line number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mistake(pub(crate) String);
 
@@ -105,7 +105,7 @@ struct Reader<'a> {
     file: &'a str,
     number: u32,
     footer: u32,
-    /// The position weight that means 1.
+    /// The value of a position weight that means 1.
     scale: u32,
     part: Part,
     flavor: String,
@@ -115,7 +115,7 @@ struct Reader<'a> {
     entry: Option<Entry>,
     relays: Vec<Relay>,
     lines: Vec<u32>,
-    /// For each identity, the line number of its relay.
+    /// The line number of each relay, by identity.
     seen: BTreeMap<[u8; 20], u32>,
     weights: Option<PositionWeights>,
 }
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
     fn item(&mut self, item: &Item<'_>) -> Result<(), Mistake> {
         let keyword = item.keyword();
         if self.part == Part::Signatures || (self.part == Part::Start && keyword.starts_with(b"@")) {
-            // Archives put "@type ..." before a document.
+            // In archives, a line "@type ..." precedes a document.
             return Ok(());
         }
         if item.text.ends_with(b"\r") {
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         }
         self.end_relay()?;
         self.part = Part::Relays;
-        // The microdesc flavour has no descriptor digest.
+        // The lines of the microdesc flavour contain no descriptor digest.
         let (nickname, identity, address) = match (words, self.flavor.as_str()) {
             ([nickname, identity, _, _, _, address, _, _, ..], "ns") => (nickname, identity, address),
             ([nickname, identity, _, _, address, _, _, ..], "microdesc") => (nickname, identity, address),

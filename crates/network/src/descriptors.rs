@@ -1,8 +1,9 @@
 //! Reads server descriptors, which contain the bandwidth of each relay.
 //!
 //! A document contains many descriptors, as in a Tor client's `cached-descriptors` or in an archive. If a relay has
-//! several descriptors, the latest one counts; of equally late ones, the first. The reader skips other lines and checks
-//! no signatures. Source: dir-spec section 2.1.1.
+//! several descriptors, the latest one counts; of several with the same time, the first. The reader skips other lines
+//! and checks no signatures.
+//! Source: dir-spec section 2.1.1.
 
 use crate::consensus::{Mistake, once, time};
 use crate::document::{Item, hex, items, to_hex};
@@ -14,9 +15,10 @@ use std::collections::BTreeMap;
 pub struct Bandwidth {
     /// The rate that the relay's operator allows (torrc BandwidthRate) [B/s].
     pub rate: u64,
-    /// The burst that the relay's operator allows (torrc BandwidthBurst) [B].
+    /// The bucket depth that the relay's operator allows (torrc BandwidthBurst) [B].
     pub burst: u64,
-    /// The highest rate that the relay sustained for ten seconds in the last days, in its slower direction [B/s].
+    /// The highest rate that the relay sustained for ten seconds in the last days [B/s], for the slower of its two
+    /// directions.
     pub observed: u64,
 }
 
@@ -75,7 +77,7 @@ impl Descriptors {
         }
     }
 
-    /// Reads an item. Returns whether a descriptor ended with it.
+    /// Reads an item. Returns whether the descriptor ends with this item.
     fn item(&mut self, item: &Item<'_>, entry: &mut Option<Entry>) -> Result<bool, Mistake> {
         if item.text.ends_with(b"\r") {
             return Err("the line ends in CR LF; lines of a descriptor end in LF alone".into());

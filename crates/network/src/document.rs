@@ -1,13 +1,13 @@
 //! The line format of directory documents: keywords, their arguments, and objects in PEM.
 //!
-//! Consensuses, server descriptors, microdescriptors and authority certificates share this format. Network files of the
-//! simulator and the directory cache of the live relay are read with this module. Source: dir-spec, "Document
-//! meta-format".
+//! Consensuses, server descriptors, microdescriptors and authority certificates share this format. The simulator's
+//! network files and the live relay's directory cache use this module.
+//! Source: dir-spec, "Document meta-format".
 
 use data_encoding::{BASE64_NOPAD, HEXUPPER, HEXUPPER_PERMISSIVE};
 use std::time::SystemTime;
 
-/// The error that a document, or a part of it, violates the format.
+/// The error for a document, or a piece of a document, that violates the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the document is malformed")]
 pub struct Malformed;
@@ -40,7 +40,7 @@ impl<'a> Item<'a> {
         Ok(text.split_once(' ').map_or("", |(_, arguments)| arguments))
     }
 
-    /// The arguments, separated at white space.
+    /// The arguments as separate words.
     pub fn words(&self) -> Result<Vec<&'a str>, Malformed> {
         Ok(self.arguments()?.split_ascii_whitespace().collect())
     }
@@ -85,13 +85,13 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The items of a document, in order. If the document is cut off, the complete items before the cut are still returned;
-/// see [`Item::strict`].
+/// The items of a document, in order. For a document that is cut off, this still returns the items before the cut; see
+/// [`Item::strict`].
 pub fn items(document: &[u8]) -> Items<'_> {
     Items { document, at: 0, lines: 0 }
 }
 
-/// An iterator of a document's items.
+/// An iterator over the items of a document.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     document: &'a [u8],

@@ -1,8 +1,8 @@
 //! Generated networks of any size that resemble Tor's network of a given year.
 //!
 //! Sampling is stratified. Each class of relays keeps its share of the network. To sample n relays of a class, the
-//! class's distribution of link rates is divided into n parts of equal probability, and each part gives one link. So a
-//! small network keeps the proportion of a few fast and many slow relays.
+//! distribution of link rates is divided into n parts of equal probability. Each part gives one link. So a small
+//! network also has a few fast and many slow relays.
 
 use crate::geo::{self, Country};
 use crate::relay::Class;
@@ -22,12 +22,12 @@ static ERAS: LazyLock<[Era; Era::YEARS.len()]> = LazyLock::new(|| Era::YEARS.map
 pub struct Era {
     /// The year.
     pub year: u16,
-    /// The distributions for plain relays, guards, exits, and relays with both flags.
+    /// The distributions of plain relays, guards, exits, and relays that are both.
     classes: [ClassDistribution; 4],
-    /// The ratio of consensus weight to capacity at equal steps of probability [1/1000]: for slow relays, and for all
-    /// others.
+    /// Quantiles of the ratio of consensus weight to capacity, at equal steps of probability [1/1000]. The first row is
+    /// for slow relays, the second for all others.
     weight: [[u32; 11]; 2],
-    /// The ratio of burst to rate at equal steps of probability [1/1000].
+    /// Quantiles of the ratio of burst to rate, at equal steps of probability [1/1000].
     burst: [u32; 11],
     countries: Vec<(&'static str, u32)>,
 }
@@ -35,18 +35,19 @@ pub struct Era {
 #[derive(Debug)]
 struct ClassDistribution {
     relays: u32,
-    /// Link rates at the probabilities [`STEPS`] [KiB/s], each for the slower of the relay's two directions.
+    /// Quantiles of the link rate at the probabilities [`STEPS`] [KiB/s]. A relay's link rate is that of its slower
+    /// direction.
     link: [u32; STEPS.len()],
-    /// The ratio of bandwidth rate to link rate at equal steps of probability [1/1000], at most ten. There is one
-    /// distribution for the slowest third of the links, one for the next third and one for the fastest third.
+    /// Quantiles of the ratio of bandwidth rate to link rate, at equal steps of probability [1/1000]. The ratio is at
+    /// most ten. The rows are for the slowest third of the links, the next third and the fastest third.
     rate: [[u32; 11]; 3],
 }
 
-/// The probabilities of the link-rate quantiles [1/100]. Steps are smaller at the end, for the few fast relays.
+/// The probabilities of the link-rate quantiles [1/100]. At the end the steps are smaller, because few relays are fast.
 const STEPS: [u32; 25] =
     [0, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 93, 96, 98, 99, 100];
 
-/// Relays with a capacity below this are slow [B/s].
+/// Relays with a lower capacity count as slow [B/s].
 const SLOW: u64 = 100 * 1024;
 
 /// A relay that was sampled from an era.
@@ -111,7 +112,7 @@ impl Era {
     }
 
     /// The classes of `count` relays, in the order of [`sample`](Self::sample): plain relays, guards, exits, both. The
-    /// seed does not affect them.
+    /// classes do not depend on the seed.
     pub fn classes(&self, count: usize) -> Vec<Class> {
         let counts = shared(count, &self.classes.each_ref().map(|class| class.relays));
         CLASSES.iter().zip(counts).flat_map(|(class, count)| vec![*class; count]).collect()
@@ -131,8 +132,8 @@ impl Era {
         sampled
     }
 
-    /// A relay whose link rate is the quantile `rank` of its class, and whose bucket rate is the quantile `limit` for
-    /// such links.
+    /// A relay with the link rate at quantile `rank` of the class. The bucket rate is the quantile `limit` for links of
+    /// similar rate.
     fn relay(
         &self,
         class: Class,
@@ -188,7 +189,7 @@ impl ClassDistribution {
     }
 }
 
-/// The quantile `rank` of a distribution given at equal steps of probability, interpolated linearly.
+/// The quantile `rank`, interpolated linearly from quantiles at equal steps of probability.
 fn at(values: &[u32; 11], rank: f64) -> f64 {
     let step = ((rank * 10.0) as usize).min(9);
     let [low, high] = [step, step + 1].map(|step| f64::from(values[step]));

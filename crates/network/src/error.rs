@@ -2,7 +2,7 @@
 
 use crate::relay::Position;
 
-/// A mistake in a document, or a network in which no circuit can be built.
+/// The error for a mistake in a document, or for a network in which no circuit can be built.
 ///
 /// ```text
 /// consensus.txt:46: the weight "lots" is no number from 0 to 4294967295

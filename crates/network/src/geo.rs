@@ -1,7 +1,7 @@
 //! Locations of nodes, and the round trip between two locations.
 //!
-//! A node is within a disc around the population centre of its country. Signals travel along the Earth's surface at an
-//! effective speed of 4/9 of the speed of light, because of routes, queues and detours.
+//! A node lies in a disc around the population centre of its country. A signal travels along the Earth's surface.
+//! Because of routes, queues and detours, the effective speed is 4/9 of the speed of light.
 //!
 //! Source: Katz-Bassett et al., Towards IP geolocation using delay and topology measurements (IMC 2006), for the factor
 //! 4/9. With 11 ms for the access link of each end, the medians match the round trips that nstor has from RIPE Atlas:
@@ -11,7 +11,7 @@ use penstock_units::{Duration, Rng, math};
 
 /// The Earth's mean radius [km].
 const EARTH: f64 = 6371.0;
-/// The round trip for each kilometre, at 4/9 of the speed of light [ns/km].
+/// The round-trip time for one kilometre of distance, at 4/9 of the speed of light [ns/km].
 const NANOS_PER_KM: f64 = 2.0 / (4.0 / 9.0 * 299_792.458) * 1e9;
 
 /// A country in which nodes can be located.
@@ -42,7 +42,7 @@ impl Country {
         COUNTRIES.iter().find(|country| country.code == code)
     }
 
-    /// A random location in the country's disc, uniform in area.
+    /// A random location in the country's disc, with uniform density.
     pub fn spot(&self, rng: &mut Rng) -> Spot {
         let away = self.radius * math::sqrt(rng.unit());
         let (north, east) = loop {
@@ -59,7 +59,7 @@ impl Country {
     }
 }
 
-/// The round trip between two locations, without the access links.
+/// The round-trip time between two locations, without the access links.
 pub fn way(one: Spot, other: Spot) -> Duration {
     let [a, b] = [one, other].map(|spot| spot.latitude.to_radians());
     let turn = (one.longitude - other.longitude).to_radians();

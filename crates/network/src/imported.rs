@@ -14,7 +14,7 @@ use crate::relay::{Class, Position, Relay};
 pub struct Member {
     /// The relay's nickname, which its operator chooses. It need not be unique.
     pub nickname: String,
-    /// Whether Tor's clients use the relay as a guard and as an exit.
+    /// The class, which says whether Tor's clients use the relay as a guard and as an exit.
     pub class: Class,
     /// The consensus weight [B/s].
     pub weight: u64,
@@ -29,8 +29,8 @@ pub struct Member {
 pub struct Imported {
     /// The usable relays, in the order of the document.
     pub relays: Vec<Member>,
-    /// The number of relays that were left out. Clients never use them, because they are not Fast, Running and Valid,
-    /// or have no weight or rate.
+    /// How many relays were left out. Clients never use a relay that is not Fast, Running and Valid, or that has no
+    /// weight or rate.
     pub unused: usize,
     /// The number of relays without a descriptor.
     pub undescribed: usize,
@@ -88,7 +88,7 @@ impl Imported {
     }
 }
 
-/// The class that path selection uses. A guard must be stable; an exit must accept connections.
+/// The relay's class in path selection. A guard must be stable, and an exit must accept connections.
 fn class(relay: &Relay) -> Class {
     Class::of(relay.may_be(Position::Guard), relay.flags.exit && relay.may_be(Position::Exit))
 }

@@ -3,9 +3,9 @@
 //! Layers, in order: [`relay`] (a relay as path selection sees it), [`weights`] (the share of each class of relays at
 //! each position), [`select`] (samples circuits as C tor does), [`pairs`] (relays and sockets that two circuits share),
 //! [`document`] (the line format of directory documents), [`consensus`] (relays and weights from a consensus document),
-//! [`descriptors`] (server descriptors), [`imported`] (combines both into the relays of a simulation), [`sample`] (a
-//! smaller network), [`error`], [`geo`] (countries and distances), [`era`] (networks that resemble Tor's of a given
-//! year).
+//! [`descriptors`] (server descriptors), [`imported`] (the relays of a simulation, from a consensus and descriptors),
+//! [`sample`] (a smaller network), [`error`], [`geo`] (countries and distances), [`era`] (networks that resemble Tor's
+//! of a given year).
 
 #![forbid(unsafe_code)]
 

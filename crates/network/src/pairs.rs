@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::select::Selector;
 use penstock_units::{Rng, Seed};
 
-/// After this many failed circuits in a row, the network counts as having too few compatible relays.
+/// After this many failed circuits in a row, sampling fails because the network has too few compatible relays.
 const MAX_ATTEMPTS: u32 = 1000;
 
 /// How many pairs of circuits share relays, connections or sockets.
@@ -23,16 +23,15 @@ pub struct Pairs {
     pub exit: u64,
     /// Pairs that have at least one relay in common, at any position.
     pub relay: u64,
-    /// Pairs that leave a relay through the same socket when both download or both upload (same relay, same next
-    /// relay).
+    /// Pairs that use the same socket of a relay when both download or both upload (same relay and same next relay).
     pub socket: u64,
     /// Pairs that use the same connection between two relays. The download of one circuit and the upload of the other
-    /// then leave through the same socket.
+    /// may then use the same socket.
     pub connection: u64,
 }
 
 impl Pairs {
-    /// Counts two circuits of different clients. These circuits share no connection to a client or a server.
+    /// Counts a pair of circuits of different clients. They share no connection to a client or a server.
     fn count(&mut self, one: [usize; 3], other: [usize; 3]) {
         let hops = |[guard, middle, exit]: [usize; 3]| [[guard, middle], [middle, exit]];
         let back = |[from, to]: [usize; 2]| [to, from];
@@ -78,7 +77,7 @@ impl Sampler {
         self.pairs
     }
 
-    /// How many circuits had to restart, because no relay was compatible with the relays chosen first.
+    /// How many circuits were sampled again because no relay was compatible with the first chosen relays.
     pub fn failures(&self) -> u64 {
         self.failures
     }

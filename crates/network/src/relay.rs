@@ -21,19 +21,19 @@ pub struct Flags {
     pub valid: bool,
 }
 
-/// A relay as a client sees it.
+/// What a client knows about a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
     /// A name that is unique in the network. For a consensus, the `$FINGERPRINT~nickname` of Tor's control protocol.
     pub name: String,
-    /// The consensus weight [kB/s]. Only its share of the total matters.
+    /// The consensus weight [kB/s]. Only the share of the total weight matters.
     pub weight: u32,
     /// The relay's flags.
     pub flags: Flags,
-    /// The relay's address. Two relays with the same first 16 bits are never on one circuit. Without an address, the
-    /// relay is in a /16 of its own.
+    /// The relay's address. Two relays with the same first 16 bits are never on one circuit. A relay without an address
+    /// shares its /16 with no other relay.
     pub address: Option<Ipv4Addr>,
-    /// Indices of the relays that are in a family with this relay, because both declare each other.
+    /// The relays in this relay's family, as indices. Two relays are in a family if both declare this.
     pub family: Vec<u32>,
     /// Whether the relay's exit policy accepts port 443.
     pub exits: bool,
@@ -55,7 +55,7 @@ impl Position {
     pub const ALL: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 }
 
-/// The class of a relay, which selects its position weights.
+/// The class of a relay, which determines the position weights.
 ///
 /// Source: dir-spec section 3.8.3 (G, M, E, D); C tor `compute_weighted_bandwidths()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class of a relay. `guard` and `exit` say whether the relay is a guard and an exit.
+    /// The class of a relay. `guard`: the relay is a guard. `exit`: the relay is an exit.
     pub fn of(guard: bool, exit: bool) -> Class {
         match (guard, exit) {
             (false, false) => Class::Plain,
@@ -101,7 +101,7 @@ impl Relay {
     /// Whether the relay may have this position.
     ///
     /// Source: C tor `node_is_possible_guard()`, `router_add_running_nodes_to_smartlist()`,
-    /// `choose_good_exit_server_general()`, for a circuit with capacity and for a port that is not long-lived.
+    /// `choose_good_exit_server_general()`, for circuits that need capacity but no long-lived ports.
     /// Deviation: guards need no flag V2Dir, which C tor requires since 0.3.0.
     pub fn may_be(&self, position: Position) -> bool {
         let Flags { guard, bad_exit, fast, stable, running, valid, .. } = self.flags;

@@ -1,15 +1,15 @@
 //! Samples the relays of a large network, to make a smaller one.
 //!
 //! Sampling is stratified as in an [era](crate::era). Each class keeps its share of the relays. To sample n relays of a
-//! class, its relays are ordered by weight and divided into n parts, and each part gives one relay.
+//! class, the relays of the class are ordered by weight and divided into n parts. Each part gives one relay.
 
 use crate::relay::Class;
 use penstock_units::Rng;
 
 pub(crate) const CLASSES: [Class; 4] = [Class::Plain, Class::Guard, Class::Exit, Class::Both];
 
-/// Samples `count` of these relays, which have a class and a weight. Returns the indices of the sampled relays in
-/// increasing order. If there are fewer relays than `count`, returns all indices.
+/// Samples `count` of the relays, given by class and weight. Returns the indices of the sampled relays in increasing
+/// order. If there are fewer relays than `count`, returns all indices.
 pub fn sample(relays: &[(Class, u64)], count: usize, rng: &mut Rng) -> Vec<usize> {
     if count >= relays.len() {
         return (0..relays.len()).collect();
@@ -32,8 +32,8 @@ pub fn sample(relays: &[(Class, u64)], count: usize, rng: &mut Rng) -> Vec<usize
     sampled
 }
 
-/// Divides `count` in proportion to `shares`, with the method of largest remainders. The first of equal remainders
-/// wins.
+/// Divides `count` in proportion to `shares`, with the method of largest remainders. If remainders are equal, the first
+/// share gets more.
 pub(crate) fn shared(count: usize, shares: &[u32; 4]) -> [usize; 4] {
     let total: u64 = shares.iter().map(|share| u64::from(*share)).sum();
     let exact = shares.map(|share| count as u64 * u64::from(share));

@@ -1,19 +1,19 @@
 //! Samples circuits of three relays as C tor does.
 //!
 //! The exit is sampled first, then the guard, then the middle. The probability of a relay is proportional to its
-//! consensus weight times its position weight. A circuit has no two relays of the same /16 or the same family, and uses
-//! no relay twice.
+//! consensus weight times its position weight. All relays of a circuit are different, and no two relays are in the same
+//! /16 or the same family.
 //!
 //! A sample takes one random number and one lookup in an alias table (Walker 1977, built as in Vose 1991). An
 //! incompatible relay is sampled again, which does not change the shares of the others. After many incompatible
-//! samples, all relays are scanned.
+//! samples, the code scans all relays.
 
 use crate::error::Error;
 use crate::relay::{Position, Relay};
 use crate::weights::PositionWeights;
 use penstock_units::Rng;
 
-/// After this many incompatible samples in a row, all relays are scanned.
+/// After this many incompatible samples in a row, the code scans all relays.
 const MAX_ATTEMPTS: u32 = 64;
 
 /// Samples circuits through one network, for all clients of the network.
@@ -22,9 +22,9 @@ const MAX_ATTEMPTS: u32 = 64;
 /// `node_sl_choose_by_bandwidth()`.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// The /16 network of each relay. No two relays of a circuit share it.
+    /// The /16 network of each relay.
     networks: Vec<u32>,
-    /// The family of relay `i` is `kin[family[i]..family[i + 1]]`.
+    /// Offsets in `kin`: the family of relay `i` is `kin[family[i]..family[i + 1]]`.
     family: Vec<u32>,
     kin: Vec<u32>,
     tables: [Table; 3],
@@ -33,11 +33,12 @@ pub struct Selector {
 impl Selector {
     /// A selector of these relays. Errors call the network `name`.
     ///
-    /// Fails if no relay may have one of the positions. Family members beyond the end of the list are ignored.
+    /// Fails if no relay may have one of the positions. Indices of family members beyond the end of the list are
+    /// ignored.
     pub fn new(relays: &[Relay], weights: &PositionWeights, name: &str) -> Result<Self, Error> {
         let networks = (0u32..).zip(relays).map(|(place, relay)| match relay.address {
             Some(address) => u32::from(address) >> 16,
-            // A unique number above all /16 networks.
+            // A relay without an address gets a unique number above all /16 networks.
             None => (1 << 16) + place,
         });
         let mut family = vec![0];
@@ -71,7 +72,7 @@ impl Selector {
         Some([guard, middle, exit])
     }
 
-    /// A client's guards in the order of the client's preference: `count` guards, or all guards if there are fewer.
+    /// Samples a client's guards, most preferred guard first: `count` guards, or all guards if the network has fewer.
     ///
     /// Source: guard-spec section 4.1; C tor `entry_guards_expand_sample()`, which also ignores families.
     pub fn guards(&self, rng: &mut Rng, count: usize) -> Vec<usize> {
@@ -91,7 +92,7 @@ impl Selector {
 
     /// Whether two relays may be on the same circuit. Source: path-spec section 2.2; C tor `nodes_in_same_family()`.
     fn are_compatible(&self, one: usize, other: usize) -> bool {
-        // This also excludes that a relay is used twice, because a relay is in its own /16.
+        // This also prevents that a relay is used twice, because two uses have the same /16.
         self.networks[one] != self.networks[other] && !self.kin_of(one).contains(&(other as u32))
     }
 
@@ -111,17 +112,18 @@ struct Table {
     weighted: Vec<(u32, f64)>,
 }
 
-/// A slot of the alias table: 1/n of all samples, for one relay or for two.
+/// A slot of the alias table. It gets 1/n of all samples and divides them between one or two relays.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The fraction of the slot that belongs to `relay` [2^-64].
+    /// The fraction of the slot's samples that `relay` gets [2^-64].
     keep: u64,
     relay: u32,
     other: u32,
 }
 
 impl Table {
-    /// `None` without relays. If all weights are zero, all relays are equally likely, as in C tor.
+    /// The alias table of these relays; `None` without relays. If all weights are zero, all relays are equally likely,
+    /// as in C tor.
     fn new(mut weighted: Vec<(u32, f64)>) -> Option<Self> {
         if weighted.is_empty() {
             return None;
@@ -168,8 +170,8 @@ impl Table {
         self.pick_among_all(rng, fits)
     }
 
-    /// Samples a compatible relay by a scan of all relays. If the compatible relays have no weight, they are equally
-    /// likely.
+    /// Samples a compatible relay with a scan of all relays. If all compatible relays have the weight zero, they are
+    /// equally likely.
     fn pick_among_all(&self, rng: &mut Rng, fits: impl Fn(usize) -> bool) -> Option<usize> {
         let fitting = || self.weighted.iter().filter(|(relay, _)| fits(*relay as usize));
         let total: f64 = fitting().map(|(_, weight)| weight).sum();

@@ -1,4 +1,5 @@
-//! The fraction of a relay's bandwidth that clients use at each position, by the relay's class.
+//! The position weights: which fraction of a relay's bandwidth clients use at each position. It depends on the relay's
+//! class.
 //!
 //! Guards and exits are scarce. The weights reserve them for the positions that other relays cannot have.
 
@@ -6,7 +7,7 @@ use crate::error::Error;
 use crate::relay::{Class, Position, Relay};
 use std::collections::BTreeMap;
 
-/// The weights of a `bandwidth-weights` line that path selection uses, as numbers from 0 to a scale.
+/// The weights of a consensus's `bandwidth-weights` line that path selection uses. They are numbers from 0 to a scale.
 ///
 /// Source: dir-spec section 3.8.3; C tor `compute_weighted_bandwidths()`.
 /// Deviation: the four weights of directory mirrors (Wgb, Wmb, Web, Wdb) are not read. They equal the scale in all
@@ -17,7 +18,8 @@ pub struct PositionWeights {
     scale: u32,
 }
 
-/// Keys by position (guard, middle, exit) and class (M, G, E, D). An exit without the flag Guard is never a guard.
+/// The key of each weight, by position (guard, middle, exit) and class (M, G, E, D). Relays of class E are never
+/// guards.
 const KEYS: [[Option<&str>; 4]; 3] = [
     [Some("Wgm"), Some("Wgg"), None, Some("Wgd")],
     [Some("Wmm"), Some("Wmg"), Some("Wme"), Some("Wmd")],
@@ -67,7 +69,8 @@ impl PositionWeights {
     }
 }
 
-/// The free weights of dir-spec, for guards (g), exits (e) and relays with both flags (d) at each position.
+/// The weights that dir-spec computes. The first letter is the position; the second is the class: guards (g), exits (e)
+/// or both (d).
 #[derive(Clone, Copy)]
 struct Free {
     gg: i128,
@@ -79,7 +82,7 @@ struct Free {
     ed: i128,
 }
 
-/// The cases of dir-spec, with the variable names of dir-spec. `one` is the scale.
+/// Selects one of dir-spec's three cases. The arguments are the bandwidths of the classes; `one` is the scale.
 fn balanced(m: i128, g: i128, e: i128, d: i128, one: i128) -> Option<PositionWeights> {
     if [m, g, e, d].contains(&0) {
         return None;
@@ -121,7 +124,7 @@ fn both_scarce(m: i128, g: i128, e: i128, d: i128, one: i128) -> Free {
     if [ed, half, ee, me].iter().all(|part| (0..=one).contains(part)) {
         return Free { gd: half, me, md: half, ee, ed, ..whole };
     }
-    // Otherwise exits without the flag Guard also stay exits. A surplus in the middle cannot be balanced.
+    // If this fails, exits without the flag Guard also stay exits, and the middle may keep too much bandwidth.
     let ed = one * (d - 2 * e + g + m) / (3 * d);
     let md = (one * (d - 2 * m + g + e) / (3 * d)).max(0);
     Free { gd: one - ed - md, md, ed, ..whole }
@@ -129,7 +132,7 @@ fn both_scarce(m: i128, g: i128, e: i128, d: i128, one: i128) -> Free {
 
 /// Case 3: either guards or exits are scarce.
 fn one_scarce(m: i128, g: i128, e: i128, d: i128, t: i128, one: i128) -> Free {
-    // The fraction of a plentiful class that is used in the middle; zero if the middle already has more bandwidth.
+    // The fraction of a class that is used in the middle; zero if the middle already has more bandwidth than the class.
     let spare = |class: i128| if class < m { 0 } else { one * (class - m) / (2 * class) };
     let guards_scarce = g < e;
     if 3 * (g.min(e) + d) < t {

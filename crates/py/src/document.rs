@@ -12,7 +12,7 @@ impl Document {
         &self.0
     }
 
-    /// Reads a scenario. `network` is the text of a network file and the name that errors give the file.
+    /// Reads a scenario. `network` is the text of a network file, and the name of the file in error messages.
     fn read(
         (text, name): (&str, &str),
         network: Option<(String, String)>,

@@ -7,7 +7,7 @@ create_exception!(_core, ScenarioError, PenstockError, "A mistake in a scenario.
 create_exception!(_core, OutputError, PenstockError, "An output that cannot be written or read.");
 create_exception!(_core, Cancelled, PenstockError, "A run that was cancelled before its end.");
 
-/// An error of any crate of Penstock. Its message names the place of the error and how to correct it.
+/// An error of any crate of Penstock. The message names the place of the error and the correction.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]

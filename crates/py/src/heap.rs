@@ -15,7 +15,7 @@ thread_local! {
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Runs `work`. Returns its result, and by how much this thread's heap exceeded its initial size at the peak [B].
+/// Runs `work`. Returns the result of `work`, and how far the thread's heap grew above its initial size [B].
 pub(crate) fn peak_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = HELD.get();
     PEAK.set(before);

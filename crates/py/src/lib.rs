@@ -45,8 +45,8 @@ use std::path::PathBuf;
 
 /// Run one variant with one seed and write its five tables into `part_dir`.
 ///
-/// `network` is the network's seed, by default `seed`. If `replay` is given, clients request its downloads instead of
-/// their own.
+/// `network` is the network's seed, by default `seed`. If `replay` is given, clients request the recorded downloads
+/// instead of their own.
 #[pyfunction]
 #[pyo3(signature = (document, variant, network, seed, part_dir, control, replay = None))]
 #[expect(clippy::too_many_arguments, reason = "Python callers pass them by name")]
@@ -110,8 +110,8 @@ fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     penstock_scenario::algorithms().into_iter().map(dict).collect()
 }
 
-/// Name, default in TOML, unit and meaning of each parameter. After an inner table come its keys, prefixed with its
-/// name.
+/// Name, default in TOML, unit and meaning of each parameter. The keys of an inner table follow the table, with the
+/// table's name as prefix.
 fn parameters(before: &str, of: &[Parameter]) -> Vec<(String, String, &'static str, &'static str)> {
     let with_inner = |each: &Parameter| {
         let name = format!("{before}{}", each.key);

@@ -4,7 +4,7 @@ use penstock_units::Seed;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The usable relays of a consensus, with server descriptors.
+/// Import the usable relays of a consensus, with the bandwidths of server descriptors.
 #[pyfunction]
 pub(crate) fn of_consensus<'py>(
     py: Python<'py>,

@@ -16,7 +16,7 @@ pub enum Error {
         /// The error of the file system.
         source: io::Error,
     },
-    /// A file is no valid table, or a table cannot be encoded.
+    /// A file is not a valid table, or a table cannot be encoded.
     #[error("{}: {source}", path.display())]
     Parquet {
         /// The path of the file.
@@ -37,8 +37,8 @@ impl Error {
         Error::Io { path: path.to_owned(), source }
     }
 
-    /// Converts an error of the Parquet library at `path`. If it contains a file system error, that error and its path
-    /// are used.
+    /// Converts an error of the Parquet library at `path`. If it wraps a file system error, returns this error with its
+    /// path.
     pub(crate) fn parquet(path: &Path, error: ParquetError) -> Self {
         let source = match error {
             ParquetError::External(inner) => match inner.downcast::<io::Error>() {

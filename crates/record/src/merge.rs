@@ -14,9 +14,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Merges the five tables of each directory in `parts`, in this order, into five tables in the existing directory
-/// `dir`. [`Tables::write`](crate::Tables::write) wrote the parts. A table gets its final name only when it is
-/// complete.
+/// Merges tables of many runs into five tables in the existing directory `dir`. Each directory in `parts` contains five
+/// tables from [`Tables::write`](crate::Tables::write); their order is kept. A merged table gets its final name only
+/// when it is complete.
 pub fn merge(parts: &[PathBuf], dir: &Path) -> Result<(), Error> {
     TABLES.iter().try_for_each(|(table, schema)| {
         let unfinished = dir.join(format!("{table}.tmp"));

@@ -1,6 +1,6 @@
 //! The cost of a run.
 
-/// The cost of a run. It becomes one entry of the manifest's `runs`, beside the run's key.
+/// The cost of a run. The manifest has it in `runs`, next to the run's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RunStats {
     /// Simulated time [s].
@@ -13,7 +13,7 @@ pub struct RunStats {
     pub events: u64,
     /// The number of delivered data segments, ACKs and datagrams.
     pub packets: u64,
-    /// The number of cells, counted at each hop that wrote them.
+    /// The number of cells. A cell counts once for each hop that writes it.
     pub cells: u64,
     /// The number of DATA cells delivered at clients and exits.
     pub data_cells: u64,

@@ -31,15 +31,15 @@ row! {
         client: Name,
         /// The workload's name: `web`, `bulk`, `perf50k` ...
         workload: Name,
-        /// The number of the download's circuit within the run; none without Tor.
+        /// The number of the circuit within the run; none without Tor.
         circuit: Option<u64>,
-        /// The number of the download's stream on this circuit; none without Tor.
+        /// The number of the stream on the circuit; none without Tor.
         stream: Option<u64>,
         /// The direction of the payload.
         direction: Direction,
         /// The requested payload [B].
         bytes: u64,
-        /// The payload received by the end of the transfer or run [B].
+        /// The payload that was received at the end of the transfer or run [B].
         bytes_received: u64,
         /// When the client requested the transfer [s].
         start_s: f64,
@@ -75,7 +75,7 @@ words! {
         Timeout = "timeout",
         /// A circuit, stream or connection broke.
         Failed = "failed",
-        /// The run ended before the transfer.
+        /// The transfer was not finished at the end of the run.
         Unfinished = "unfinished",
     }
 }
@@ -121,7 +121,7 @@ row! {
     pub struct RelayRow("relays.parquet") {
         /// The relay's name.
         relay: Name,
-        /// The relay's position on most of its circuits. For a live relay, the position that its flags allow.
+        /// The relay's position on most of its circuits; for a live relay, the position that the relay's flags allow.
         position: Position,
         /// The end of the interval [s].
         t_s: f64,
@@ -137,8 +137,8 @@ row! {
         kernel_out_bytes: u64,
         /// The number of channels that waited for a token bucket at the end of the interval.
         throttled_conns: u64,
-        /// The limit that bound the relay most often during the interval: link, bucket, TCP window, processor, credit or
-        /// circuit window.
+        /// The limit for which the relay's work waited most often during the interval: link, bucket, TCP window,
+        /// processor, credit or circuit window.
         bound_by: Option<Name>,
         /// Cells written to channels during the interval [cell].
         written_cells: u64,
@@ -150,7 +150,7 @@ row! {
 }
 
 row! {
-    /// A sample of a traced circuit at one hop, or of a download without Tor at its server.
+    /// A sample of a traced circuit at one hop, or of a download without Tor at the server.
     pub struct CircuitRow("circuits.parquet") {
         /// The number of the circuit within the run; none without Tor.
         circuit: Option<u64>,
@@ -162,7 +162,7 @@ row! {
         t_s: f64,
         /// Cells towards the client in the hop's circuit queue [cell].
         queue_cells: u64,
-        /// The end-to-end window of the hop's edge [cell]; none at hops between the two edges.
+        /// The circuit's end-to-end window at this hop [cell]; none at hops between the two ends of the circuit.
         window_cells: Option<i64>,
         /// The last round trip that the hop measured on the circuit [s].
         rtt_s: Option<f64>,
@@ -180,8 +180,8 @@ row! {
 row! {
     /// The times at which a tracked cell passed the stations of one hop.
     ///
-    /// Times are absolute [ns]. A time is none if the hop does not have this station: an exit receives bytes instead of
-    /// cells, and the client forwards no cells.
+    /// Times are absolute [ns]. A time is none if the cell does not pass the station at this hop. An exit receives
+    /// bytes instead of cells, and the client forwards no cells.
     pub struct CellRow("cells.parquet") {
         /// The number of the circuit within the run.
         circuit: u64,
@@ -197,9 +197,9 @@ row! {
         read_ns: Option<u64>,
         /// When the relay parsed the cell from the input buffer.
         parsed_ns: Option<u64>,
-        /// When the cell entered its circuit's queue.
+        /// When the cell joined the circuit's queue.
         queued_ns: Option<u64>,
-        /// When the cell left this queue for the connection's output buffer.
+        /// When the cell moved from the circuit's queue to the channel's output buffer.
         outbuf_ns: Option<u64>,
         /// When the relay wrote the cell's last byte to the kernel.
         kernel_ns: Option<u64>,

@@ -1,6 +1,6 @@
 //! Writes one Parquet file for each table. The same tables give the same bytes.
 //!
-//! A file is encoded in memory, which is small compared with its rows, and then written at once.
+//! A file is encoded in memory and then written in one call, because the encoding is small compared with the rows.
 
 mod table;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use std::path::Path;
 
 type Schema = fn() -> TypePtr;
 
-/// The files of a run, with their columns.
+/// The file name of each table, and the table's columns.
 pub(crate) const TABLES: [(&str, Schema); 5] = [
     (Transfer::FILE, schema::<Transfer>),
     (PathRow::FILE, schema::<PathRow>),

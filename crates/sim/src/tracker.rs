@@ -1,6 +1,6 @@
 //! Records when selected cells pass the stations of every hop.
 //!
-//! Source: KIST §4.1 and §4.2. A cell passes a station when its last byte does. Long waits are recorded as well.
+//! Source: KIST §4.1 and §4.2. A cell passes a station when its last byte passes. Long waits are not left out.
 
 use crate::cell::{tag, tag_index};
 use crate::queue::HostId;
@@ -11,7 +11,7 @@ use penstock_units::Instant;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
-    /// Of a traced circuit, every n-th DATA cell is tracked; zero tracks none.
+    /// In a traced circuit, every n-th DATA cell is tracked; zero tracks no cells.
     pub(crate) every: u32,
     /// Traced circuits, indexed by their number.
     circuits: Vec<Option<Circuit>>,
@@ -54,7 +54,7 @@ pub(crate) fn position(place: usize, nodes: usize) -> Position {
 }
 
 impl Tracker {
-    /// Traces a circuit whose nodes are `path`, beginning with the client.
+    /// Traces a circuit over the nodes `path`, which begins with the client.
     pub(crate) fn trace(&mut self, circuit: u32, workload: Name, path: Vec<HostId>) {
         let slot = circuit as usize;
         if self.circuits.len() <= slot {
@@ -67,8 +67,8 @@ impl Tracker {
         self.every > 0 && self.circuits.get(circuit as usize).is_some_and(Option::is_some)
     }
 
-    /// Handles a DATA cell that an exit packages; its bytes arrived at `arrived`. Returns a tag if the cell will be
-    /// tracked.
+    /// Handles a DATA cell that an exit packages; the data arrived from the server at `arrived`. Returns a tag if the
+    /// cell is tracked.
     pub(crate) fn packaged(
         &mut self,
         circuit: u32,
@@ -92,7 +92,7 @@ impl Tracker {
         Some(tag)
     }
 
-    /// Sets one time of a cell. A cell passes each station of a hop once; retransmissions do not count.
+    /// Records one time of a cell. Retransmissions do not count, so each station of a hop has one time.
     fn stamp(&mut self, tag: Tag, at: HostId, stamp: impl FnOnce(&mut Times)) {
         let cell = &mut self.cells[tag_index(tag)];
         let circuit = self.circuits[cell.circuit as usize].as_ref().expect("only traced circuits have tags");

@@ -4,8 +4,8 @@
 //! which they became ready, until none is left. A host may run ahead of the others by the look-ahead. The relay core
 //! makes every decision about cells.
 //!
-//! Samples, changes and the end of the run concern several hosts. They happen at a barrier, which is a time that all
-//! hosts have reached.
+//! Samples, changes and the end of the run concern several hosts. They happen at a barrier: a time that all hosts must
+//! reach before any host continues.
 
 mod open;
 
@@ -39,9 +39,9 @@ pub(crate) struct World<'a> {
     scenario: &'a Scenario,
     seed: Seed,
     net: Net,
-    /// Indexed by [`HostId`], which is the order of names.
+    /// All nodes, indexed by [`HostId`] (the order of names).
     nodes: Vec<Node>,
-    /// The host of each relay of the scenario; likewise of each client and each server below.
+    /// The host of each relay, client and server of the scenario.
     relay_ids: Vec<HostId>,
     client_ids: Vec<HostId>,
     server_ids: Vec<HostId>,
@@ -51,11 +51,11 @@ pub(crate) struct World<'a> {
     traced_plain: Vec<HostId>,
     /// The number of complete downloads of each workload.
     finished: Vec<u64>,
-    /// The times of the next samples of relays and of traced circuits.
+    /// When relays are sampled next, and when traced circuits are.
     next_sample: Instant,
     next_trace: Instant,
     next_bound_check: Instant,
-    /// The number of the scenario's changes that were applied.
+    /// How many changes of the scenario were already applied.
     changed: usize,
 }
 
@@ -67,9 +67,9 @@ struct Node {
     tor: Option<Relay<SimCell>>,
     /// When the node's relay timer expires next.
     timer: Option<Instant>,
-    /// The times of all pending relay timers in the event queue. An earlier timer may have replaced some of them.
+    /// The times of all relay timers in the event queue. Some of these timers may be outdated.
     armed: Vec<Instant>,
-    /// For each circuit of the relay, the circuit's number and hop, indexed by the relay's circuit index.
+    /// The number and hop of each circuit, indexed by the relay's circuit index.
     circuits: Vec<Option<SimHandshake>>,
     /// The number of circuits built through this relay as guard, as middle and as exit.
     served: [u32; 3],
@@ -85,7 +85,7 @@ enum Role {
     Server,
 }
 
-/// A traced circuit: its host and circuit index at every node from the client to the exit.
+/// A traced circuit: for every node from the client to the exit, the host and the circuit index.
 #[derive(Debug)]
 struct Traced {
     client: Name,
@@ -99,7 +99,7 @@ impl<'a> World<'a> {
         builders.extend(scenario.relays.iter().map(Builder::Relay));
         builders.extend((0..scenario.clients.len()).map(|index| Builder::Client(index, scenario)));
         builders.extend(scenario.servers.iter().map(Builder::Server));
-        // Host ids follow the order of names, so the order of the scenario does not affect them.
+        // Host ids follow the order of names, so they do not depend on the order in the scenario.
         builders.sort_by(|one, other| one.host().name.cmp(&other.host().name));
         let ids: BTreeMap<&str, HostId> =
             builders.iter().enumerate().map(|(id, node)| (node.host().name.as_str(), id as HostId)).collect();
@@ -236,7 +236,7 @@ impl<'a> World<'a> {
         of_time.max(of_downloads)
     }
 
-    /// Lets a host handle all its packets and timers before `horizon`.
+    /// Handles all packets and timers of a host before `horizon`.
     fn run_host(&mut self, id: HostId, horizon: Instant) {
         self.net.enqueue(id, horizon);
         while let Some(step) = self.net.step(id, horizon) {
@@ -271,7 +271,7 @@ impl<'a> World<'a> {
         loop {
             self.handle_net_events();
             self.net.plain_progress = false;
-            // A finished download may close its circuit, which gives the relay new events.
+            // When a download finishes, its circuit may close, and the relay gets new events.
             self.check_downloads(id);
             self.handle_relay_events(id);
             if self.net.awaits_cpu(id) {
@@ -442,7 +442,7 @@ impl World<'_> {
         }
     }
 
-    /// The index of the client's first session for which `is_it` returns true.
+    /// The index of the client's first session that satisfies `is_it`.
     fn session(&self, id: HostId, is_it: impl Fn(&Client) -> bool) -> Option<u32> {
         match &self.nodes[id as usize].role {
             Role::Client(sessions) => sessions.iter().position(is_it).map(|session| session as u32),
@@ -477,7 +477,7 @@ impl World<'_> {
         }
     }
 
-    /// Begins a download or a hold after a pause, and first builds a circuit if necessary.
+    /// After a pause, begins a download or holds a circuit. If necessary, builds the circuit first.
     fn begin(&mut self, id: HostId, session: u32) {
         let scenario = self.scenario;
         if let Some(Client { task: Task::Loop, workload, .. }) = self.client(id, session)
@@ -510,7 +510,7 @@ impl World<'_> {
         }
     }
 
-    /// Retires a circuit that is too old for new streams. It closes when its last stream ends.
+    /// Retires a circuit that is too old for new streams. The circuit closes when its last stream ends.
     ///
     /// Source: path-spec section 2.2; C tor `circuit_is_acceptable()`, `circuit_expire_old_circuits_clientside()`.
     fn retire(&mut self, id: HostId, owner: u32) {
@@ -572,7 +572,7 @@ impl World<'_> {
         let Some(owner) = self.client(id, session).map(|client| client.circuit_owner) else { return };
         let Some(Client { circuit, index, .. }) = self.client(id, owner) else { return };
         let timeout = scenario.clients[*index].build_timeout.unwrap_or_default();
-        // If several sessions wait for this circuit, the first one replaces it.
+        // If several sessions wait for this circuit, the first session replaces the circuit.
         if let Some(late) = circuit.as_ref().filter(|circuit| now >= circuit.begun + timeout) {
             let late = late.index;
             self.drop_circuit(id, owner, late);
@@ -639,7 +639,7 @@ impl World<'_> {
         (0..).zip(sessions).filter(|(_, client)| waits(client)).map(|(session, _)| session).collect()
     }
 
-    /// Ends a hold: closes the session's circuit and the circuit's channel.
+    /// Ends the time for which a session holds a circuit: closes the circuit and its channel.
     fn end_hold(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         if let Some(circuit) = self.client(id, session).and_then(|client| client.circuit.take())
@@ -688,7 +688,7 @@ impl World<'_> {
         }
     }
 
-    /// Begins a download. For a session that holds its circuit, this does nothing.
+    /// Begins a download. If the session only holds a circuit, this does nothing.
     fn download(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
@@ -722,7 +722,7 @@ impl World<'_> {
                 let mut kernel = HostKernel::new(&mut self.net, id);
                 let opened = tor.open_stream(now, circuit, server, &mut kernel);
                 let stream = opened.expect("a client downloads over a built circuit");
-                // The application sends its request when the stream is open; with optimistic data, immediately.
+                // With optimistic data the application sends the request now; otherwise when the stream is open.
                 let optimistic = model.config.optimistic_data;
                 if optimistic {
                     app.send_request(workload.request.get(), request);
@@ -825,8 +825,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether a download is complete and has at least `least` bytes [B]. With a Markov model, the client must also
-    /// have sent all its own bytes.
+    /// Whether a download is complete and has at least `least` bytes [B]. If the stream follows a Markov model, the
+    /// client must also have sent all bytes.
     fn is_complete(&mut self, id: HostId, session: u32, least: u64) -> bool {
         let Some(Client { task, phase: Phase::Downloading(download), .. }) = self.client(id, session) else {
             return false;
@@ -854,7 +854,7 @@ impl World<'_> {
         self.finished[index] += u64::from(outcome == Outcome::Ok);
         if let Some(tor) = &mut node.tor {
             let mut kernel = HostKernel::new(&mut self.net, id);
-            // The client closes streams of a Markov model; servers close all other streams.
+            // The client closes streams that follow a Markov model; servers close all other streams.
             if outcome == Outcome::Timeout || client.has_script() {
                 tor.close_stream(now, download.stream, EndReason::DONE, &mut kernel);
             }
@@ -984,7 +984,7 @@ impl World<'_> {
         self.sample_plain(now);
     }
 
-    /// Selects the traced clients without Tor.
+    /// Selects which clients without Tor are traced.
     fn trace_plain(&mut self) {
         let trace = &self.scenario.trace;
         for (id, node) in self.nodes.iter().enumerate() {
@@ -1043,7 +1043,7 @@ impl World<'_> {
 const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 
 impl Node {
-    /// The position that this relay has on most of its circuits; middle if it has no circuits.
+    /// The position in which this relay has most circuits; middle if it has no circuits.
     fn position(&self) -> Position {
         let most =
             (0..3).rev().max_by_key(|place| self.served[*place]).filter(|place| self.served[*place] > 0);

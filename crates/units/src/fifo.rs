@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// Takes the first element. If the queue is then empty, it restarts at the beginning of its memory.
+/// Takes the first element. If the queue is empty afterwards, it restarts at the beginning of its memory.
 ///
-/// Without this restart, a ring buffer that is usually short would move through all of its memory, which does not fit
-/// into the cache.
+/// Without this restart, even a short queue would move through the whole memory of its ring buffer, which is larger
+/// than the cache.
 #[inline]
 pub fn take_first<T>(queue: &mut VecDeque<T>) -> Option<T> {
     let first = queue.pop_front();

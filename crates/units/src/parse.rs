@@ -51,7 +51,7 @@ const SIZES: &[(&str, u64)] = &[
     ("GiB", 1 << 30),
 ];
 
-/// Rate units [bit/s].
+/// The units of a rate, each with its value [bit/s].
 const RATES: &[(&str, u64)] = &[
     ("B/s", 8),
     ("kB/s", 8_000),
@@ -64,7 +64,7 @@ const RATES: &[(&str, u64)] = &[
     ("Gbit/s", 1_000_000_000),
 ];
 
-/// Time units [ns].
+/// The units of a time span, each with its value [ns].
 const SPANS: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -74,7 +74,8 @@ const SPANS: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// Parses a decimal number with a unit. Returns the number times the unit's entry in the table, rounded to nearest.
+/// Parses a decimal number with a unit. Returns the number times the unit's value in the table, rounded to the nearest
+/// integer.
 fn quantity(
     text: &str,
     kind: &'static str,
@@ -107,8 +108,8 @@ fn quantity(
     Ok((digits * scale + denominator / 2) / denominator)
 }
 
-/// Splits a number into its digits, without the point, and the fraction. At most nine fraction digits avoid an
-/// overflow.
+/// Returns the whole part of a number, and the digits after the point. More than nine digits after the
+/// point are refused, to prevent an overflow.
 fn decimal(number: &str) -> Option<(u128, &str)> {
     let number = number.strip_prefix('+').unwrap_or(number);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));

@@ -47,7 +47,7 @@ impl DataRate {
         self.0.get()
     }
 
-    /// The bytes that pass in `span` at this rate, rounded down.
+    /// How many bytes pass in the time `span` at this rate, rounded down.
     pub fn bytes_in(self, span: Duration) -> Bytes {
         let bytes = u128::from(self.0.get()) * u128::from(nanos(span)) / NANOS_PER_SEC;
         Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX))

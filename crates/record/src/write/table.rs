@@ -16,7 +16,7 @@ pub(crate) trait Row: Sized {
     fn columns() -> Vec<Column<Self>>;
 }
 
-/// Declares the row of a table. Each field is a column, and so is each of the methods behind `and`.
+/// Declares the row type of a table. Each field is a column. Each method after `and` is also a column.
 macro_rules! row {
     ($(#[$attribute:meta])* pub struct $name:ident($file:literal) {
         $($(#[$meaning:meta])+ $column:ident: $type:ty,)+
@@ -41,7 +41,7 @@ macro_rules! row {
 }
 pub(crate) use row;
 
-/// Declares an enum whose variants are words in a column.
+/// Declares an enum. In a column, each variant is a word.
 macro_rules! words {
     ($(#[$attribute:meta])* pub enum $name:ident {
         $($(#[$meaning:meta])+ $variant:ident = $word:literal,)+
@@ -53,7 +53,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The name in the table.
+            /// The variant's word in a column.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -75,14 +75,14 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// A value in a column.
+/// A type whose values a column can contain.
 pub(crate) trait Datum {
     type Type: DataType;
     const IS_OPTIONAL: bool = false;
     fn logical() -> Option<LogicalType> {
         None
     }
-    /// The value in the file; `None` is null.
+    /// The value in the file; `None` becomes null.
     fn encode(&self) -> Option<<Self::Type as DataType>::T>;
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn column<R, D: Datum>(name: &str, value: impl Fn(&R) -> D + 'static)
     Column { field: Arc::new(field.expect("the types of columns are valid")), write: Box::new(write) }
 }
 
-/// The key's three columns, then those of the rows.
+/// The schema of a table: the three columns of the key, then the columns of the rows.
 fn columns<R: Row>(key: &RunKey) -> Vec<Column<R>> {
     let [variant, network] = [&key.variant, &key.network].map(|name| Arc::<str>::from(name.as_str()));
     let seed = Seed(key.seed);
@@ -203,7 +203,7 @@ pub(super) fn schema<R: Row>() -> TypePtr {
     Arc::new(schema.expect("the names of columns are different"))
 }
 
-/// Rows in one row group. More rows compress better; fewer rows let readers skip more.
+/// The number of rows in one row group. Large groups compress better; small groups let readers skip more rows.
 const ROWS_PER_GROUP: usize = 1 << 20;
 
 /// Encodes rows as the bytes of a file. Each row begins with `key`. Only a bug in Penstock can cause an error.

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 const SACKED: u8 = 1;
 /// The segment counts as lost (`TCPCB_LOST`).
 const LOST: u8 = 2;
-/// The segment was retransmitted, and the retransmission counts as in flight (`TCPCB_SACKED_RETRANS`).
+/// A retransmission of the segment counts as in flight (`TCPCB_SACKED_RETRANS`).
 const RETRANS: u8 = 4;
 /// The segment was retransmitted at least once (`TCPCB_EVER_RETRANS`).
 const EVER_RETRANS: u8 = 8;
 
-/// The maximum reordering degree (`TCP_MAX_REORDERING`) [segments].
+/// The maximum value of `reordering` (`TCP_MAX_REORDERING`) [segments].
 const MAX_REORDERING: u32 = 127;
 
 /// A segment in flight that has payload or FIN.
@@ -41,14 +41,14 @@ pub(super) struct Acked {
     /// Whether `una` has advanced, possibly only within a segment.
     pub(super) advanced: bool,
     pub(super) segments: u32,
-    /// The reordering degree that this ACK shows [segments].
+    /// By how many segments the network reorders, as this ACK shows [segments].
     pub(super) reordered: u32,
-    /// When the last acknowledged segment was sent; ZERO if any acknowledged segment was retransmitted, or if there is
-    /// none.
+    /// When the last acknowledged segment was sent; ZERO if the ACK acknowledged no segment, or a retransmitted one.
     pub(super) left: Instant,
 }
 
-/// The segment that was sent last among all segments that arrived. Source: RFC 8985 §6.1; Linux `tcp_rack`.
+/// Of all segments that arrived, the segment that was sent last.
+/// Source: RFC 8985 §6.1; Linux `tcp_rack`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rack {
     /// When the segment was sent.
@@ -57,15 +57,15 @@ struct Rack {
     end: u64,
     /// The segment's round trip [ns].
     rtt: u64,
-    /// Whether a segment has arrived since the last loss detection.
+    /// Whether a segment has arrived since the last detection of losses.
     advanced: bool,
 }
 
 /// The retransmission queue: unacknowledged segments in order, with their SACK marks.
 ///
 /// Source: Linux `tcp_sacktag_write_queue`, `tcp_mark_head_lost`, `tcp_mark_lost_retrans`, `tcp_clean_rtx_queue`; RFC
-/// 2018, RFC 6675 §4, FACK (Mathis and Mahdavi 1996). Each `hint` counts segments since the start of the connection, so
-/// it stays valid when segments leave the queue.
+/// 2018, RFC 6675 §4, FACK (Mathis and Mahdavi 1996). A `hint` is a segment number counted from the start of the
+/// connection, so it stays valid when segments leave the queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     queue: VecDeque<Sent>,
@@ -77,14 +77,14 @@ pub(super) struct Scoreboard {
     retransmit_hint: u64,
     /// The sequence number after the highest SACKed segment [B]. Valid only while `sacked_out` > 0.
     highest_sacked: u64,
-    /// Retransmissions in flight were sent when `snd_nxt` was at least this number [B] (`lost_retrans_low`).
+    /// The smallest `snd_nxt` at which a retransmission in flight was sent [B] (`lost_retrans_low`).
     lost_retrans_low: u64,
     /// The SACK blocks of the last ACK; their segments are already marked (`recv_sack_cache`).
     seen: [(u64, u64); 3],
     sacked_out: u32,
     lost_out: u32,
     retrans_out: u32,
-    /// The reordering degree below which no segment counts as lost [segments].
+    /// How many segments must arrive out of order before a segment counts as lost [segments].
     reordering: u32,
     /// Whether FACK is in use. Reordering disables it.
     fack: bool,
@@ -104,7 +104,7 @@ impl Scoreboard {
         self.queue.len() as u32
     }
 
-    /// The reordering degree below which no segment counts as lost (`tcp_sock.reordering`) [segments].
+    /// How many segments must arrive out of order before a segment counts as lost (`tcp_sock.reordering`) [segments].
     pub(super) fn reordering(&self) -> u32 {
         self.reordering
     }
@@ -127,7 +127,7 @@ impl Scoreboard {
         self.packets_out() + self.retrans_out - self.sacked_out - self.lost_out
     }
 
-    /// The number of segments up to the highest SACKed one (`fackets_out`).
+    /// The number of segments up to the highest SACKed segment (`fackets_out`).
     pub(super) fn fackets_out(&self) -> u32 {
         if self.sacked_out == 0 {
             return 0;
@@ -145,15 +145,14 @@ impl Scoreboard {
         self.queue.front().map(|sent| sent.at)
     }
 
-    /// The last segment: its number for [`Self::on_retransmit`], its offset and its length.
+    /// The last segment: the number for [`Self::on_retransmit`], the offset and the length.
     pub(super) fn last(&self) -> Option<(u64, u64, u32)> {
         let sent = self.queue.back().filter(|sent| !sent.is(SACKED | RETRANS))?;
         Some((self.first + self.queue.len() as u64 - 1, sent.seq, sent.len))
     }
 
-    /// Removes all segments below `una`. `fackets` is [`fackets_out`](Self::fackets_out) before the SACK blocks of this
-    /// ACK, because the segments of the blocks arrived together with the others. `min_rtt` is the shortest round trip
-    /// [ns].
+    /// Removes all segments below `una`. `fackets` is the value of [`fackets_out`](Self::fackets_out) before the SACK
+    /// blocks of this ACK were applied. `min_rtt` is the shortest round trip [ns].
     ///
     /// Source: Linux 3.2 `tcp_clean_rtx_queue` (`prior_fackets`).
     pub(super) fn on_ack(&mut self, now: Instant, una: u64, fackets: u32, min_rtt: u64) -> Acked {
@@ -187,7 +186,7 @@ impl Scoreboard {
         acked
     }
 
-    /// Marks the segments in the SACK blocks. Returns the reordering degree that this ACK shows.
+    /// Marks the segments in the SACK blocks. Returns by how many segments the network reorders, as this ACK shows.
     pub(super) fn on_sack(
         &mut self,
         now: Instant,
@@ -225,10 +224,10 @@ impl Scoreboard {
         self.fackets_out().saturating_sub(u32::try_from(earliest).unwrap_or(u32::MAX))
     }
 
-    /// Stores the arrived segment `sent`, unless a segment that was sent later has already arrived.
+    /// Stores the arrived segment `sent`, if it was sent later than all segments that arrived before.
     ///
-    /// Source: RFC 8985 §6.2 step 2; Linux `tcp_rack_advance`. An answer in less than the minimum round trip is for the
-    /// original, not for the retransmission.
+    /// Source: RFC 8985 §6.2 step 2; Linux `tcp_rack_advance`. If an answer comes sooner than the minimum round trip,
+    /// it answers the original, not the retransmission.
     fn rack_advance(&mut self, now: Instant, sent: &Sent, min_rtt: u64) {
         let rtt = nanos(now.since(sent.at));
         if rtt < min_rtt && sent.is(EVER_RETRANS) {
@@ -246,14 +245,14 @@ impl Scoreboard {
         (self.rack.rtt + window).saturating_sub(nanos(now.since(sent.at)))
     }
 
-    /// Marks a segment as lost if it was sent before an arrived segment, and more than a round trip plus `window` ago
-    /// [ns]. Returns the time until the next check [ns]; 0 means no check.
+    /// Marks a segment as lost if a later segment has arrived and the segment was sent more than a round trip plus
+    /// `window` ago [ns]. Returns the time until the next check [ns]; 0 means no check.
     ///
     /// Source: RFC 8985 §6.2 step 5; Linux `tcp_rack_detect_loss`.
     pub(super) fn mark_lost_by_time(&mut self, now: Instant, window: u64) -> u64 {
         self.rack.advanced = false;
         let mut longest = 0;
-        // Below the hint, only retransmissions can be newly lost.
+        // Below the hint, only retransmissions can be lost segments that are not yet marked.
         let known = self.lost_hint.saturating_sub(self.first) as usize;
         let start = if self.retrans_out > 0 { 0 } else { known };
         for at in start..self.queue.len() {
@@ -303,8 +302,8 @@ impl Scoreboard {
         self.mark_one_lost(at);
     }
 
-    /// Records that the network reorders by `degree` segments. Later losses then need more evidence, and FACK is
-    /// disabled.
+    /// Records that the network reorders by `degree` segments. Later, a segment counts as lost only after more segments
+    /// arrived out of order. FACK is disabled.
     ///
     /// Source: Linux `tcp_update_reordering`.
     pub(super) fn on_reordering(&mut self, degree: u32) {
@@ -315,12 +314,13 @@ impl Scoreboard {
         }
     }
 
-    /// Resets the reordering degree to its usual value after a timeout (Linux `tcp_enter_loss`).
+    /// After a timeout, resets `reordering` to at most its configured value (Linux `tcp_enter_loss`).
     pub(super) fn forget_reordering(&mut self, usual: u32) {
         self.reordering = self.reordering.min(usual);
     }
 
-    /// Whether the marks show a loss. `more`: new data could be sent. Source: Linux 3.2 `tcp_time_to_recover`.
+    /// Whether the marks show a loss. `more`: the sender could send new data.
+    /// Source: Linux 3.2 `tcp_time_to_recover`.
     pub(super) fn shows_loss(&self, threshold: u32, more: bool) -> bool {
         if self.rack_in_use {
             return self.lost_out > 0;
@@ -331,7 +331,7 @@ impl Scoreboard {
         self.lost_out > 0 || self.gives_up_holes() || few
     }
 
-    /// Whether enough segments arrived beyond the first hole that the hole counts as lost.
+    /// Whether so many segments arrived beyond the first hole that the hole counts as lost.
     ///
     /// Source: Linux 3.2 `tcp_dupack_heuristics`, and the condition of `tcp_try_undo_partial`: a partial ACK alone
     /// shows no further loss.
@@ -340,7 +340,7 @@ impl Scoreboard {
         evidence > self.reordering
     }
 
-    /// Marks holes below `limit` as lost, as the SACKs so far show [B]. If `head`, marks at least the first segment.
+    /// Marks the holes below `limit` [B] that the SACKs show to be lost. If `head`, marks at least the first segment.
     ///
     /// Source: Linux 3.2 `tcp_update_scoreboard`, `tcp_mark_head_lost`; RFC 6675 `IsLost`.
     pub(super) fn mark_lost(&mut self, head: bool, limit: u64) {
@@ -359,7 +359,7 @@ impl Scoreboard {
         }
     }
 
-    /// The index of the segment from which on only `reordering` segments are SACKed.
+    /// The index of the first segment that has at most `reordering` SACKed segments after it.
     fn holes_below_reordering(&self) -> usize {
         if self.sacked_out < self.reordering {
             return 0;
@@ -373,7 +373,7 @@ impl Scoreboard {
         at
     }
 
-    /// Finds lost retransmissions, which are those for which later data have already arrived.
+    /// Marks a retransmission as lost if data that were sent after it have arrived.
     ///
     /// Source: Linux 3.2 `tcp_mark_lost_retrans`, which also requires FACK.
     pub(super) fn mark_lost_retransmissions(&mut self) {
@@ -402,8 +402,8 @@ impl Scoreboard {
         self.lost_retrans_low = if low == u64::MAX { self.highest_sacked } else { low };
     }
 
-    /// After a retransmission timeout, marks all segments as lost that are not SACKed, even retransmitted ones. With
-    /// RACK, segments other than the first stay unmarked if they were sent less than a round trip ago.
+    /// After a retransmission timeout, marks all segments without SACK as lost, including retransmissions. With RACK, a
+    /// segment that was sent less than a round trip ago is not marked, unless it is the first.
     ///
     /// Source: Linux `tcp_enter_loss`, `tcp_timeout_mark_lost`.
     pub(super) fn mark_all_lost(&mut self, now: Instant) {
@@ -427,7 +427,7 @@ impl Scoreboard {
         self.lost_hint = self.first;
     }
 
-    /// The first segment to retransmit: its number for [`Self::on_retransmit`], its offset and its length.
+    /// The first segment to retransmit: the number for [`Self::on_retransmit`], the offset and the length.
     pub(super) fn next_lost(&mut self) -> Option<(u64, u64, u32)> {
         if self.lost_out == 0 {
             return None;
@@ -444,8 +444,8 @@ impl Scoreboard {
         None
     }
 
-    /// Records that segment `number` was retransmitted while `snd_nxt` was `nxt`. Returns whether it is the first in
-    /// the queue, which restarts the timer.
+    /// Records that segment `number` was retransmitted while `snd_nxt` was `nxt`. Returns whether this is the first
+    /// segment of the queue. In this case the caller restarts the timer.
     pub(super) fn on_retransmit(&mut self, now: Instant, number: u64, nxt: u64) -> bool {
         let sent = &mut self.queue[(number - self.first) as usize];
         sent.at = now;

@@ -25,8 +25,8 @@ impl Flags {
     pub const RST: Flags = Flags(8);
     /// Requests an ACK with the current window.
     ///
-    /// Deviation: on the wire, a probe is a segment one number below `snd_una`. In Penstock's numbering, no number is
-    /// below the first byte.
+    /// Deviation: on the wire, a probe has the sequence number below `snd_una`. Penstock's numbers start at 0, so this
+    /// number may not exist.
     pub const PROBE: Flags = Flags(16);
 
     /// The union of both sets of flags.
@@ -57,7 +57,7 @@ pub struct Segment {
     pub len: u32,
     /// SYN, ACK, FIN, RST or a window probe.
     pub flags: Flags,
-    /// SACK blocks as offsets from `ack`, most recent first. An empty block ends the list.
+    /// SACK blocks as offsets from `ack`, most recent block first. An empty block ends the list.
     pub(super) sack: [(u32, u32); SACK_BLOCKS],
 }
 
@@ -85,7 +85,7 @@ impl Segment {
         blocks.map(|&(start, end)| (self.ack + u64::from(start), self.ack + u64::from(end)))
     }
 
-    /// Adds a SACK block above `ack`. Only the first three blocks are kept.
+    /// Adds a SACK block above `ack`. A fourth block is ignored.
     pub fn push_sack(&mut self, start: u64, end: u64) {
         let offset = |at: u64| u32::try_from(at - self.ack).expect("a receive window is below 4 GiB");
         let block = (offset(start), offset(end));

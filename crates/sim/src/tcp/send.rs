@@ -8,10 +8,10 @@ use super::segment::Segment;
 use super::small_queue::{LIMIT_OUTPUT, SmallQueue};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// The minimum that is added to a short timer (`TCP_TIMEOUT_MIN_US`).
+/// The time that Linux adds to very short timers (`TCP_TIMEOUT_MIN_US`).
 pub(super) const TIMER_GRAIN: Duration = Duration::from_millis(2);
 
-/// The contribution of the sending half to a segment.
+/// The fields of a segment that the sending half decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     /// The stream position of the first byte [B].
@@ -24,12 +24,12 @@ pub(super) struct Chunk {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    /// Payload or FIN, new or retransmitted. The number counts consecutive chunks of the same size.
+    /// Payload or FIN, new or retransmitted. The number is how many consecutive chunks have the same size.
     Data(Chunk, u32),
     Probe,
 }
 
-/// What the timer waits for.
+/// For what the retransmission timer is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
     /// A retransmission, or a probe of a closed window (`ICSK_TIME_RETRANS`, `ICSK_TIME_PROBE0`).
@@ -43,7 +43,7 @@ pub(super) enum Awaits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TailProbe {
     None,
-    /// New data, even beyond the congestion window.
+    /// Send new data, even beyond the congestion window.
     New,
     Again,
 }
@@ -61,15 +61,15 @@ pub(super) struct Sender {
     pub(super) nxt: u64,
     /// The stream position after the data that the application has written (`write_seq`) [B].
     pub(super) written: u64,
-    /// The peer's window beyond `una` (`snd_wnd`) [B].
+    /// The peer's receive window, counted from `una` (`snd_wnd`) [B].
     pub(super) peer_window: u64,
     /// The `seq` of the segment that announced `peer_window` (`snd_wl1`).
     peer_window_seq: u64,
     /// The payload capacity of the socket (`sk_sndbuf`) [B].
     pub(super) capacity: u64,
-    /// The application has filled the socket and waits until it is writable.
+    /// Whether the application has filled the send buffer and waits until the socket is writable.
     wants_space: bool,
-    /// An ACK has freed a part of the buffer since the last check.
+    /// Whether an ACK has freed space in the send buffer since the last check.
     shrank: bool,
     pub(super) board: Scoreboard,
     pub(super) window: Window,
@@ -79,7 +79,7 @@ pub(super) struct Sender {
     pub(super) timer: Instant,
     pub(super) awaits: Awaits,
     tail_probe: TailProbe,
-    /// The tail loss probe was a retransmission of the last segment (`tlp_retrans`).
+    /// Whether the tail loss probe was a retransmission of the last segment (`tlp_retrans`).
     tail_again: bool,
     /// The value of `snd_nxt` at the tail loss probe; 0 if there was none (`tlp_high_seq`) [B].
     pub(super) tail_high: u64,
@@ -94,7 +94,7 @@ pub(super) struct Sender {
     pub(super) retries: u8,
     pub(super) fin: bool,
     probe_due: bool,
-    /// New data were sent since the last validation of the window.
+    /// Whether new data were sent since the last validation of the congestion window.
     sent_new: bool,
 }
 
@@ -129,7 +129,7 @@ impl Sender {
         }
     }
 
-    /// Completes the handshake. `segment` has the peer's first window.
+    /// Completes the handshake. `segment` contains the peer's first receive window.
     ///
     /// Source: Linux 3.2 `tcp_init_cwnd`: if more than one SYN was lost, the window starts at one segment.
     pub(super) fn on_established(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
@@ -145,7 +145,7 @@ impl Sender {
         self.rtt.forget_backoff();
     }
 
-    /// Records a write by the application. If the socket is then not writable, the application waits for space
+    /// Records a write by the application. If the socket is not writable afterwards, the application waits for space
     /// (`SOCK_NOSPACE`).
     ///
     /// Source: Linux `tcp_sendmsg`, `tcp_poll`.
@@ -173,7 +173,7 @@ impl Sender {
     /// Handles an acceptable segment with an ACK.
     ///
     /// Source: Linux 3.2 `tcp_ack`.
-    /// Deviation: an ACK older than `una` is ignored, together with its SACKs.
+    /// Deviation: an ACK below `una` is ignored, including its SACK blocks.
     pub(super) fn on_ack(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         if segment.ack > self.nxt || segment.ack < self.una {
             return;
@@ -181,7 +181,7 @@ impl Sender {
         let advanced = segment.ack > self.una;
         self.update_peer_window(segment, advanced);
         if self.is_idle() && !advanced {
-            // Only the peer sends data, so its ACKs report nothing new.
+            // This endpoint has no data in flight, so the ACK reports nothing new.
             self.retries = 0;
             return;
         }
@@ -224,7 +224,8 @@ impl Sender {
             self.on_dubious_ack(cfg, now, delivered, news > 0, &acked, segment.ts_ecr);
             let recovered = before == CaState::Recovery && self.recovery.state != before;
             if cfg.kernel == Kernel::Ns3 && recovered {
-                // In ns-3, growth counts all segments that the ACK at the end of recovery acknowledges (`ProcessAck`).
+                // In ns-3, the ACK that ends recovery lets the window grow for all segments that it acknowledges
+                // (`ProcessAck`).
                 self.window.on_ack(cfg, now, acked.segments, u32::MAX);
             }
         }
@@ -255,8 +256,8 @@ impl Sender {
         }
     }
 
-    /// Grows the send buffer under three conditions: the application waits for space, an ACK has freed some, and the
-    /// buffer did not fill the congestion window.
+    /// Grows the send buffer if three conditions hold: the application waits for space, an ACK has freed space, and the
+    /// buffered data did not fill the congestion window.
     ///
     /// Source: Linux 3.2 `tcp_check_space`, `tcp_should_expand_sndbuf`, `sk_stream_write_space`.
     fn tune_buffer(&mut self, cfg: &TcpConfig, now: Instant) {
@@ -339,8 +340,9 @@ impl Sender {
         Chunk { seq, len: numbers - u32::from(fin), fin }
     }
 
-    /// Whether this socket must wait because the interface's queue holds too much of its data. The limit is 1 ms at the
-    /// connection's rate, but at least two packets of two segments. For retransmissions the limit is `times` larger.
+    /// Whether this socket must wait because too much of its data is in the interface's queue. The limit is 1 ms at the
+    /// connection's rate, but at least two packets of two segments. For retransmissions the limit is multiplied by
+    /// `times`.
     ///
     /// Source: Linux `tcp_small_queue_check`, `tcp_update_pacing_rate`.
     fn interface_is_full(&mut self, cfg: &TcpConfig, now: Instant, times: u64) -> bool {
@@ -442,7 +444,7 @@ impl Sender {
         Some((chunk, 1 + more))
     }
 
-    /// The number of consecutive full segments without FIN that [`Self::next_new`] allows.
+    /// How many consecutive full segments without FIN [`Self::next_new`] would return.
     fn full_segments(&self, cfg: &TcpConfig) -> u64 {
         let mss = u64::from(cfg.mss);
         let left = (self.written - self.nxt).saturating_sub(u64::from(self.fin));
@@ -473,8 +475,9 @@ impl Sender {
     /// The next segment of new data, if the congestion window, the peer's window and Nagle's rule allow it. `beyond`
     /// ignores the congestion window.
     ///
-    /// Source: Linux `tcp_snd_test` (the congestion window does not limit a single FIN). A segment is sent whole, or up
-    /// to the window's end as a probe (`tcp_write_wakeup`). Nagle's rule is Minshall's variant (`tcp_minshall_check`).
+    /// Source: Linux `tcp_snd_test` (the congestion window does not limit a single FIN). A segment is sent whole; only
+    /// a window probe may be cut at the end of the window (`tcp_write_wakeup`). Nagle's rule is Minshall's variant
+    /// (`tcp_minshall_check`).
     fn next_new(&self, cfg: &TcpConfig, beyond: bool) -> Option<Chunk> {
         if self.unsent() == 0 {
             return None;
@@ -497,7 +500,7 @@ impl Sender {
         Some(Chunk { seq: self.nxt, len: len as u32, fin })
     }
 
-    /// Ends a burst: validates the window, and sets a timer if the peer's window is closed.
+    /// Ends a burst of sent segments: validates the congestion window, and sets a timer if the peer's window is closed.
     fn on_nothing_to_send(&mut self, cfg: &TcpConfig, now: Instant) {
         self.tune_buffer(cfg, now);
         if std::mem::take(&mut self.sent_new) {
@@ -523,7 +526,7 @@ impl Sender {
         }
     }
 
-    /// Handles an ACK while only the peer's window prevents sending (Linux `tcp_ack_probe`).
+    /// Handles an ACK while the peer's closed window prevents sending (Linux `tcp_ack_probe`).
     fn on_window_answer(&mut self, cfg: &TcpConfig, now: Instant) {
         if self.next_new(cfg, false).is_some() {
             self.rtt.forget_backoff();
@@ -546,7 +549,7 @@ impl Sender {
     /// Handles an expired timer. Early calls are harmless.
     ///
     /// Source: Linux `tcp_retransmit_timer`, `tcp_probe_timer`; RFC 6298 §5.4 to 5.6, RFC 9293 §3.8.6.1.
-    /// Deviation: the connection fails after a number of timeouts, not after their total time.
+    /// Deviation: the connection fails after a number of timeouts, not after a total time.
     pub(super) fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) -> Result<(), TimedOut> {
         if now >= self.small_queue.wake {
             self.small_queue.wake = Instant::FAR_FUTURE;

@@ -6,15 +6,15 @@ pub(super) const LIMIT_OUTPUT: u64 = 4 << 20;
 
 /// TCP small queues: the segments of one socket that the interface has accepted but not sent.
 ///
-/// The interface is a FIFO, so each segment's departure time is known when the interface accepts it. Departures cost no
-/// event unless the socket waits for one.
+/// The interface is a FIFO, so each segment's departure time is known when the interface accepts it. A departure is an
+/// event only if the socket waits for it.
 ///
 /// Source: Linux `tcp_small_queue_check`, `tcp_wfree` (`sk_wmem_alloc`).
 /// Deviation: the limit counts bytes on the wire instead of truesize.
 #[derive(Clone, Debug)]
 pub(super) struct SmallQueue {
     departures: VecDeque<(Instant, u32)>,
-    /// Accepted bytes that have not left, as of the last check [B].
+    /// Accepted bytes that had not left at the last check [B].
     pub(super) bytes: u64,
     /// The departure time for which the socket waits; FAR_FUTURE if it does not wait.
     pub(super) wake: Instant,
@@ -33,7 +33,7 @@ impl SmallQueue {
         self.bytes += u64::from(bytes);
     }
 
-    /// Whether more than `limit` bytes are queued [B]. If so, `wake` becomes the departure time of the first queued
+    /// Whether more than `limit` bytes are queued [B]. If so, sets `wake` to the departure time of the first queued
     /// segment.
     pub(super) fn exceeds(&mut self, now: Instant, limit: u64) -> bool {
         while let Some((_, bytes)) = self.departures.front().filter(|departure| departure.0 <= now) {

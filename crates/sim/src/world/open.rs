@@ -1,5 +1,5 @@
-//! Open loops: streams that begin independently of earlier streams, and the client's side of streams with a Markov
-//! model.
+//! Open loops: streams whose start does not depend on earlier streams. Also the client's side of streams that follow a
+//! Markov model.
 //!
 //! A generator is a session that starts other sessions. A traffic generator starts flows, and each flow starts streams
 //! on its own circuit.
@@ -16,11 +16,11 @@ use penstock_scenario::model::{Activity, Tgen};
 use penstock_units::{Bytes, Duration, Seed};
 use std::sync::Arc;
 
-/// After this time a stream retries, if its circuit broke while it was built.
+/// If the circuit of a stream breaks during building, the stream retries after this time.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 enum Next {
-    /// Starts a flow or a stream. If there is a delay, the generator continues after the delay.
+    /// Starts a flow or a stream. If a delay is given, the generator continues after it.
     Begin {
         flow: bool,
         then: Option<Duration>,
@@ -108,7 +108,7 @@ impl World<'_> {
         self.begin(id, stream);
     }
 
-    /// In a replay, starts a recorded circuit or, if the circuit was started, its downloads that are due.
+    /// In a replay, builds a recorded circuit. If the circuit was already begun, starts the downloads that are due.
     fn replay_downloads(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, session) else { return };
@@ -160,7 +160,7 @@ impl World<'_> {
         place as u32
     }
 
-    /// Handles the end of a stream, whatever its result.
+    /// Handles the end of a stream with any result.
     pub(super) fn stream_ended(&mut self, id: HostId, session: u32) {
         let Some(client) = self.client(id, session) else { return };
         client.enter(Phase::Pausing);
@@ -177,7 +177,7 @@ impl World<'_> {
         self.check_generator_end(id, generator);
     }
 
-    /// Closes the circuit of a generator that will start nothing more, after all its streams have ended.
+    /// Closes a generator's circuit after all streams have ended and no further stream will start.
     fn check_generator_end(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, session) else { return };
@@ -241,12 +241,12 @@ impl World<'_> {
     }
 }
 
-/// A generator that follows `plan`; the generator `of` started it.
+/// A generator with this plan. `of` is the generator that started it.
 fn generator(plan: Plan, of: Option<u32>) -> Task {
     Task::Generator(Box::new(Generator { plan, open: 0, of, begins: None, keeps: false }))
 }
 
-/// How a flow starts its streams: as the model decides, or as a single stream if there is no model.
+/// Which streams a flow starts: the model's streams, or a single stream if there is no model.
 fn streams(client: &mut Client, tgen: &Tgen) -> Plan {
     tgen.streams.as_ref().map_or(Plan::One, |model| Plan::Streams(walk(client, model)))
 }
@@ -256,6 +256,6 @@ fn walk(client: &mut Client, model: &Arc<Markov>) -> Walk {
 }
 
 fn next(walk: &mut Walk, flow: bool) -> Next {
-    // Both kinds of observation in the model start a stream.
+    // Each observation of the model starts a stream, whatever its kind.
     walk.step().map_or(Next::Nothing, |(_, delay)| Next::Begin { flow, then: Some(delay) })
 }
