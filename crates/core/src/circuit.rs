@@ -263,7 +263,6 @@ impl<C: Cell> Circuit<C> {
     }
 
     /// Stops the edge if a cell has just filled the queue of `direction`.
-    ///
     /// Source: C tor `append_cell_to_circuit_queue()`.
     pub(crate) fn update_queue_full(&mut self, direction: Direction, marks: EdgeQueue) {
         if direction != self.own_direction() {

@@ -11,7 +11,6 @@ use penstock_units::{Rng, Seed, math};
 use std::sync::LazyLock;
 
 /// Quantiles, shares and counts of all years; each line is `year,group,quantity,values`.
-///
 /// Source: relay descriptors and consensuses of these years (docs/reference/networks.md), rounded.
 const TABLES: &str = include_str!("../data/eras.csv");
 

@@ -511,7 +511,6 @@ impl World<'_> {
     }
 
     /// Retires a circuit that is too old for new streams. The circuit closes when its last stream ends.
-    ///
     /// Source: path-spec section 2.2; C tor `circuit_is_acceptable()`, `circuit_expire_old_circuits_clientside()`.
     fn retire(&mut self, id: HostId, owner: u32) {
         let now = self.net.now();

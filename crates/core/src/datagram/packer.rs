@@ -19,7 +19,6 @@ pub(super) enum Pending {
 /// Packs messages into datagrams in their order.
 ///
 /// Two or more waiting messages leave immediately. A single message waits up to `coalesce_delay` for a second one.
-///
 /// Source: nstor, whose FIFO for each channel is flushed when two messages wait or after 1 ms.
 #[derive(Debug)]
 pub(super) struct Packer {

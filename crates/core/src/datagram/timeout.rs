@@ -5,7 +5,6 @@ const MAX: Duration = Duration::from_secs(64);
 const MAX_DOUBLINGS: u32 = 30;
 
 /// The retransmission timeout of one circuit over one hop.
-///
 /// Source: nstor: at least 1 s, SRTT + 4 · RTTVAR with gains of 1/8 and 1/4 (RFC 6298); slides, "ACK, RTO".
 /// Deviation: the timeout doubles with each consecutive expiry, up to 64 s, as in RFC 6298 §5.5; nstor's timeout stays
 /// the same.

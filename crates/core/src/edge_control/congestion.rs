@@ -67,8 +67,7 @@ pub trait CongestionControl: fmt::Debug + Send {
 /// A [`CongestionControl`] at one end of a circuit, and the SENDMEs for the other end's.
 ///
 /// Source: proposal 324 §2, §3.3; C tor `congestion_control_note_cell_sent()`,
-/// `congestion_control_get_package_window()`, `sendme_circuit_consider_sending()`.
-/// Deviation: none.
+/// `congestion_control_get_package_window()`, `sendme_circuit_consider_sending()`. Deviation: none.
 #[derive(Debug)]
 pub struct CongestionWindow<A> {
     pub(super) algorithm: A,

@@ -84,7 +84,6 @@ impl EdgeControlConfig {
     }
 
     /// The result of the negotiation at the client, which sent the request `asked` and received `answer`.
-    ///
     /// Source: C tor `congestion_control_validate_sendme_increment()`.
     pub(crate) fn accept(&self, asked: Negotiation, answer: Negotiation) -> Result<Agreement, Violation> {
         match (asked, answer, self.congestion()) {

@@ -175,7 +175,6 @@ struct Drain {
 
 impl Drain {
     /// Handles a received cell. `waiting` includes this cell's data [B]. Returns true if an XOFF must be sent.
-    ///
     /// Source: C tor `flow_control_decide_xoff()`.
     fn is_stuck(&mut self, config: &XonXoffConfig, now: Instant, waiting: u64) -> bool {
         if waiting <= config.xoff_bytes() {
@@ -197,7 +196,6 @@ impl Drain {
     }
 
     /// The application took `drained` bytes and left `waiting` bytes [B]. Returns the rate of an XON that must be sent.
-    ///
     /// Source: C tor `flow_control_decide_xon()`, which divides the bytes of the previous measurement by the duration
     /// of the current one.
     /// Deviation: counts are not halved to prevent an overflow, because they cannot overflow.

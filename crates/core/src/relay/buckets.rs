@@ -181,7 +181,6 @@ impl TokenBuckets {
     }
 
     /// How many bytes one read from an edge stream may take. `own` is the stream's bucket.
-    ///
     /// Source: C tor 0.4.9 `connection_bucket_read_limit()`.
     /// Deviation: at a client, a stream has the same limit as at an exit.
     pub(super) fn stream_read_quantum(&mut self, now: Instant, own: Option<&mut TokenBucket>) -> Bytes {
@@ -271,7 +270,6 @@ impl<C: Cell> Parts<C> {
 
     /// Gives a stream a bucket with the rate that the stream control sets. The depth is one second of this rate; a new
     /// bucket starts full.
-    ///
     /// Source: C tor `circuit_process_stream_xon()`.
     pub(super) fn adjust_stream_bucket(&mut self, now: Instant, stream: StreamKey) {
         let state = &mut self.edges.streams[stream];

@@ -16,7 +16,6 @@ impl<C: Cell> Parts<C> {
     /// The announcement is a new cell at the end of the circuit's queue. As in the paper, every relay of the circuit
     /// learns the class, except relays that are added later. If a class cell is malformed or comes from the exit's
     /// side, the circuit closes.
-    ///
     /// Source: KIST §5.1 ("a special cell after building a circuit that communicates one of two priority classes to the
     /// circuit's relays").
     /// Deviation: the paper does not say how the special cell travels.

@@ -79,7 +79,6 @@ impl<C: Cell> Relay<C> {
 
 impl<C: Cell> Parts<C> {
     /// Removes the hops behind this relay for the client, and sends DESTROY and TRUNCATED.
-    ///
     /// Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE.
     /// Deviation: cells for the removed hops may still arrive; this relay drops them, while C tor closes the circuit.
     /// With hop control the whole circuit closes, because the next hop's counts would not match a new hop.

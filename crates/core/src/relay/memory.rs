@@ -26,7 +26,6 @@ impl<C: Cell> Relay<C> {
     /// The age of a circuit is the age of its oldest queued cell, or of its oldest payload that waits for an
     /// application. The oldest circuits close first. So a circuit whose cells nobody reads closes early, and busy
     /// circuits stay open.
-    ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
     /// Deviation: only memory that closing a circuit frees is counted. Output buffers have their own limit for each
     /// channel; TLS, kernel and directory buffers are not counted.

@@ -86,7 +86,6 @@ impl<C: Cell> Parts<C> {
 
     /// The maximum payload of the circuit's next DATA cell [B]. If no DATA cell since the last acknowledged cell had
     /// padding, the maximum leaves space for padding.
-    ///
     /// Source: proposal 289 section 3.4; C tor `connection_edge_get_inbuf_bytes_to_package()`.
     /// Deviation: the first of these cells has the padding, while C tor chooses a random one.
     fn max_payload(&mut self, circuit: CircuitIndex) -> u16 {
@@ -127,7 +126,6 @@ impl<C: Cell> Parts<C> {
     }
 
     /// Packages DATA cells from the circuit's streams in turn, then selects the streams that the kernel reports.
-    ///
     /// Source: C tor `circuit_resume_edge_reading_helper()`, which gives each stream ceil(room / streams) cells until
     /// either the room or the streams' data is used up.
     /// Deviation: the first stream is the next one in turn, not a random one. There is no input buffer, so the payloads

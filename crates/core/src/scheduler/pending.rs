@@ -3,7 +3,6 @@ use crate::keys::ChannelKey;
 use penstock_units::Instant;
 
 /// Channels that wait for the next run, in the order in which they began to wait, and the timer of the run.
-///
 /// Source: KIST algorithm 1. Deviation: none.
 #[derive(Debug, Default)]
 pub(super) struct Pending {

@@ -11,7 +11,6 @@ use penstock_units::fifo::take_first;
 /// The messages are: ClientHello; ServerHello with certificate; key exchange and VERSIONS; VERSIONS, CERTS,
 /// AUTH_CHALLENGE and NETINFO; CERTS, AUTHENTICATE and NETINFO. Together with TCP's handshake, setup takes three round
 /// trips.
-///
 /// Source: tor-spec §2 and §4 (link protocol 3 and later). The sizes are typical of TLS 1.2 with RSA-1024 certificates.
 const FLIGHTS: [u64; 5] = [250, 1400, 600, 2600, 2100];
 

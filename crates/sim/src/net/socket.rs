@@ -219,7 +219,6 @@ impl Side {
     }
 
     /// Reads all available bytes, including those of an incomplete TLS record.
-    ///
     /// Source: OpenSSL and rustls both read incomplete records.
     /// Deviation: this read costs nothing and does not wait for the host's processor.
     pub(crate) fn take_partial(&mut self, tcp: &TcpConfig, now: Instant) {

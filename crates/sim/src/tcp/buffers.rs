@@ -2,7 +2,6 @@ use super::config::{Buffer, Kernel, TcpConfig};
 use penstock_units::{Duration, Instant, time::nanos};
 
 /// The payload capacity of a new connection's send buffer [B].
-///
 /// Source: Linux `tcp_fixup_sndbuf` (3.2), `tcp_init_buffer_space`.
 pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
     match cfg.send_buffer {
@@ -17,7 +16,6 @@ pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
 /// The target is the memory of two windows, where the kernel estimates the overhead of a segment. The real overhead is
 /// smaller, so the buffer holds about three windows of payload. The capacity never shrinks, and `tcp_wmem[2]` is the
 /// maximum.
-///
 /// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`. `Sender` decides when to call this function.
 pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reordering: u32) -> u64 {
     match cfg.send_buffer {
@@ -39,7 +37,6 @@ fn payload_of(cfg: &TcpConfig, memory: u64) -> u64 {
 }
 
 /// Whether `poll()` reports a socket as writable whose send buffer holds `queued` of `capacity` bytes.
-///
 /// Source: Linux `sk_stream_is_writeable`: the free space is at least half of the queued bytes.
 pub(super) fn is_writable(queued: u64, capacity: u64) -> bool {
     capacity.saturating_sub(queued) >= queued.div_ceil(2) && queued < capacity
@@ -54,7 +51,6 @@ fn window_of(cfg: &TcpConfig, memory: u64) -> u64 {
 ///
 /// After each round trip, the window becomes twice the data that the application read in this round trip. Linux 6.x
 /// adds more.
-///
 /// Source: Linux `tcp_rcv_space_adjust`, `tcp_rcv_rtt_update`; Fisk and Feng 2001.
 /// Deviation: only `tcp_adv_win_scale` converts between window and memory, not truesize.
 #[derive(Clone, Debug, Default)]

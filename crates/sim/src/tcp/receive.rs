@@ -133,7 +133,6 @@ impl Receiver {
     }
 
     /// Stores the timestamp of the first unacknowledged segment, which the next ACK echoes.
-    ///
     /// Source: RFC 7323 §4.3; Linux `tcp_replace_ts_recent`.
     pub(super) fn on_timestamp(&mut self, segment: &Segment) {
         if segment.seq <= self.acked && segment.ts_val > self.echo {
@@ -142,7 +141,6 @@ impl Receiver {
     }
 
     /// Handles an arriving segment. `srtt` is the smoothed round trip of the sending half, if known.
-    ///
     /// Source: Linux `tcp_data_queue`, `tcp_sequence`.
     /// Deviation: a segment is cut at the edge of the window; a FIN is acknowledged immediately.
     pub(super) fn on_segment(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment, srtt: Duration) {
@@ -187,7 +185,6 @@ impl Receiver {
     }
 
     /// Adapts the ACK delay to the gaps between arrivals, and increases the maximum of the window.
-    ///
     /// Source: Linux `tcp_event_data_recv`, `tcp_grow_window`.
     fn on_data_event(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         let least = nanos(cfg.delayed_ack);
@@ -264,7 +261,6 @@ impl Receiver {
     }
 
     /// Handles a read of `bytes` by the application. The window may have grown enough for a window update.
-    ///
     /// Source: Linux `tcp_cleanup_rbuf`.
     pub(super) fn on_read(&mut self, cfg: &TcpConfig, now: Instant, bytes: u64) {
         self.copied += bytes.min(self.readable());
@@ -297,7 +293,6 @@ impl Receiver {
     }
 
     /// Writes the window and the SACK blocks into the first of `count` segments that are sent with an ACK.
-    ///
     /// Source: Linux `tcp_select_window` (an offered window is never taken back), `tcp_event_ack_sent`.
     pub(super) fn on_ack_sent(&mut self, cfg: &TcpConfig, segment: &mut Segment, count: u32) {
         self.window = self.select_window(cfg).max(self.offered());

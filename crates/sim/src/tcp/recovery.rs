@@ -59,7 +59,6 @@ impl Recovery {
 
     /// Whether an ACK that advances `una` restarts the retransmission timer. In ns-3 only the first partial ACK of a
     /// recovery restarts it.
-    ///
     /// Source: RFC 6582 §4, impatient variant; ns-3 `TcpSocketBase::ProcessAck`.
     pub(super) fn restarts_timer(&mut self, cfg: &TcpConfig, una: u64) -> bool {
         let partial = cfg.kernel == Kernel::Ns3 && self.state == CaState::Recovery && una < self.high_seq;
@@ -68,7 +67,6 @@ impl Recovery {
 
     /// For how many segments an ACK increases the window in ns-3, outside of recovery. The ACK delivered `delivered`
     /// segments. If the ACK ends the state Loss, only segments beyond the recovery point count.
-    ///
     /// Source: ns-3.44 `TcpSocketBase::ProcessAck`.
     pub(super) fn credit_like_ns3(&self, cfg: &TcpConfig, una: u64, delivered: u32) -> u32 {
         match self.state {
@@ -81,7 +79,6 @@ impl Recovery {
 impl Sender {
     /// Handles an ACK that shows or may show a loss. `delivered` segments arrived. `news`: the ACK SACKed new segments.
     /// `acked` is the result of the cumulative ACK, and `echo` is the echoed timestamp.
-    ///
     /// Source: Linux 3.2 and 6.12 `tcp_fastretrans_alert`.
     /// Deviation: a recovery ends immediately if a timestamp shows that it was spurious. There is no F-RTO. Timestamps
     /// also detect spurious timeouts, but the sender sends no new data before retransmissions.
@@ -145,7 +142,6 @@ impl Sender {
     }
 
     /// Detects losses by time (RACK), and sets a timer for segments that may count as lost later.
-    ///
     /// Source: RFC 8985 §6.2; Linux `tcp_rack_mark_lost`, `tcp_rack_reo_wnd`.
     /// Deviation: without DSACK the reordering window never exceeds a quarter of a round trip.
     fn detect_by_time(&mut self, cfg: &TcpConfig, now: Instant) {
@@ -196,7 +192,6 @@ impl Sender {
     }
 
     /// Ends Recovery or Loss, because all data that were sent before the state began have arrived.
-    ///
     /// Source: Linux 3.2 `tcp_try_undo_recovery`, `tcp_complete_cwr`.
     fn complete(&mut self, cfg: &TcpConfig, echo: Instant) {
         if !self.try_undo(cfg, echo) && self.recovery.state == CaState::Recovery {
@@ -214,7 +209,6 @@ impl Sender {
     }
 
     /// Handles the retransmission timeout.
-    ///
     /// Source: Linux `tcp_enter_loss`, where several timeouts in the same loss event reduce ssthresh only once.
     pub(super) fn enter_loss(&mut self, cfg: &TcpConfig, now: Instant) {
         let fresh = match self.recovery.state {
@@ -247,7 +241,6 @@ impl Sender {
     }
 
     /// Undoes the window reduction if this ACK answers an original segment, not a retransmission.
-    ///
     /// Source: Linux `tcp_may_undo`, `tcp_packet_delayed`, `tcp_undo_cwr`; RFC 3522 (Eifel).
     fn try_undo(&mut self, cfg: &TcpConfig, echo: Instant) -> bool {
         let none_resent = self.recovery.first_resent == Instant::ZERO;
@@ -264,7 +257,6 @@ impl Sender {
 
     /// Proportional rate reduction: the window falls to ssthresh in proportion to the delivered data. `clean`: the ACK
     /// made progress and showed no further loss.
-    ///
     /// Source: RFC 6937 §3; Linux 3.2 `tcp_update_cwnd_in_recovery`, 6.12 `tcp_cwnd_reduction`.
     fn reduce_proportionally(&mut self, cfg: &TcpConfig, delivered: u32, entered: bool, clean: bool) {
         let in_flight = self.board.in_flight();
@@ -287,7 +279,6 @@ impl Sender {
     /// The window reduction of ns-3.44, with four differences. An ACK with new SACKs counts one segment more than it
     /// delivered. An ACK with progress counts twice. The reduction starts from the data in flight after the loss was
     /// detected. A product in bytes is limited to 32 bits.
-    ///
     /// Source: ns-3.44 `TcpSocketBase::DupAck`, `ProcessAck`, `TcpPrrRecovery::DoRecovery`.
     /// Deviation: a partial ACK sends no data beyond the window.
     fn reduce_like_ns3(&mut self, cfg: &TcpConfig, delivered: u32, news: bool, entered: bool, acked: &Acked) {

@@ -62,7 +62,6 @@ struct Rack {
 }
 
 /// The retransmission queue: unacknowledged segments in order, with their SACK marks.
-///
 /// Source: Linux `tcp_sacktag_write_queue`, `tcp_mark_head_lost`, `tcp_mark_lost_retrans`, `tcp_clean_rtx_queue`; RFC
 /// 2018, RFC 6675 §4, FACK (Mathis and Mahdavi 1996). A `hint` is a segment number counted from the start of the
 /// connection, so it stays valid when segments leave the queue.
@@ -153,7 +152,6 @@ impl Scoreboard {
 
     /// Removes all segments below `una`. `fackets` is the value of [`fackets_out`](Self::fackets_out) before the SACK
     /// blocks of this ACK were applied. `min_rtt` is the shortest round trip [ns].
-    ///
     /// Source: Linux 3.2 `tcp_clean_rtx_queue` (`prior_fackets`).
     pub(super) fn on_ack(&mut self, now: Instant, una: u64, fackets: u32, min_rtt: u64) -> Acked {
         let mut acked = Acked::default();
@@ -225,7 +223,6 @@ impl Scoreboard {
     }
 
     /// Stores the arrived segment `sent`, if it was sent later than all segments that arrived before.
-    ///
     /// Source: RFC 8985 §6.2 step 2; Linux `tcp_rack_advance`. If an answer comes sooner than the minimum round trip,
     /// it answers the original, not the retransmission.
     fn rack_advance(&mut self, now: Instant, sent: &Sent, min_rtt: u64) {
@@ -247,7 +244,6 @@ impl Scoreboard {
 
     /// Marks a segment as lost if a later segment has arrived and the segment was sent more than a round trip plus
     /// `window` ago [ns]. Returns the time until the next check [ns]; 0 means no check.
-    ///
     /// Source: RFC 8985 §6.2 step 5; Linux `tcp_rack_detect_loss`.
     pub(super) fn mark_lost_by_time(&mut self, now: Instant, window: u64) -> u64 {
         self.rack.advanced = false;
@@ -304,7 +300,6 @@ impl Scoreboard {
 
     /// Records that the network reorders by `degree` segments. Later, a segment counts as lost only after more segments
     /// arrived out of order. FACK is disabled.
-    ///
     /// Source: Linux `tcp_update_reordering`.
     pub(super) fn on_reordering(&mut self, degree: u32) {
         self.reorders = true;
@@ -332,7 +327,6 @@ impl Scoreboard {
     }
 
     /// Whether so many segments arrived beyond the first hole that the hole counts as lost.
-    ///
     /// Source: Linux 3.2 `tcp_dupack_heuristics`, and the condition of `tcp_try_undo_partial`: a partial ACK alone
     /// shows no further loss.
     pub(super) fn gives_up_holes(&self) -> bool {
@@ -341,7 +335,6 @@ impl Scoreboard {
     }
 
     /// Marks the holes below `limit` [B] that the SACKs show to be lost. If `head`, marks at least the first segment.
-    ///
     /// Source: Linux 3.2 `tcp_update_scoreboard`, `tcp_mark_head_lost`; RFC 6675 `IsLost`.
     pub(super) fn mark_lost(&mut self, head: bool, limit: u64) {
         let upto = if self.fack {
@@ -374,7 +367,6 @@ impl Scoreboard {
     }
 
     /// Marks a retransmission as lost if data that were sent after it have arrived.
-    ///
     /// Source: Linux 3.2 `tcp_mark_lost_retrans`, which also requires FACK.
     pub(super) fn mark_lost_retransmissions(&mut self) {
         if !self.fack || self.retrans_out == 0 || self.sacked_out == 0 {
@@ -404,7 +396,6 @@ impl Scoreboard {
 
     /// After a retransmission timeout, marks all segments without SACK as lost, including retransmissions. With RACK, a
     /// segment that was sent less than a round trip ago is not marked, unless it is the first.
-    ///
     /// Source: Linux `tcp_enter_loss`, `tcp_timeout_mark_lost`.
     pub(super) fn mark_all_lost(&mut self, now: Instant) {
         for at in 0..self.queue.len() {

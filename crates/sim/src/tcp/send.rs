@@ -130,7 +130,6 @@ impl Sender {
     }
 
     /// Completes the handshake. `segment` contains the peer's first receive window.
-    ///
     /// Source: Linux 3.2 `tcp_init_cwnd`: if more than one SYN was lost, the window starts at one segment.
     pub(super) fn on_established(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         self.peer_window = segment.window;
@@ -147,7 +146,6 @@ impl Sender {
 
     /// Records a write by the application. If the socket is not writable afterwards, the application waits for space
     /// (`SOCK_NOSPACE`).
-    ///
     /// Source: Linux `tcp_sendmsg`, `tcp_poll`.
     /// Deviation: the application waits even if it has no more data.
     pub(super) fn on_write(&mut self, bytes: u64) {
@@ -170,9 +168,7 @@ impl Sender {
         self.written + u64::from(self.fin) - self.nxt
     }
 
-    /// Handles an acceptable segment with an ACK.
-    ///
-    /// Source: Linux 3.2 `tcp_ack`.
+    /// Handles an acceptable segment with an ACK. Source: Linux 3.2 `tcp_ack`.
     /// Deviation: an ACK below `una` is ignored, including its SACK blocks.
     pub(super) fn on_ack(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         if segment.ack > self.nxt || segment.ack < self.una {
@@ -240,7 +236,6 @@ impl Sender {
     }
 
     /// Lets the congestion window grow after segments were acknowledged.
-    ///
     /// Source: Linux 3.2 `tcp_ack` (`tcp_may_raise_cwnd`), `bictcp_acked`.
     fn grow_window(&mut self, cfg: &TcpConfig, now: Instant, acked: &Acked, delivered: u32, in_flight: u32) {
         let open = self.recovery.state == CaState::Open;
@@ -258,7 +253,6 @@ impl Sender {
 
     /// Grows the send buffer if three conditions hold: the application waits for space, an ACK has freed space, and the
     /// buffered data did not fill the congestion window.
-    ///
     /// Source: Linux 3.2 `tcp_check_space`, `tcp_should_expand_sndbuf`, `sk_stream_write_space`.
     fn tune_buffer(&mut self, cfg: &TcpConfig, now: Instant) {
         if !std::mem::take(&mut self.shrank) || !self.wants_space {
@@ -296,7 +290,6 @@ impl Sender {
 
     /// The next segment to send, or at most `most` segments of new data. The caller repeats this until it returns
     /// `None`.
-    ///
     /// Source: Linux `tcp_xmit_retransmit_queue`, then `tcp_write_xmit`.
     pub(super) fn poll(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Outgoing> {
         if self.is_idle() && !self.shrank && !self.sent_new && !self.probe_due {
@@ -343,7 +336,6 @@ impl Sender {
     /// Whether this socket must wait because too much of its data is in the interface's queue. The limit is 1 ms at the
     /// connection's rate, but at least two packets of two segments. For retransmissions the limit is multiplied by
     /// `times`.
-    ///
     /// Source: Linux `tcp_small_queue_check`, `tcp_update_pacing_rate`.
     fn interface_is_full(&mut self, cfg: &TcpConfig, now: Instant, times: u64) -> bool {
         let least = 4 * times * cfg.full_segment();
@@ -381,9 +373,7 @@ impl Sender {
         Some(chunk)
     }
 
-    /// Handles an ACK after a tail loss probe.
-    ///
-    /// Source: RFC 8985 §7.4; Linux `tcp_process_tlp_ack`.
+    /// Handles an ACK after a tail loss probe. Source: RFC 8985 §7.4; Linux `tcp_process_tlp_ack`.
     /// Deviation: without DSACK, a pure duplicate ACK shows that both the original and the probe arrived.
     fn on_tail_ack(&mut self, cfg: &TcpConfig, segment: &Segment, advanced: bool, sacks: bool) {
         if segment.ack < self.tail_high {
@@ -404,7 +394,6 @@ impl Sender {
     }
 
     /// Sets the timer of a tail loss probe, if a probe is allowed.
-    ///
     /// Source: RFC 8985 §7.2; Linux `tcp_schedule_loss_probe`.
     fn arm_tail_probe(&mut self, cfg: &TcpConfig, now: Instant, timeout: Instant) -> bool {
         let usable = cfg.loss_detection == LossDetection::Rack
@@ -474,7 +463,6 @@ impl Sender {
 
     /// The next segment of new data, if the congestion window, the peer's window and Nagle's rule allow it. `beyond`
     /// ignores the congestion window.
-    ///
     /// Source: Linux `tcp_snd_test` (the congestion window does not limit a single FIN). A segment is sent whole; only
     /// a window probe may be cut at the end of the window (`tcp_write_wakeup`). Nagle's rule is Minshall's variant
     /// (`tcp_minshall_check`).
@@ -547,7 +535,6 @@ impl Sender {
     }
 
     /// Handles an expired timer. Early calls are harmless.
-    ///
     /// Source: Linux `tcp_retransmit_timer`, `tcp_probe_timer`; RFC 6298 §5.4 to 5.6, RFC 9293 §3.8.6.1.
     /// Deviation: the connection fails after a number of timeouts, not after a total time.
     pub(super) fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) -> Result<(), TimedOut> {

@@ -8,7 +8,6 @@ pub(super) const LIMIT_OUTPUT: u64 = 4 << 20;
 ///
 /// The interface is a FIFO, so each segment's departure time is known when the interface accepts it. A departure is an
 /// event only if the socket waits for it.
-///
 /// Source: Linux `tcp_small_queue_check`, `tcp_wfree` (`sk_wmem_alloc`).
 /// Deviation: the limit counts bytes on the wire instead of truesize.
 #[derive(Clone, Debug)]

@@ -134,7 +134,6 @@ impl Vegas {
     }
 
     /// The increase of the window for one SENDME in slow start [cell].
-    ///
     /// Source: RFC 3742 §2, with `sscap` for max_ssthresh and the cells of a SENDME for MSS.
     fn limited_slow_start(&self) -> u64 {
         let cap = u64::from(self.config.sscap);

@@ -16,7 +16,6 @@ const JUMP: u64 = 5000;
 
 impl RoundTrips {
     /// Adds a sample. Returns false if the sample is invalid.
-    ///
     /// Source: proposal 324 §2.1; C tor `congestion_control_update_circuit_rtt()`.
     /// Deviation: a sample below a microsecond is invalid, as in C tor. C tor then also marks the clock as stalled for
     /// other circuits; Penstock's clock does not stall.
@@ -63,7 +62,6 @@ impl Moment {
 
 /// The exponentially weighted average of `n` samples. `value` is the newest sample, and `before` the previous average
 /// (0 if none).
-///
 /// Source: proposal 324 §2.1.2 (N_EWMA_SMOOTHING).
 pub(in crate::edge_control) fn n_count_ewma(value: u64, before: u64, n: u64) -> u64 {
     if before == 0 { value } else { (2 * value + (n - 1) * before) / (n + 1) }

@@ -41,8 +41,8 @@ impl Outstanding {
 /// has forwarded a cell that was sent after the previous round ended. If the round has three or more round trips, diff
 /// = cwnd · (actualRtt / baseRtt − 1) estimates the cells that wait at the next node. actualRtt is the minimum of the
 /// round, and baseRtt the minimum of all circuits to this neighbour. The window grows by one cell if diff is below α,
-/// and shrinks by one cell if diff is above β. A round with fewer round trips continues. Each forwarded cell causes feedback to the
-/// previous node. The first node of a circuit reads its streams only if the window has space.
+/// and shrinks by one cell if diff is above β. A round with fewer round trips continues. Each forwarded cell causes
+/// feedback to the previous node. The first node of a circuit reads its streams only if the window has space.
 ///
 /// Source: slides, "BackTap Congestion Control" and "Bktap Queue Management"; nstor for rounds and numbers.
 /// Deviation: see [`WindowConfig`] for questions that the slides leave open. A cell counts as sent when it leaves the

@@ -96,7 +96,6 @@ impl Window {
 
     /// Ends slow start if `diff`, the estimate of waiting cells, exceeds γ. The window then becomes the number of cells
     /// that were forwarded since the last doubling.
-    ///
     /// Source: CircuitStart (by BackTap's authors), which corrects the overshoot of the last doubling in this way.
     pub(in super::super) fn on_forwarded(&mut self, diff: Option<f64>, forwarded: u64) {
         let (Some(gamma), Some(doubled_at)) = (self.config.slow_start, self.doubled_at) else { return };

@@ -6,7 +6,6 @@ use crate::serial::ahead;
 ///
 /// Counts start at a number that the caller chooses, and are sent modulo 2³². A duplicate or late credit changes
 /// nothing. The credit with the greater count is newer. If the counts are equal, the credit that arrived last is newer.
-///
 /// Source: Kung, Blackwell, Chapman, SIGCOMM 1994 (credit update protocol: credit = N2 + N3 − (sent − forwarded)).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {

@@ -11,7 +11,6 @@ const MS: u64 = 1_000_000;
 
 /// HyStart ends slow start when the path seems full. There are two signs: an ACK train as long as half a round trip,
 /// and growing round trips.
-///
 /// Source: Ha and Rhee 2011; Linux 3.2 and 6.12 `hystart_update`; ns-3.44 `TcpCubic::HystartUpdate`.
 /// Deviation: nanoseconds instead of the milliseconds of Linux 3.2.
 #[derive(Clone, Debug, Default)]

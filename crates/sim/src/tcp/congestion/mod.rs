@@ -63,7 +63,6 @@ impl Window {
 
     /// Handles an ACK that covered `segments`; the last of them was sent `sample` ago. The data in flight are now
     /// between `una` and `nxt` [B]. `open` means no loss and no reordering.
-    ///
     /// Source: Linux 3.2 `bictcp_acked`, 6.12 `cubictcp_acked`.
     #[expect(clippy::too_many_arguments, reason = "what an ACK tells")]
     pub(super) fn on_delivery(
@@ -96,7 +95,6 @@ impl Window {
 
     /// Handles an ACK outside of recovery that covered `acked` segments. Before the ACK, `in_flight` segments were in
     /// flight.
-    ///
     /// Source: Linux `tcp_cong_avoid`, `tcp_slow_start`, `tcp_is_cwnd_limited`; RFC 5681 §3.1.
     pub(super) fn on_ack(&mut self, cfg: &TcpConfig, now: Instant, acked: u32, in_flight: u32) {
         if !self.is_limiting(cfg, in_flight) {
@@ -132,7 +130,6 @@ impl Window {
     }
 
     /// Adds `credit` segments towards the next increase of the window.
-    ///
     /// Source: Linux `tcp_cong_avoid_ai`, where credit that was earned during slower growth adds at most one segment.
     fn add(&mut self, credit: u32, per_increase: u32) {
         if self.count >= per_increase {
@@ -145,7 +142,6 @@ impl Window {
     }
 
     /// Whether the congestion window limits the flow, rather than the application or the peer.
-    ///
     /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2 a window also counts as full if less than a third of
     /// it, and less than 64 KiB, is unused, because of segmentation offload.
     fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
@@ -177,7 +173,6 @@ impl Window {
 
     /// Handles a retransmission timeout. The window becomes `cwnd`, which is one segment more than the data in flight.
     /// The algorithm resets its state.
-    ///
     /// Source: Linux `tcp_enter_loss`; `bictcp_state`.
     pub(super) fn on_timeout(&mut self, cfg: &TcpConfig, cwnd: u32) {
         self.cwnd = cwnd;
@@ -201,7 +196,6 @@ impl Window {
     }
 
     /// Handles data that are sent after `idle`, a time without data in flight.
-    ///
     /// Source: Linux `tcp_cwnd_restart`; RFC 2861.
     pub(super) fn on_idle(&mut self, cfg: &TcpConfig, now: Instant, idle: Duration, rto: Duration) {
         // In Linux 3.2 the time of the cubic function also runs during idle time.
@@ -229,7 +223,6 @@ impl Window {
     /// After data were sent, checks whether the window is used, and reduces a window that was unused for too long. The
     /// sent data are between `una` and `nxt` [B]: `in_flight` segments are in flight, `packets_out` are unacknowledged.
     /// `waits_for_app`: the application has no more data to write.
-    ///
     /// Source: Linux 3.2 and 6.12 `tcp_cwnd_validate`, `tcp_cwnd_application_limited`.
     pub(super) fn validate(
         &mut self,
