@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live reference-linux worlds reference-ns3 references interop attacks fuzz clean tools
+.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 references interop attacks fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ bench-live: tools ## measure the cost of a middle relay, ours and C tor's, and o
 		cargo test --release --locked --package penstock-live --lib -- --ignored --nocapture measure_the_time_of_a_socket_query && \
 		cargo bench --locked --package penstock-live --bench middle; \
 	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
+
+IDLE ?=
+bench-idle: tools ## measure downloads over idle relays, ours and C tor's, with each scheduler; IDLE has options such as --rounds 1
+	cargo bench --locked --package penstock-live --bench idle -- $(IDLE)
 
 # C tor is Debian's package tor, or the program at the path in TOR. `make interop SHORT=1` runs one relay of C tor for
 # half a minute. The whole target takes a quarter of an hour.

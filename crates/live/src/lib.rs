@@ -7,11 +7,11 @@
 //! - `atomic`: files that are whole at any moment
 //! - [`keys`]: key files
 //! - [`directory`]: publishes the relay's descriptor; fetches, verifies and serves documents of the authorities
-//! - [`names`]: DNS
+//! - [`names`]: resolves host names by DNS
 //! - [`tls`]: TLS settings
 //! - [`node`]: the event loop around the core
 //! - [`torrc`]: the operator's settings
-//! - [`program`]: `penstock-relay`
+//! - [`program`]: the command `penstock-relay`
 //!
 //! Input of a peer can cause an error, but never a panic or unlimited memory use.
 

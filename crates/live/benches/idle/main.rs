@@ -22,16 +22,16 @@ mod testnet;
 use cpu::Cpu;
 use exchange::exchange;
 use lexopt::{Arg, Parser, ValueExt};
+use penstock_live::clock::Clock;
 use penstock_testbed::Error;
 use penstock_testbed::namespace::{Namespace, ip};
 use penstock_testbed::site::Site;
-use penstock_testbed::star::{Access, Way, Ways};
-use penstock_units::{Bytes, DataRate, Duration};
+use penstock_testbed::star::{Access, Edge, Edges};
+use penstock_units::{Bytes, DataRate, Duration, Instant};
 use std::net::SocketAddr;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
 use testnet::place::Place;
 use testnet::tor::{Role, Tor, wait};
 use testnet::{CONTROLLED, Network, NodeSpec, PATIENCE, POSITIONS, Program, pinned, socks};
@@ -165,13 +165,13 @@ fn loopback() -> Result<[Place; 6], Error> {
 /// A host for the directory, each position of a circuit, the client and the server.
 fn emulated() -> Result<Site, Error> {
     let hosts = [Access { up: ACCESS_RATE, down: ACCESS_RATE, queue: ACCESS_QUEUE }; 6];
-    let mut ways = Ways::default();
+    let mut edges = Edges::default();
     for from in 0..hosts.len() {
         for to in (0..hosts.len()).filter(|to| *to != from) {
-            ways.between.insert((from, to), Way { delay: RTT / 2, loss: 0.0 });
+            edges.between.insert((from, to), Edge { delay: RTT / 2, loss: 0.0 });
         }
     }
-    let site = Site::open(&hosts, ways, &[("tcp_no_metrics_save", "1")])?;
+    let site = Site::open(&hosts, edges, &[("tcp_no_metrics_save", "1")])?;
     for host in 0..hosts.len() {
         site.enter(host);
         ip("link set lo up")?;
@@ -267,14 +267,14 @@ fn measure(client: &Tor, server: SocketAddr, load: &Load, relays: &[u32; 3]) -> 
     // The first stream builds the circuit.
     assert!(wait(PATIENCE, || download(client, server, 1).is_ok()), "{} builds no circuit", client.name);
     let cpu = || relays.map(|process| Cpu::of(process).seconds().iter().sum::<f64>()).iter().sum::<f64>();
-    let (before, started) = (cpu(), Instant::now());
+    let (before, clock) = (cpu(), Clock::start());
     let one = || download(client, server, load.bytes).expect("an idle path carries each download");
     if load.parallel {
         thread::scope(|scope| (0..load.count).for_each(|_| drop(scope.spawn(one))));
     } else {
         (0..load.count).for_each(|_| one());
     }
-    let seconds = started.elapsed().as_secs_f64();
+    let seconds = clock.now().since(Instant::ZERO).as_secs_f64();
     (load.count as f64 * load.bytes as f64 / seconds, cpu() - before)
 }
 
