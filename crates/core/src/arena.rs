@@ -147,7 +147,6 @@ impl<K: Key, T> IndexMut<K> for Arena<K, T> {
 /// removed object finds nothing, even if a new object uses the same index.
 #[derive(Clone, Debug)]
 pub struct SecondaryMap<K, V> {
-    /// The values by index, each with the generation of its key.
     slots: Vec<Option<(u32, V)>>,
     len: usize,
     keys: PhantomData<fn() -> K>,
@@ -165,8 +164,7 @@ impl<K: Key, V> SecondaryMap<K, V> {
         SecondaryMap::default()
     }
 
-    /// Sets the value of `key`. Returns the value that it replaces, which may belong to another key with the same
-    /// index.
+    /// Sets the value of `key`. Returns the replaced value, which may belong to another key with the same index.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let index = key.index();
         if self.slots.len() <= index {

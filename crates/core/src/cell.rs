@@ -61,8 +61,7 @@ pub enum Message<C: Cell> {
     Sendme {
         /// Circuit SENDMEs only: the digest of the acknowledged cell (proposal 289); `None` as in C tor before 0.4.1.
         proof: Option<C::Digest>,
-        /// Circuit SENDMEs only: the number of [marked](Cell::mark) cells among the acknowledged cells [cell]. C tor
-        /// does not know this field.
+        /// Circuit SENDMEs only: the number of [marked](Cell::mark) cells among the acknowledged cells [cell].
         marked: u8,
     },
     /// Stops the stream until an XON (proposal 324 §4).
@@ -96,9 +95,8 @@ pub const MAX_PAYLOAD: u16 = 498;
 
 /// One cell.
 ///
-/// The sender of a relay message encrypts it with the layer of the destination hop ([`seal`](Cell::seal)). Then the
-/// sender adds the layer of each hop nearer to the client ([`wrap`](Cell::wrap)). Each hop removes one layer
-/// ([`peel`](Cell::peel)).
+/// The sender of a relay message encrypts it with the layer of the destination hop ([`seal`](Cell::seal)). Then it adds
+/// the layer of each nearer hop ([`wrap`](Cell::wrap)). Each hop removes one layer ([`peel`](Cell::peel)).
 pub trait Cell: Sized + fmt::Debug {
     /// Bytes of a stream.
     type Payload: Payload;

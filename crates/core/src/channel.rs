@@ -11,7 +11,6 @@ use penstock_units::{Bytes, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 
-/// One channel (a connection to a relay or client, shared by circuits) and its output buffer.
 #[derive(Debug)]
 pub(crate) struct Channel<C> {
     pub(crate) peer: PeerId,
@@ -57,7 +56,6 @@ impl<C: Cell> Channel<C> {
     }
 }
 
-/// The circuits of a channel, by circuit id.
 #[derive(Debug)]
 pub(crate) struct CircIds {
     by_id: BTreeMap<CircId, CircuitIndex>,
@@ -102,7 +100,6 @@ impl CircIds {
         (id.0.get() & INITIATOR != 0) != self.initiator
     }
 
-    /// Adds a circuit. Returns false if the id is in use.
     pub(crate) fn insert(&mut self, id: CircId, circuit: CircuitIndex) -> bool {
         match self.by_id.entry(id) {
             std::collections::btree_map::Entry::Vacant(entry) => {

@@ -7,8 +7,7 @@ use std::fmt;
 
 /// Chooses the channel of a new circuit's next hop.
 pub trait ChannelMap: fmt::Debug + Send {
-    /// The existing channel to `peer` that the new circuit uses; `None` requests a new channel. An existing channel may
-    /// still be opening.
+    /// The open or opening channel to `peer` that the new circuit uses; `None` requests a new channel.
     ///
     /// `existing` lists the channels to `peer`, oldest first. A driver may call this before it creates the circuit
     /// ([`Relay::shares`](crate::Relay::shares)).
@@ -29,8 +28,7 @@ impl ChannelMap for Shared {
 
 /// One channel for each circuit.
 ///
-/// Source: throttling §5.3, which says that a client can so avoid being throttled by a guard that throttles each
-/// connection.
+/// Source: throttling §5.3, which says that a client can so evade a guard that throttles each connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PerCircuit;
 

@@ -1,5 +1,4 @@
-//! A circuit at one relay: two half-circuits. If the circuit's streams begin or end at this node, the circuit also has
-//! an edge.
+//! A circuit at one relay: two half-circuits, and an edge at the nodes where streams begin or end.
 
 use crate::cell::{Cell, CircId, Command};
 use crate::circuit_policy::PriorityClass;
@@ -82,8 +81,7 @@ impl<C: Cell> HalfCircuit<C> {
         Some(queued)
     }
 
-    /// Sets the congestion mark of the newest cell, if it is a RELAY cell and the queue before it has more than
-    /// `threshold` cells.
+    /// Marks the newest cell, if it is a RELAY cell and more than `threshold` cells are queued before it.
     #[cold]
     pub(crate) fn mark_newest(&mut self, threshold: u32) {
         let before = self.queue.len() - 1;
@@ -99,8 +97,7 @@ impl<C: Cell> HalfCircuit<C> {
     }
 
     /// Two queue lengths of this half-circuit's edge [cell]. Below the first length the edge resumes reading its
-    /// streams; at the second length it stops. If the next hop has hop control, both lengths are the limit of the hop
-    /// control.
+    /// streams; at the second length it stops. With hop control, both lengths are its limit.
     fn edge_marks(&self, marks: EdgeQueue) -> (u64, u64) {
         match self.hop.edge_queue_limit() {
             Some(limit) => (limit.get(), limit.get()),
@@ -118,7 +115,6 @@ pub(crate) struct Circuit<C: Cell> {
     pub(crate) extending: bool,
     /// A TRUNCATE removed the hops behind this relay. The relay drops cells that still arrive for them.
     pub(crate) truncated: bool,
-    /// The priority class that the client announced last.
     pub(crate) class: PriorityClass,
     /// The result of the congestion control negotiation between the circuit's ends.
     pub(crate) agreed: Agreement,
@@ -128,7 +124,6 @@ pub(crate) struct Circuit<C: Cell> {
 
 #[derive(Debug)]
 pub(crate) enum Role<C: Cell> {
-    /// A relay that has not yet answered the CREATE.
     Opening,
     /// A relay, with the encryption layer that it shares with the client.
     Relay(C::Layer),
@@ -146,7 +141,6 @@ pub(crate) struct Origin<C: Cell> {
     pub(crate) controlled: bool,
 }
 
-/// The end of a circuit that packages and delivers DATA cells.
 #[derive(Debug)]
 pub(crate) struct Edge<C: Cell> {
     pub(crate) control: AnyEdgeControl,

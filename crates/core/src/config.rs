@@ -45,8 +45,8 @@ pub struct RelayConfig {
     pub client_buckets: ClientBuckets,
     /// Decides which channel a circuit uses.
     pub channel_map: ChannelMapConfig,
-    /// If the circuit queue is longer than this, a RELAY cell that joins it gets a congestion [mark](crate::Cell::mark)
-    /// [cell]. `None` marks no cell.
+    /// A RELAY cell that joins a longer circuit queue gets a congestion [mark](crate::Cell::mark) [cell]; `None` marks
+    /// no cell.
     ///
     /// Source: Alizadeh et al. 2010 section 3.1 (the threshold K).
     pub ecn_threshold: Option<u32>,
@@ -56,8 +56,7 @@ pub struct RelayConfig {
     ///
     /// Source: proposal 174; C tor `OptimisticData`.
     pub optimistic_data: bool,
-    /// Whether a circuit SENDME must contain the digest of the acknowledged cell. If so, a SENDME without it closes the
-    /// circuit.
+    /// Whether a circuit SENDME without the digest of the acknowledged cell closes the circuit.
     ///
     /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
     pub authenticated_sendmes: bool,
@@ -72,8 +71,8 @@ pub struct RelayConfig {
     pub limits: Limits,
 }
 
-/// How long a channel without circuits stays open; `None` keeps it open forever. If its two ends have different
-/// timeouts, the shorter one applies.
+/// How long a channel without circuits stays open; `None` keeps it open forever. The shorter timeout of the two ends
+/// applies.
 ///
 /// Source: C tor 0.2.4 to 0.3.0 `IDLE_OR_CONN_TIMEOUT_NONCANONICAL` and `IDLE_OR_CONN_TIMEOUT_CANONICAL`,
 /// `run_connection_housekeeping()`. The relay's end of a connection to a client is not canonical.
@@ -103,8 +102,7 @@ impl Default for IdleTimeouts {
 /// Limits on the memory that a peer can make the relay use. A well-behaved peer needs far less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum queue of one circuit direction [cell]. If the queue exceeds it, the circuit closes. C tor 0.4.9 closes
-    /// it at 2500.
+    /// Maximum queue of one circuit direction [cell]. A longer queue closes the circuit (C tor 0.4.9: 2500).
     pub max_circuit_queue: u32,
     /// Maximum number of circuits that the peer creates on one channel [1]. The relay refuses further circuits.
     pub circuits_per_channel: u32,

@@ -54,8 +54,7 @@ impl Delay {
         self.moved += 1;
     }
 
-    /// Records that the kernel took this many cells and bytes from the output buffer. `not_sent` returns the bytes that
-    /// the kernel has not yet sent.
+    /// Records cells and bytes that the kernel took. `not_sent` returns the bytes that the kernel has not yet sent.
     pub(crate) fn on_flushed(
         &mut self,
         now: Instant,

@@ -36,7 +36,6 @@ impl Wait {
     }
 }
 
-/// A stream at one of its ends: an exit's connection to a server, or a client's connection to its application.
 #[derive(Debug)]
 pub(crate) struct Stream<C: Cell> {
     pub(crate) circuit: CircuitIndex,
@@ -44,7 +43,6 @@ pub(crate) struct Stream<C: Cell> {
     pub(crate) control: AnyStreamControl,
     /// The bucket for reads of the socket, if the stream control sets a rate (C tor `edge_connection_t.bucket`).
     pub(crate) bucket: Option<TokenBucket>,
-    /// Whether CONNECTED was sent or received.
     pub(crate) open: bool,
     /// Whether the application's data may leave before CONNECTED arrives (proposal 174).
     pub(crate) optimistic: bool,

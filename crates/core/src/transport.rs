@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 /// More bytes than any scheduler writes in one call [B].
 const UNLIMITED: Bytes = Bytes::mib(1024);
 
-/// The transport of a channel's cells between its output buffer and the kernel.
 #[derive(Debug)]
 pub(crate) enum Transport<C> {
     /// A TCP stream: the kernel takes and delivers cells.

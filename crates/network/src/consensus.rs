@@ -1,9 +1,7 @@
-//! Reads consensus documents of the directory authorities, plain and with microdescriptors: relays, parameters and
-//! position weights.
+//! Reads relays, parameters and position weights from consensus documents, plain and with microdescriptors.
 //!
 //! Source: dir-spec section 3.4.1 and 3.9 (microdesc flavour). The reader skips lines that path selection does not
-//! need. The reader checks no signatures. It stores only relays and parameters, so its memory is a few times the size
-//! of the document.
+//! need, and checks no signatures. It needs a few times the memory of the document.
 
 use crate::document::{self, BadPair, Item, Malformed, items};
 use crate::error::{Error, quoted};

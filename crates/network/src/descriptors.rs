@@ -1,8 +1,7 @@
 //! Reads server descriptors, which contain the bandwidth of each relay.
 //!
-//! A document contains many descriptors, as in a Tor client's `cached-descriptors` or in an archive. If a relay has
-//! several descriptors, the latest one counts; of several with the same time, the first. The reader skips other lines
-//! and checks no signatures.
+//! A document contains many descriptors, as in a Tor client's `cached-descriptors` or in an archive. Of several
+//! descriptors of a relay the latest counts; of equal times, the first. Signatures are not checked.
 //! Source: dir-spec section 2.1.1.
 
 use crate::consensus::{Mistake, once, time};
@@ -17,8 +16,7 @@ pub struct Bandwidth {
     pub rate: u64,
     /// The bucket depth that the relay's operator allows (torrc BandwidthBurst) [B].
     pub burst: u64,
-    /// The highest rate that the relay sustained for ten seconds in the last days [B/s], for the slower of its two
-    /// directions.
+    /// The highest rate of ten seconds in the last days, for the slower of the relay's two directions [B/s].
     pub observed: u64,
 }
 

@@ -68,8 +68,7 @@ impl<'a> Item<'a> {
         Item { text: self.text.strip_prefix(prefix).unwrap_or(self.text), ..*self }
     }
 
-    /// Returns the item if it strictly follows the format: it has a keyword, and neither the line nor the object is cut
-    /// off.
+    /// Returns the item if it has a keyword and neither the line nor the object is cut off.
     pub fn strict(self) -> Result<Self, Malformed> {
         let has_keyword = !matches!(self.keyword().first(), None | Some(b'-'));
         if has_keyword && self.is_ended && !self.is_cut { Ok(self) } else { Err(Malformed) }

@@ -34,8 +34,7 @@ pub struct Era {
 #[derive(Debug)]
 struct ClassDistribution {
     relays: u32,
-    /// Quantiles of the link rate at the probabilities [`STEPS`] [KiB/s]. A relay's link rate is that of its slower
-    /// direction.
+    /// Quantiles of the link rate (in the slower direction) at the probabilities [`STEPS`] [KiB/s].
     link: [u32; STEPS.len()],
     /// Quantiles of the ratio of bandwidth rate to link rate, at equal steps of probability [1/1000]. The ratio is at
     /// most ten. The rows are for the slowest third of the links, the next third and the fastest third.
@@ -110,8 +109,7 @@ impl Era {
         [mean(&|relay| relay.link), mean(&|relay| relay.link.min(relay.rate))]
     }
 
-    /// The classes of `count` relays, in the order of [`sample`](Self::sample): plain relays, guards, exits, both. The
-    /// classes do not depend on the seed.
+    /// The classes of `count` relays, in the order of [`sample`](Self::sample): plain relays, guards, exits, both.
     pub fn classes(&self, count: usize) -> Vec<Class> {
         let counts = shared(count, &self.classes.each_ref().map(|class| class.relays));
         CLASSES.iter().zip(counts).flat_map(|(class, count)| vec![*class; count]).collect()
@@ -131,8 +129,7 @@ impl Era {
         sampled
     }
 
-    /// A relay with the link rate at quantile `rank` of the class. The bucket rate is the quantile `limit` for links of
-    /// similar rate.
+    /// A relay with the link rate at quantile `rank`, and the bucket rate at quantile `limit` for similar links.
     fn relay(
         &self,
         class: Class,

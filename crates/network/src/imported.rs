@@ -29,8 +29,7 @@ pub struct Member {
 pub struct Imported {
     /// The usable relays, in the order of the document.
     pub relays: Vec<Member>,
-    /// How many relays were left out. Clients never use a relay that is not Fast, Running and Valid, or that has no
-    /// weight or rate.
+    /// How many relays were left out, because they are not Fast, Running and Valid or have no weight or rate.
     pub unused: usize,
     /// The number of relays without a descriptor.
     pub undescribed: usize,

@@ -25,8 +25,7 @@ pub struct Pairs {
     pub relay: u64,
     /// Pairs that use the same socket of a relay when both download or both upload (same relay and same next relay).
     pub socket: u64,
-    /// Pairs that use the same connection between two relays. The download of one circuit and the upload of the other
-    /// may then use the same socket.
+    /// Pairs that use the same connection between two relays, possibly for opposite directions.
     pub connection: u64,
 }
 

@@ -122,8 +122,7 @@ struct Slot {
 }
 
 impl Table {
-    /// The alias table of these relays; `None` without relays. If all weights are zero, all relays are equally likely,
-    /// as in C tor.
+    /// The alias table; `None` without relays. If all weights are zero, all relays are equally likely, as in C tor.
     fn new(mut weighted: Vec<(u32, f64)>) -> Option<Self> {
         if weighted.is_empty() {
             return None;
@@ -170,8 +169,7 @@ impl Table {
         self.pick_among_all(rng, fits)
     }
 
-    /// Samples a compatible relay with a scan of all relays. If all compatible relays have the weight zero, they are
-    /// equally likely.
+    /// Samples a compatible relay with a scan. If all compatible relays have the weight zero, they are equally likely.
     fn pick_among_all(&self, rng: &mut Rng, fits: impl Fn(usize) -> bool) -> Option<usize> {
         let fitting = || self.weighted.iter().filter(|(relay, _)| fits(*relay as usize));
         let total: f64 = fitting().map(|(_, weight)| weight).sum();

@@ -1,5 +1,4 @@
-//! The position weights: which fraction of a relay's bandwidth clients use at each position. It depends on the relay's
-//! class.
+//! The position weights: which fraction of a relay's bandwidth clients use at each position, by class.
 //!
 //! Guards and exits are scarce. The weights reserve them for the positions that other relays cannot have.
 
@@ -18,8 +17,7 @@ pub struct PositionWeights {
     scale: u32,
 }
 
-/// The key of each weight, by position (guard, middle, exit) and class (M, G, E, D). Relays of class E are never
-/// guards.
+/// The keys by position (guard, middle, exit) and class (M, G, E, D). Relays of class E are never guards.
 const KEYS: [[Option<&str>; 4]; 3] = [
     [Some("Wgm"), Some("Wgg"), None, Some("Wgd")],
     [Some("Wmm"), Some("Wmg"), Some("Wme"), Some("Wmd")],
@@ -49,8 +47,7 @@ impl PositionWeights {
         PositionWeights { parts: [[1; 4]; 3], scale: 1 }
     }
 
-    /// The weights that the authorities would compute for these relays; `None` if a class has no bandwidth, or if no
-    /// weights balance the positions.
+    /// The weights that the authorities would compute; `None` if a class has no bandwidth or no weights fit.
     ///
     /// Source: dir-spec section 3.8.3; C tor `networkstatus_compute_bw_weights_v10()`, with the same integer
     /// arithmetic.
@@ -69,8 +66,7 @@ impl PositionWeights {
     }
 }
 
-/// The weights that dir-spec computes. The first letter is the position; the second is the class: guards (g), exits (e)
-/// or both (d).
+/// The weights that dir-spec computes, by position and class: guards (g), middle (m), exits (e), both (d).
 #[derive(Clone, Copy)]
 struct Free {
     gg: i128,

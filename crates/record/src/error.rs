@@ -37,8 +37,7 @@ impl Error {
         Error::Io { path: path.to_owned(), source }
     }
 
-    /// Converts an error of the Parquet library at `path`. If it wraps a file system error, returns this error with its
-    /// path.
+    /// Converts an error of the Parquet library at `path`, or the file system error that it wraps.
     pub(crate) fn parquet(path: &Path, error: ParquetError) -> Self {
         let source = match error {
             ParquetError::External(inner) => match inner.downcast::<io::Error>() {

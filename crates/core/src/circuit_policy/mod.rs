@@ -1,7 +1,7 @@
 //! Which circuit sends next, and with what priority among all channels?
 //!
-//! One policy object orders the circuits of one channel. A global scheduler also compares the first circuits of
-//! different channels by priority.
+//! One policy object orders the circuits of one channel. A global scheduler compares the priorities of different
+//! channels.
 
 mod class;
 mod ewma;
@@ -50,8 +50,7 @@ pub trait CircuitPolicy: fmt::Debug + Send {
     fn on_close(&mut self, circuit: CircuitKey);
     /// The eligible circuit that sends next at `now`, with its priority.
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)>;
-    /// How many circuits the policy examines for one choice [circuit]. The simulator's processor model charges time for
-    /// them.
+    /// How many circuits the policy examines for one choice [circuit]. A processor model charges for them.
     fn scans(&self) -> u64 {
         1
     }
@@ -73,7 +72,6 @@ pub enum CircuitPolicyConfig {
 }
 
 impl CircuitPolicyConfig {
-    /// The same policy with another half-life. A policy without half-life stays unchanged.
     fn with_half_life(self, half_life: Duration) -> Self {
         let ewma = EwmaConfig { half_life };
         match self {

@@ -15,8 +15,7 @@ use std::num::NonZeroU32;
 /// Options for packing and retransmission of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramConfig {
-    /// The maximum time for which a single message waits for a second message before the datagram leaves [ns] (nstor: 1
-    /// ms).
+    /// The maximum time for which a single message waits for a second message [ns] (nstor: 1 ms).
     pub coalesce_delay: Duration,
     /// The minimum retransmission timeout [ns] (nstor and RFC 6298: 1 s).
     pub min_timeout: Duration,
@@ -73,7 +72,6 @@ impl DatagramCounters {
 /// Information in a received datagram, besides cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkEvent {
-    /// The next hop's report of how many cells of a circuit it has forwarded.
     Forwarded {
         id: CircId,
         /// RELAY cells that the next hop has forwarded so far, modulo 2³² [cell].
@@ -108,8 +106,7 @@ struct CircuitState<C> {
     timer: Option<Instant>,
 }
 
-/// Maximum number of FEEDBACKs that wait for cells beyond a missing cell of one circuit [1]. More than three have no
-/// effect.
+/// Maximum number of waiting FEEDBACKs for cells beyond a missing cell [1]. More than three have no effect.
 const MAX_DUPLICATES: u8 = 3;
 /// Maximum number of GONE messages that wait to be sent [1]. If a GONE is dropped, the peer asks again.
 const MAX_UNKNOWN: usize = 64;
@@ -119,8 +116,7 @@ pub(crate) const MAX_EARLY: usize = 16_384;
 /// Sends and receives the cells of one channel as datagrams.
 ///
 /// The association packs cells of the channel's output buffer into datagrams. From received datagrams it returns the
-/// cells of each circuit in order. A circuit has a 16-bit number. Each side of the channel allocates half of the
-/// numbers.
+/// cells of each circuit in order. Circuits have 16-bit numbers; each side allocates half of them.
 ///
 /// A circuit begins with the CREATE, which has sequence number 0, and ends with the DESTROY. The sender stores the
 /// DESTROY until the peer acknowledges it, or until a GONE reports that the peer does not know the circuit.
@@ -132,10 +128,8 @@ pub(crate) struct Association<C> {
     early: usize,
     packer: Packer,
     timers: BinaryHeap<Reverse<(Instant, u16)>>,
-    /// The minimum round trip to this neighbour, measured on all circuits.
     base: WindowedMin,
     unknown_pending: usize,
-    /// Circuits whose peer does not answer, or leaves too many cells unacknowledged.
     failed: Vec<LinkFailure>,
     /// The messages of the current datagram. The buffer is kept to avoid allocations.
     batch: Vec<Pending>,
@@ -249,7 +243,6 @@ impl<C: Cell> Association<C> {
         written
     }
 
-    /// Prepares a pending message for sending. Returns false if the message is no longer needed.
     fn prepare(&mut self, now: Instant, pending: &mut Pending) -> bool {
         match *pending {
             Pending::Data(circuit, seq) => {
@@ -346,8 +339,7 @@ impl<C: Cell> Association<C> {
             }
             Entry::Vacant(_) => return self.answer(now, circuit),
         };
-        // This node drops the cells of a closed circuit but acknowledges them, because the peer may wait for the ACK of
-        // its DESTROY.
+        // Cells of a closed circuit are dropped but acknowledged, because the peer may wait for the ACK of a DESTROY.
         let closing = state.closing;
         let unwanted = &mut self.counters.unwanted;
         let hand_on = |cell| {
@@ -423,8 +415,7 @@ impl<C: Cell> Association<C> {
 }
 
 impl<C: Cell> Association<C> {
-    /// Reports to the peer how many of the peer's cells this node has forwarded. Returns false if a waiting FEEDBACK
-    /// will include the count.
+    /// Reports how many of the peer's cells this node has forwarded. Returns false if a waiting FEEDBACK will do so.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,
@@ -507,7 +498,6 @@ impl<C: Cell> Association<C> {
         Some(state)
     }
 
-    /// Sets the circuit's timer so that it expires no later than the sender's timeout.
     fn arm(&mut self, circuit: u16) {
         if let Some(state) = self.circuits.get_mut(&circuit) {
             state.arm(circuit, &mut self.timers);
@@ -564,7 +554,6 @@ impl<C> CircuitState<C> {
 
 const INITIATOR: u32 = 1 << 31;
 
-/// The 16-bit number of a circuit on a channel of datagrams.
 fn number(id: CircId) -> u16 {
     let low = id.0.get() & !INITIATOR;
     let low = u16::try_from(low).ok().filter(|low| *low < 1 << 15);

@@ -4,8 +4,8 @@
 //! and a [`Receiver`] for each circuit. Hop control limits the cells in flight. For this it gets the counts of
 //! forwarded cells and their round-trip times.
 //!
-//! Layers, in order: [`Message`] and its encoding ([`encode`], [`decode`]), [`Sender`] and [`Receiver`], the packer of
-//! an association.
+//! Layers, in order: [`Message`] with [`encode`] and [`decode`], [`Sender`] and [`Receiver`], the packer of an
+//! association.
 //!
 //! Source: BackTap as in "Congestion Control in TOR" (2018): the application provides reliability and congestion
 //! control hop by hop, and a relay sends FWD feedback only when a cell has left the relay. Where the source is silent,

@@ -10,9 +10,7 @@ pub(super) enum Pending {
     Feedback(u16),
     /// A FEEDBACK for this circuit, as the answer to a cell beyond a missing cell.
     Hole(u16),
-    /// A request for the counts of this circuit.
     Probe(u16),
-    /// A report that this node does not know the circuit.
     Gone(u16),
 }
 
@@ -24,7 +22,6 @@ pub(super) enum Pending {
 pub(super) struct Packer {
     coalesce_delay: Duration,
     fifo: VecDeque<(Pending, usize)>,
-    /// The size of the messages in `fifo` [B].
     bytes: usize,
     since: Instant,
     ripe: bool,

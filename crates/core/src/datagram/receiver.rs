@@ -3,8 +3,7 @@ use crate::error::Violation;
 use crate::serial::ahead;
 use std::collections::BTreeMap;
 
-/// The receiving half of a hop. It puts the cells of one circuit in order and drops duplicates. It buffers at most
-/// [`MAX_IN_FLIGHT`] early cells.
+/// The receiving half of a hop: orders the cells of one circuit, with at most [`MAX_IN_FLIGHT`] early cells.
 #[derive(Debug)]
 pub struct Receiver<B> {
     /// All cells with a sequence number below this have arrived.

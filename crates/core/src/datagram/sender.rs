@@ -38,23 +38,20 @@ pub enum RoundTrips {
 ///
 /// Deviation: RTT samples of cells queued behind a retransmission are skipped, because they include the repair.
 ///
-/// Deviation: where nstor stalls, the sender sends a PROBE. It does not repeat a cell, because it deletes acknowledged
-/// cells.
+/// Deviation: where nstor stalls, the sender sends a PROBE. It has already deleted acknowledged cells.
 #[derive(Debug)]
 pub struct Sender<B> {
     round_trips: RoundTrips,
     /// Unacknowledged cells. The first cell has the sequence number `head`.
     cells: VecDeque<Sent<B>>,
     head: u64,
-    /// Cells with a sequence number below this were sent at least once.
     next: u64,
     /// `counted` RELAY cells were sent. The next node has forwarded `forwarded` of them, and `ended` of them have
     /// reached the circuit's last node; `None` if the last node does not report this.
     counted: u64,
     forwarded: u64,
     ended: Option<u64>,
-    /// The send time of each RELAY cell that is not yet forwarded; `None` if the sender must not measure the cell's
-    /// round trip.
+    /// The send time of each RELAY cell that is not yet forwarded; `None` if its round trip is not measured.
     times: VecDeque<Option<Instant>>,
     duplicates: u32,
     /// Cells with a sequence number below this were in flight at the last loss.
@@ -64,8 +61,7 @@ pub struct Sender<B> {
     /// How many cells from `cursor` on may be retransmitted now.
     again: u32,
     head_again: bool,
-    /// The timeout for ACKs, which started at `acked_at`. `patience` is the timeout for counts of forwarded cells,
-    /// which started at `forwarded_at`.
+    /// The timeout for ACKs since `acked_at`, and the timeout for counts of forwarded cells since `forwarded_at`.
     timeout: Timeout,
     acked_at: Instant,
     patience: Timeout,
@@ -83,8 +79,7 @@ struct Sent<B> {
 /// The result of a FEEDBACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// RELAY cells that the next node has forwarded so far, modulo 2³² [cell]; `None` if a newer FEEDBACK has arrived
-    /// before.
+    /// RELAY cells that the next node has forwarded, modulo 2³² [cell]; `None` if the FEEDBACK is outdated.
     pub forwarded: Option<u32>,
     /// The round trip of the last forwarded cell [ns], if the measurement is valid.
     pub rtt: Option<Duration>,
@@ -127,8 +122,7 @@ impl<B> Sender<B> {
         }
     }
 
-    /// Adds a cell and returns the cell's sequence number. If more than [`MAX_IN_FLIGHT`] cells are unacknowledged, the
-    /// peer violates the protocol.
+    /// Adds a cell and returns its sequence number. Too many unacknowledged cells are the peer's violation.
     pub fn push(&mut self, body: B, counts: bool) -> Result<u64, Violation> {
         if self.cells.len() as u64 >= MAX_IN_FLIGHT {
             return Err(Violation::Unacknowledged);
@@ -137,8 +131,7 @@ impl<B> Sender<B> {
         Ok(self.head + self.cells.len() as u64 - 1)
     }
 
-    /// Records that the cell with this sequence number is now sent or retransmitted. Returns false if the cell need not
-    /// be sent.
+    /// Records that this cell is now sent or retransmitted. Returns false if the cell need not be sent.
     pub fn on_packed(&mut self, now: Instant, seq: u64) -> bool {
         let Some(place) = seq.checked_sub(self.head) else { return false };
         let Some(cell) = self.cells.get_mut(place as usize) else { return false };

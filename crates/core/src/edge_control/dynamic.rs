@@ -15,8 +15,7 @@ pub struct DynamicConfig {
     pub adjust: Adjust,
     /// How fast the minimum and maximum round trips move towards the mean with each sample, in [0, 1); 0 disables this.
     pub decay: f64,
-    /// Whether the peer sends the first SENDME one cell late. If so, the minimum window is 101 cells, and SENDMEs count
-    /// from cell 101.
+    /// Whether the peer sends the first SENDME one cell late, at cell 101. The minimum window is then 101 cells.
     pub peer_bug_101: bool,
 }
 
@@ -60,7 +59,6 @@ pub struct DynamicWindow {
     window: u32,
     in_flight: u32,
     sent: u64,
-    /// The send times of the cells that trigger a SENDME.
     stamps: VecDeque<Instant>,
     rtt: Option<RoundTrips>,
     adjusted: Option<Instant>,
@@ -74,8 +72,7 @@ struct RoundTrips {
     mean: f64,
 }
 
-/// The weight of the newest sample in the mean round trip, towards which `decay` moves minimum and maximum (RFC 6298's
-/// gain).
+/// The weight of the newest sample in the mean round trip (RFC 6298's gain). Only `decay` uses the mean.
 const MEAN_GAIN: f64 = 0.125;
 
 impl RoundTrips {

@@ -136,11 +136,9 @@ pub enum EdgeControlConfig {
     Dynamic(DynamicConfig),
     /// Vegas and XON/XOFF if the other end of the circuit supports them, otherwise SENDME windows.
     Vegas(VegasConfig),
-    /// A window that follows the fraction of marked cells, with XON/XOFF. The other end must support both; otherwise
-    /// SENDME windows.
+    /// A window that follows the fraction of marked cells, and XON/XOFF, if the other end supports both.
     Dctcp(DctcpConfig),
-    /// A rate that follows the gradient of the round-trip time, with XON/XOFF. The other end must support both;
-    /// otherwise SENDME windows.
+    /// A rate that follows the gradient of the round trip, and XON/XOFF, if the other end supports both.
     Timely(TimelyConfig),
     /// Algorithms from outside this workspace. They do not negotiate.
     Custom {

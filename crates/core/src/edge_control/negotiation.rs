@@ -60,8 +60,7 @@ impl Negotiation {
 }
 
 impl EdgeControlConfig {
-    /// The request that a client sends to the last hop of a circuit. `controlled`: all hops of the circuit have hop
-    /// control.
+    /// A client's request to the last hop of a circuit. `controlled`: all hops of the circuit have hop control.
     pub(crate) fn ask(&self, controlled: bool) -> Negotiation {
         if let Some((congestion, _)) = self.congestion() {
             Negotiation::Asked(congestion)

@@ -23,7 +23,6 @@ pub enum Ends {
     Suppressed,
 }
 
-/// Sends a SENDME after every `every` delivered cells, or never.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
     /// Delivered cells between two SENDMEs [cell]; 0 sends none.

@@ -80,7 +80,6 @@ pub struct Timely {
 
 #[derive(Clone, Copy, Debug)]
 struct Measured {
-    /// The sending rate [cell/s].
     rate: f64,
     last: Duration,
     least: Duration,
@@ -118,8 +117,7 @@ impl Timely {
         measured.update(&self.config, now, rtt, full);
         let window = measured.rate * rtt.as_secs_f64();
         self.cwnd = self.config.bounds.clamp(window as u64);
-        // The rate stays within the bounds of the window. Otherwise it could move far out of the bounds and return
-        // slowly.
+        // The rate stays within the window's bounds, because it would return to them only slowly.
         let bounds = self.config.bounds;
         let [least, most] =
             [bounds.cwnd_min, bounds.cwnd_max].map(|cwnd| f64::from(cwnd) / rtt.as_secs_f64());
@@ -128,7 +126,6 @@ impl Timely {
 }
 
 impl Measured {
-    /// Algorithm 1 of Mittal et al. 2015.
     fn update(&mut self, config: &TimelyConfig, now: Instant, rtt: Duration, full: bool) {
         let new_diff = rtt.as_secs_f64() - self.last.as_secs_f64();
         self.diff = (1.0 - config.alpha) * self.diff + config.alpha * new_diff;

@@ -92,8 +92,7 @@ impl DeliverWindow {
         Ok(self.take_sendme())
     }
 
-    /// Whether a SENDME is due. The 101 bug tests "less than" instead of "at most", so the first SENDME is one cell
-    /// late.
+    /// Whether a SENDME is due. The 101 bug tests "<" instead of "≤", so the first SENDME is one cell late.
     fn sendme_due(&self) -> bool {
         let due = self.layer.start - self.layer.increment + self.ahead;
         if self.bug_101 { self.left < due } else { self.left <= due }
@@ -143,7 +142,6 @@ impl PackageWindow {
 #[derive(Debug)]
 pub struct CircuitWindow {
     package: PackageWindow,
-    /// Cells packaged since the last cell that triggers a SENDME.
     packaged: u32,
     deliver: DeliverWindow,
 }

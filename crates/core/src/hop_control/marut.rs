@@ -20,11 +20,10 @@ pub struct MarutConfig {
     pub occupancy: Occupancy,
     /// How often the first node's window changes.
     pub interval: ControlInterval,
-    /// A node rounds its own c_diff down to a multiple of this [1/64 cell]; at least 1. Coarse steps reveal less to an
-    /// observer.
+    /// A node rounds c_diff down to a multiple of this [1/64 cell]; at least 1. Coarse steps reveal less.
     pub quantum: u16,
-    /// A reported c_diff decays after this many circuit round trips without a new report, and is zero after twice as
-    /// many [1]. `None` keeps it forever.
+    /// After this many circuit round trips a reported c_diff decays; after twice as many it is zero [1]. `None` keeps
+    /// it.
     pub memory: Option<u32>,
     /// A middle node with more cells than this in its queue sends no feedback [cell]; `None` always sends feedback.
     pub queue_cap: Option<u32>,
@@ -92,8 +91,7 @@ pub enum ControlInterval {
 /// How many units of c_diff are one cell [1/cell].
 const PER_CELL: f64 = 64.0;
 
-/// Marut at one node of a circuit, in one direction: the circuit's most congested hop determines the first node's
-/// window.
+/// Marut at one node of a circuit: the circuit's most congested hop determines the first node's window.
 ///
 /// Every node estimates diff, the number of cells that wait at the next node, as BackTap does. Then c_diff is the
 /// maximum of the node's own diff and the c_diff that the next node reported. The node reports c_diff to the previous
@@ -115,13 +113,11 @@ pub struct Marut {
 struct After {
     window: Window,
     cells: Outstanding,
-    /// How many of the sent cells this node has packaged itself.
     here: u64,
     /// How many of the sent cells have reached the circuit's last node, as last reported.
     ended: u64,
     trips: Trips,
-    /// How many cells were sent before the hop's current round began, and the maximum number of outstanding cells in
-    /// this round.
+    /// How many cells were sent before the current round, and the maximum of outstanding cells in the round.
     round_end: u64,
     most: u64,
     /// The diff of the last round. `fresh`: the window does not take it into account yet.
@@ -200,7 +196,6 @@ impl Marut {
         (own as u16).max(self.received(now))
     }
 
-    /// The number of cells that the formula for diff uses [cell].
     fn occupied(&self, after: &After) -> u64 {
         match self.config.occupancy {
             Occupancy::Measured => after.most,
@@ -294,8 +289,7 @@ impl DatagramHop for Marut {
             after.circuit_trip = Some(trip);
             after.circuit_base = Some(after.circuit_base.map_or(trip, |base| base.min(trip)));
         }
-        // Converts the count for the previous hop: without the cells that this node packaged, with those that it
-        // delivered.
+        // The previous hop's count excludes cells packaged at this node and includes cells delivered at this node.
         let ended = after.ended.saturating_sub(after.here);
         let before = self.before.as_mut()?;
         let ended = (ended + before.taken).min(before.forwarded);

@@ -129,8 +129,7 @@ pub enum CreditPath {
     /// In a link-control cell. It leaves after the cells in the output buffer, but before the cells in circuit queues.
     #[default]
     Link,
-    /// In a cell at the end of the circuit's queue for the opposite direction. It overtakes RELAY cells only if they
-    /// lack credit.
+    /// In a cell of the circuit's queue for the opposite direction. It overtakes RELAY cells only if they lack credit.
     Circuit,
     /// In the acknowledgements of a channel of datagrams. They do not contain the allowance.
     Acknowledgement,
@@ -148,8 +147,8 @@ pub struct RoundTrip {
 /// How the delay of a channel's cells is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayConfig {
-    /// When the delay ends. True: when the kernel has sent the cell. False: when the kernel takes the cell from the
-    /// output buffer.
+    /// True: the delay ends when the kernel has sent the cell. False: when the kernel has taken it from the output
+    /// buffer.
     pub kernel: bool,
 }
 
@@ -315,8 +314,7 @@ impl HopControlConfig {
     }
 }
 
-/// A built-in control, or an algorithm from outside this workspace. Controls with state are boxed, because most
-/// circuits have none.
+/// A built-in control (boxed if it has state), or an algorithm from outside this workspace.
 #[enum_dispatch(HopControl, DatagramHop)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "variants are named after their algorithms")]

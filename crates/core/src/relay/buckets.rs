@@ -16,13 +16,11 @@ use std::sync::Arc;
 /// The unit of a channel's I/O quantum [B] (C tor: `get_cell_network_size()`).
 const CELL_BASE: u64 = 512;
 
-/// The buckets of the relay and of its clients, and the operations that wait for a refill.
 #[derive(Debug)]
 pub(super) struct TokenBuckets {
     refill: Refill,
     /// The relay's own buckets. A refill is computed only when the tokens are needed.
     global: Option<Buckets>,
-    /// The throttled clients. Their buckets are refilled after the throttle has set the rates.
     pub(super) clients: Option<Box<Clients>>,
     pub(super) waiting: Waiting,
     spare: Waiting,
@@ -71,12 +69,10 @@ impl<K: Key> OrderedSet<K> {
         self.members.remove(key);
     }
 
-    /// The keys in the order in which they were added.
     fn iter(&self) -> impl Iterator<Item = K> {
         self.list.iter().copied().filter(|key| self.contains(*key))
     }
 
-    /// Removes all keys, and returns them in the order in which they were added.
     fn drain(&mut self) -> impl Iterator<Item = K> {
         let OrderedSet { list, members } = self;
         list.drain(..).filter(|key| members.remove(*key).is_some())

@@ -11,7 +11,6 @@ use crate::reason::DestroyReason;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Handles one cell. If the cell violates the protocol, only its circuit closes.
     pub(super) fn on_cell(
         &mut self,
         now: Instant,

@@ -124,7 +124,6 @@ impl<C: Cell> Channels<C> {
         self.set_ready(channel);
     }
 
-    /// Marks a channel as ready. The scheduler is informed before the current call ends.
     pub(super) fn set_ready(&mut self, channel: ChannelKey) {
         self.ready.push_back(channel);
     }

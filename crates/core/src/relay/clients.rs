@@ -18,7 +18,6 @@ pub(super) struct Clients {
     throttle: AnyThrottle,
     config: ClientBuckets,
     all: Arena<ClientKey, Client>,
-    /// Clients by address, if all connections of an address count as one client.
     by_address: BTreeMap<PeerId, ClientKey>,
     signals: Vec<ClientSignals>,
 }
@@ -89,7 +88,6 @@ impl Clients {
         client.sent += Cells::new(cells);
     }
 
-    /// Gets every client's rate from the throttle, then refills the clients' buckets.
     pub(super) fn refill(&mut self, now: Instant, refill: Refill, relays: u32, bandwidth: Option<DataRate>) {
         self.signals.clear();
         self.signals.extend(self.all.iter_mut().map(|(client, state)| ClientSignals {

@@ -13,7 +13,6 @@ use std::collections::VecDeque;
 pub(super) struct DatagramLinks {
     failed: VecDeque<(ChannelKey, LinkFailure)>,
     closed: DatagramCounters,
-    /// A buffer for channels whose timers have expired. It is kept to avoid allocations.
     fired: Vec<(Instant, ChannelKey)>,
 }
 
@@ -109,7 +108,6 @@ impl<C: Cell> Relay<C> {
     ) {
         let LinkFailure { id, violation } = failure;
         let Some(circuit) = self.parts.circuit_of(channel, id) else { return };
-        // A peer that does not know the circuit needs no DESTROY.
         let from = violation.is_none().then(|| self.parts.circuits[circuit].direction_from(channel, id));
         self.close(now, circuit, from, violation.map_or(Ok(DestroyReason::DESTROYED), Err), kernel);
     }

@@ -56,7 +56,6 @@ impl<C: Cell> Parts<C> {
         Ok(())
     }
 
-    /// Writes payloads to the stream's connection, and sends the acknowledgements for these payloads.
     pub(super) fn flush_stream(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         let quantum = self.buckets.stream_write_quantum(now);
         let Some(state) = self.edges.streams.get_mut(stream) else { return };

@@ -25,7 +25,6 @@ impl<C: Cell> Edges<C> {
         edge.streams.iter().copied().find(|stream| self.streams[*stream].id == id)
     }
 
-    /// An unused stream id of the edge; `None` if the edge already has `max` streams.
     pub(super) fn free_id(&self, edge: &mut Edge<C>, max: u32) -> Option<StreamId> {
         if edge.streams.len() >= max as usize {
             return None;

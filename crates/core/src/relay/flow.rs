@@ -12,7 +12,6 @@ use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use crate::scheduler::{Flushed, SchedulerContext};
 use penstock_units::{Bytes, Cells, Instant};
 
-/// The [`SchedulerContext`] for one call of the scheduler.
 #[derive(Debug)]
 pub(super) struct RelayContext<'a, C: Cell, K> {
     parts: &'a mut Parts<C>,
@@ -29,7 +28,6 @@ impl<C: Cell> Parts<C> {
         RelayContext { parts: self, kernel, now }
     }
 
-    /// Adds a cell that this node created to a circuit's queue.
     pub(super) fn enqueue(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, cell: C) {
         self.enqueue_from(now, circuit, direction, cell, Source::Here);
     }

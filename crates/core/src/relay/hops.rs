@@ -42,7 +42,6 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Informs both hop controls of a circuit about the neighbour in `direction`, if the channel to it is open.
     pub(super) fn attach_circuit(&mut self, circuit: CircuitIndex, direction: Direction) {
         let circuit = &mut self.circuits[circuit];
         let Some(leg) = circuit.half(direction).to else { return };
@@ -180,7 +179,6 @@ impl<C: Cell> Parts<C> {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Calls every hop control that requested ticks, with the measurements of its channel.
     fn tick_hops(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         let links = self.measure_links(now, kernel);
         for circuit in self.circuits.keys() {

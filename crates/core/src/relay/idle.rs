@@ -5,7 +5,6 @@ use crate::keys::ChannelKey;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Closes channels whose idle timeouts have expired. The channel that has been idle longest closes first.
     pub(super) fn on_idle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         while let Some(channel) = self.parts.timers.expired_idle(now) {
             self.close_channel(now, channel, kernel);

@@ -66,9 +66,7 @@ use timers::Timers;
 pub struct Relay<C: Cell> {
     scheduler: AnyScheduler,
     parts: Parts<C>,
-    /// A buffer for the cells of one read, kept to avoid allocations.
     inbuf: VecDeque<C>,
-    /// A buffer for the link events of one read, kept to avoid allocations.
     link_events: Vec<LinkEvent>,
 }
 

@@ -28,7 +28,6 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Lets the edge resume reading streams if the full queue has drained.
     pub(super) fn resume_if_drained(&mut self, circuit: CircuitIndex) {
         if self.circuits[circuit].edge_queue_has_drained(self.config.edge_queue) {
             self.resume_once(circuit);
@@ -158,7 +157,6 @@ impl<C: Cell> Parts<C> {
         self.refresh_edge(circuit, kernel);
     }
 
-    /// Selects which of a circuit's streams the kernel reports.
     pub(super) fn refresh_edge(&mut self, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
         let streams =
             |parts: &Self| parts.circuits[circuit].edge.as_ref().map_or(0, |edge| edge.streams.len());

@@ -2,7 +2,6 @@ use crate::keys::ChannelKey;
 use penstock_units::{Duration, Instant};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The relay's timers, one table for each purpose.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     refill: Option<Instant>,
@@ -107,7 +106,6 @@ impl Timers {
         self.retransmit.first().copied().filter(|(at, _)| *at <= now)
     }
 
-    /// Moves the channels with expired coalescing timers to `fired`.
     pub(super) fn take_coalesce(&mut self, now: Instant, fired: &mut Vec<(Instant, ChannelKey)>) {
         while let Some(entry) = self.coalesce.front().copied().filter(|(at, _)| *at <= now) {
             self.coalesce.pop_front();

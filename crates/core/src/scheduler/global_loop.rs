@@ -67,7 +67,6 @@ pub struct GlobalLoop<L> {
 struct Member {
     chosen: bool,
     held: Held,
-    /// What was charged for the channel's unwritten cells [B].
     charged: Bytes,
 }
 

@@ -52,7 +52,6 @@ struct Socket {
     used: Bytes,
     /// Bytes in the kernel's buffer after the last round [B].
     held: Bytes,
-    /// The round in which the kernel was last queried.
     asked: u64,
     filled: bool,
 }
@@ -65,7 +64,6 @@ impl KernelLimits {
 }
 
 impl Socket {
-    /// Bytes that left the kernel's buffer since the last round [B].
     fn drained(&mut self, queued: Bytes) -> Bytes {
         std::mem::replace(&mut self.held, queued).saturating_sub(queued)
     }

@@ -109,7 +109,6 @@ impl<L: ChannelLimit> KistLoop<L> {
         self.chosen = chosen;
     }
 
-    /// Moves a cell of the best channel if the channel's limit allows this.
     fn take_cell(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let member = self.members.at(channel);
         if !std::mem::replace(&mut member.chosen, true) {

@@ -12,7 +12,6 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Adds a channel, unless it already waits. The first channel sets the timer to `at`.
     pub(super) fn add(&mut self, channel: ChannelKey, at: Instant) {
         if !std::mem::replace(self.waits.at(channel), true) {
             self.order.push(channel);

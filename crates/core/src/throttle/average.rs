@@ -21,7 +21,6 @@ pub struct Averages {
     refilled: Option<Instant>,
 }
 
-/// How the counts change from one refill to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     /// The factor by which old counts are multiplied [1].
@@ -38,7 +37,6 @@ impl Averages {
         Averages { half_life, counts: Vec::new(), refilled: None }
     }
 
-    /// Handles a refill: multiplies old counts by the decay factor, and adds the cells since the last refill.
     pub(super) fn on_refill(&mut self, now: Instant, clients: &[ClientSignals]) -> Step {
         let span = self.refilled.map_or(Duration::ZERO, |then| now.since(then)).as_secs_f64();
         self.refilled = Some(now);

@@ -56,7 +56,6 @@ pub struct Flagging {
     config: FlaggingConfig,
     averages: Averages,
     fair: Option<f64>,
-    /// For each flagged client, the count below which the flag is removed [cell].
     flagged: BTreeMap<ClientKey, f64>,
 }
 

@@ -77,7 +77,6 @@ pub struct Threshold {
     throttled: Vec<bool>,
     rate: Option<DataRate>,
     chosen: Option<Instant>,
-    /// Clients ordered by their counts. The buffer is kept to avoid allocations.
     sorted: Vec<ClientKey>,
 }
 

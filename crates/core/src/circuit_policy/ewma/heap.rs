@@ -1,5 +1,4 @@
-//! The heap implementation: all counts refer to one fixed time. So the decay with time does not change the order of the
-//! counts.
+//! The heap implementation: all counts refer to one fixed time, so their decay does not change their order.
 
 use super::{EwmaConfig, IndexedHeap, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
@@ -10,11 +9,9 @@ use std::cell::Cell;
 /// When the charge of a cell would exceed this value, the reference time of all counts moves to the current time.
 const MOST_CHARGE: f64 = (1u64 << 40) as f64;
 
-/// EWMA with a heap of counts at a common reference time. A cell that leaves at time t adds V = 2^((t - ref)/H) to its
-/// circuit's count.
+/// EWMA with a heap of counts at a common reference time. A cell that leaves at time t counts V = 2^((t - ref)/H).
 ///
-/// While a circuit is ineligible, its count keeps an older reference time. When the circuit becomes eligible, the count
-/// is rescaled.
+/// The count of an ineligible circuit is rescaled only when the circuit becomes eligible.
 ///
 /// Source: EWMA §3.5; C tor 06e8370c33. Deviation: none.
 #[derive(Debug)]

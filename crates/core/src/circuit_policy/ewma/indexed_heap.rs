@@ -67,8 +67,8 @@ impl Standing {
         self.rank() < other.rank()
     }
 
-    /// Count and turn as one number, so that a comparison needs no branch. Counts are never negative, so their bit
-    /// patterns sort like the counts.
+    /// Count and turn as one number, so that a comparison needs no branch. Counts are not negative, so their bits sort
+    /// correctly.
     fn rank(&self) -> u128 {
         u128::from(self.count.to_bits()) << 64 | u128::from(self.turn.0)
     }
@@ -153,15 +153,13 @@ impl IndexedHeap {
         }
     }
 
-    /// Multiplies the counts of all eligible circuits by `factor`. This does not change their order.
     pub(super) fn rescale_eligible(&mut self, factor: f64) {
         for standing in &mut self.heap {
             standing.count *= factor;
         }
     }
 
-    /// Rescales the counts of ineligible circuits to the reference time `epoch`. `decay` returns the factor for an old
-    /// reference time.
+    /// Rescales the counts of ineligible circuits to the time `epoch`. `decay` returns the factor for an old time.
     pub(super) fn rescale_others(&mut self, epoch: u64, decay: impl Fn(u64) -> f64) {
         for (slot, state) in &mut self.slots {
             if self.places[slot] == OUT {
@@ -190,8 +188,7 @@ impl IndexedHeap {
     }
 
     /// Moves `standing` down from `place` to its position. The empty place first moves down to a leaf, and then
-    /// `standing` rises from there. A circuit that was just charged mostly belongs near the leaves, so this method
-    /// needs fewer comparisons.
+    /// `standing` rises from there. A charged circuit mostly belongs near the leaves, so this saves comparisons.
     fn sink(&mut self, mut place: usize, standing: Standing) {
         loop {
             let first = ARITY * place + 1;

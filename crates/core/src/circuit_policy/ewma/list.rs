@@ -4,13 +4,11 @@ use crate::keys::CircuitKey;
 use penstock_units::{Cells, Instant};
 use std::collections::BTreeMap;
 
-/// EWMA by a scan of all active circuits, as first deployed. The cost of each choice is linear in the number of
-/// circuits.
+/// EWMA by a scan of all active circuits, as first deployed. A choice costs linear time.
 ///
 /// Source: EWMA §2.3; C tor d3be00e0f4 (first patch).
 ///
-/// Deviation: each read of a count computes the decay of the count, and a scan does not store the result. The values
-/// are the same.
+/// Deviation: each read of a count computes its decay, but does not store the result. The values are the same.
 #[derive(Debug)]
 pub struct List {
     config: EwmaConfig,

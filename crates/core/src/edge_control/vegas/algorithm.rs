@@ -21,13 +21,11 @@ pub struct Vegas {
     config: VegasConfig,
     cwnd: u64,
     slow_start: bool,
-    /// The window was full at least once since the last check.
     full: bool,
     blocked: bool,
     /// The bandwidth-delay product [cell].
     bdp: u64,
     next_update: u64,
-    /// The number of SENDMEs until a whole window is acknowledged.
     next_window: u64,
     rtt: RoundTrips,
 }
@@ -58,7 +56,6 @@ impl Vegas {
         }
     }
 
-    /// Updates the round trips and the bandwidth-delay product. Returns false if the sample is invalid.
     fn estimate(&mut self, rtt: Duration, blocked: bool, queue: u64) -> bool {
         let at = Moment {
             slow_start: self.slow_start,

@@ -30,25 +30,23 @@ pub struct VegasConfig {
     pub beta: u32,
     /// Slow start ends when this many cells wait in the circuit's queues [cell].
     pub gamma: u32,
-    /// If more cells than this wait in the circuit's queues, the window drops in one step to the bandwidth-delay
-    /// product plus this number [cell].
+    /// If more cells than this wait in queues, the window drops in one step to the bandwidth-delay product plus this
+    /// [cell].
     pub delta: u32,
-    /// After slow start, over how many updates the round trip is averaged, as a percentage of the updates in one window
-    /// [%].
+    /// After slow start, how many updates the round trip is averaged over, in percent of those in one window [%].
     pub ewma_cwnd_pct: u32,
     /// The maximum number of round trips in the average [1].
     pub ewma_max: u32,
     /// In slow start, the number of round trips in the average [1].
     pub ewma_ss: u32,
-    /// While the window is at its minimum, RTT_min rises towards the average by this percentage of their difference
-    /// [%].
+    /// At the minimum window, RTT_min rises towards the average by this percentage of their difference [%].
     pub rtt_reset_pct: u32,
     /// The window counts as full if it has space for at most the cells of this many SENDMEs [SENDME].
     pub cwnd_full_gap: u32,
     /// The window stops counting as full if the cells in flight fall below this percentage of the window [%].
     pub cwnd_full_minpct: u32,
-    /// How often the window must be full in order to grow. True: once while a whole window is acknowledged. False: once
-    /// in each update interval.
+    /// To grow, the window must be full once while a whole window is acknowledged; if false, once in each update
+    /// interval.
     pub cwnd_full_per_cwnd: bool,
     /// Flow control of streams on circuits that use Vegas.
     pub streams: XonXoffConfig,

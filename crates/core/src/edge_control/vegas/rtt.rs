@@ -40,7 +40,6 @@ impl RoundTrips {
     }
 }
 
-/// The state of the circuit when a round-trip sample arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) slow_start: bool,
@@ -49,7 +48,6 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// The number N of round-trip samples in the average [1].
     fn samples(self, config: &VegasConfig) -> u64 {
         let samples = if self.slow_start {
             config.ewma_ss.into()
@@ -60,8 +58,7 @@ impl Moment {
     }
 }
 
-/// The exponentially weighted average of `n` samples. `value` is the newest sample, and `before` the previous average
-/// (0 if none).
+/// The average of `n` samples. `value` is the newest sample, and `before` the previous average (0 if none).
 /// Source: proposal 324 §2.1.2 (N_EWMA_SMOOTHING).
 pub(in crate::edge_control) fn n_count_ewma(value: u64, before: u64, n: u64) -> u64 {
     if before == 0 { value } else { (2 * value + (n - 1) * before) / (n + 1) }

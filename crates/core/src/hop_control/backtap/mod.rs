@@ -23,8 +23,7 @@ impl Outstanding {
         self.sent - self.forwarded
     }
 
-    /// Handles the next node's report that it has forwarded this many cells, modulo 2³². Returns false if a newer
-    /// report has arrived before.
+    /// Handles the next node's report of forwarded cells, modulo 2³². Returns false if the report is outdated.
     pub(super) fn on_forwarded(&mut self, forwarded: u32) -> Result<bool, Violation> {
         let Ok(ahead) = u64::try_from(ahead(forwarded, self.forwarded)) else { return Ok(false) };
         if self.forwarded + ahead > self.sent {

@@ -17,8 +17,8 @@ pub struct WindowConfig {
     pub beta: u32,
     /// The initial window [cell].
     pub start: u32,
-    /// γ [cell]: in slow start the window doubles in each round until more than γ cells wait (CircuitStart). `None`
-    /// disables slow start.
+    /// γ [cell]: in slow start the window doubles in each round until more than γ cells wait; `None` disables slow
+    /// start.
     pub slow_start: Option<u32>,
     /// The minimum number of round trips in a round [1]; nstor requires 3, Marut's authors require none.
     pub samples: u32,
@@ -40,7 +40,6 @@ pub(in super::super) struct Trips {
 }
 
 impl Trips {
-    /// Adds a round trip. `base` is the minimum of all circuits to this neighbour.
     pub(in super::super) fn add(&mut self, rtt: Duration, base: Duration) {
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         self.base = base;
@@ -64,7 +63,6 @@ impl Trips {
     }
 }
 
-/// The window of one circuit over one hop. It changes once in a round.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Window {
     config: WindowConfig,
@@ -88,7 +86,6 @@ impl Window {
         self.cwnd
     }
 
-    /// The maximum window at this base round trip [cell].
     pub(in super::super) fn most(&self, base: Duration) -> u64 {
         let carried = self.rate.filter(|_| !base.is_zero()).map(|rate| rate.bytes_in(base).get() / PAYLOAD);
         carried.map_or(MAX_WINDOW.into(), |cells| cells.clamp(1, MAX_WINDOW.into()))

@@ -1,12 +1,10 @@
 use crate::error::Violation;
 
-/// The receiving half of a hop. It counts received and forwarded cells, and decides when the previous hop gets a
-/// credit.
+/// The receiving half of a hop: counts cells, and decides when the previous hop gets a credit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     received: u64,
     forwarded: u64,
-    /// The value of `forwarded` when the last credit was sent.
     credited: u64,
     allowance: u64,
     /// The highest total number of cells that a credit has allowed so far.

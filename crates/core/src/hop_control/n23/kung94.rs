@@ -1,7 +1,6 @@
 use super::super::LinkSignals;
 
-/// N3 is the circuit's share of a pool of buffers. The share is proportional to the cells that the circuit moved in the
-/// last period.
+/// N3 is the circuit's share of a pool of buffers, in proportion to the cells that it moved in the last period.
 ///
 /// Each outgoing connection has a pool of M cells. Q cells wait in the queues of its N circuits. In the last period the
 /// connection moved T cells, and this circuit moved V of them: N3 = (M/2 − Q − N) · V/T + 1. If T is zero, N3 does not

@@ -96,7 +96,6 @@ pub struct N23 {
     after: Option<Credit>,
     /// The previous hop; `None` while it is unknown, or if it has no hop control.
     before: Option<Grant>,
-    /// Cells that left the circuit's queue since the last tick.
     moved: u64,
 }
 
