@@ -164,7 +164,7 @@ pub trait Cell: Sized + fmt::Debug {
     }
     /// Encrypts a plaintext message with the layer of its destination hop. Returns the digest of the message.
     fn seal(&mut self, layer: &mut Self::Layer) -> Self::Digest;
-    /// Adds a hop's layer.
+    /// Adds the onion layer of one hop.
     fn wrap(&mut self, layer: &mut Self::Layer);
     /// Removes one hop's layer. Returns the digest if the message is plaintext afterwards.
     fn peel(&mut self, layer: &mut Self::Layer) -> Option<Self::Digest>;

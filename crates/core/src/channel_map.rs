@@ -28,7 +28,7 @@ impl ChannelMap for Shared {
 
 /// One channel for each circuit.
 ///
-/// Source: throttling §5.3, which says that a client can so evade a guard that throttles each connection.
+/// Source: throttling §5.3: a client with a channel for each circuit can evade a guard that throttles each connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PerCircuit;
 

@@ -84,7 +84,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both directions.
+    /// An array of both directions.
     pub const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
 
     /// The opposite direction.

@@ -9,7 +9,7 @@ use penstock_scenario::markov::{Observation, Walk};
 use penstock_scenario::model::Tgen;
 use penstock_units::{Duration, Seed};
 
-/// The maximum size of a burst [B]. It lets other streams write in between.
+/// The maximum size of a burst [B]. Other streams can write between two bursts.
 const MAX_BURST: u64 = 32 * 1024;
 /// If the gap between two packets is at most this, they leave in one burst.
 const BATCH_GAP: Duration = Duration::from_millis(10);

@@ -39,7 +39,7 @@ pub enum Message<B> {
     },
 }
 
-/// The congestion of a circuit beyond the node that sends a FEEDBACK.
+/// The congestion of a circuit further along the path than the node that sends a FEEDBACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Downstream {
     /// The excess cells at the most congested hop downstream (`c_diff`) [1/64 cell].

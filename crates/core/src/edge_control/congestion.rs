@@ -1,4 +1,4 @@
-//! One end of a circuit with congestion control: its window, and the SENDMEs for the other end.
+//! The congestion window of one end of a circuit, and the SENDMEs that this end sends.
 
 use super::{EdgeControl, Signals};
 use crate::error::Violation;
@@ -21,7 +21,7 @@ pub struct CwndBounds {
 }
 
 impl CwndBounds {
-    /// The same bounds with the SENDME increment that both ends agreed on. Each window is at least this increment.
+    /// The same bounds with the negotiated `sendme_inc`. Each bound becomes at least `sendme_inc`.
     pub(super) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
         let least = u32::from(sendme_inc.get());
         let [cwnd_init, cwnd_min, cwnd_max] =
@@ -39,14 +39,14 @@ impl CwndBounds {
     }
 }
 
-/// A SENDME, as a [`CongestionControl`] sees it.
+/// The measurements that a [`CongestionControl`] gets with each SENDME.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledged {
-    /// The time since the cell that triggered it was sent.
+    /// The round-trip time of the cell that triggered this SENDME.
     pub rtt: Duration,
-    /// Cells that were in flight before it [cell].
+    /// The number of cells in flight before this SENDME [cell].
     pub in_flight: u64,
-    /// The window had no room for the cells of another SENDME.
+    /// Whether the window had no space for the cells of another SENDME.
     pub full: bool,
 }
 
@@ -60,11 +60,11 @@ pub trait CongestionControl: fmt::Debug + Send {
     fn cwnd(&self) -> u64;
     /// The last valid round-trip time.
     fn last_rtt(&self) -> Option<Duration>;
-    /// Handles a SENDME.
+    /// Handles a SENDME that arrives.
     fn on_acknowledged(&mut self, now: Instant, acknowledged: Acknowledged, signals: Signals);
 }
 
-/// A [`CongestionControl`] at one end of a circuit, and the SENDMEs for the other end's.
+/// The [`CongestionControl`] of one end of a circuit, and the SENDMEs that this end sends.
 ///
 /// Source: proposal 324 §2, §3.3; C tor `congestion_control_note_cell_sent()`,
 /// `congestion_control_get_package_window()`, `sendme_circuit_consider_sending()`. Deviation: none.
@@ -81,7 +81,7 @@ pub struct CongestionWindow<A> {
 }
 
 impl<A: CongestionControl> CongestionWindow<A> {
-    /// The end of a new circuit.
+    /// The state of one end of a new circuit.
     pub fn new(algorithm: A) -> Self {
         let inc = algorithm.bounds().inc();
         CongestionWindow {
@@ -97,7 +97,7 @@ impl<A: CongestionControl> CongestionWindow<A> {
 
 impl<A: CongestionControl> EdgeControl for CongestionWindow<A> {
     fn package_window(&self) -> Cells {
-        // A window below the cells in flight sends nothing until they have drained.
+        // If the window is smaller than the cells in flight, the circuit may send nothing.
         Cells::new(self.algorithm.cwnd().saturating_sub(self.in_flight))
     }
     fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {

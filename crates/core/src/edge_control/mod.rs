@@ -121,7 +121,7 @@ pub trait StreamControl: fmt::Debug + Send {
     fn on_deliver(&mut self, now: Instant, backlog: Backlog) -> Result<(), Violation>;
     /// The application took `drained` bytes [B], possibly zero. `backlog` is the data that still waits.
     fn on_drain(&mut self, now: Instant, drained: Bytes, backlog: Backlog);
-    /// Takes one pending feedback message for the packaging end.
+    /// Takes one pending feedback message, which the relay sends to the packaging end.
     fn take_feedback(&mut self) -> Option<StreamFeedback>;
     /// Feedback from the delivering end arrived. On a [`Violation`] the circuit must close.
     fn on_feedback(&mut self, now: Instant, feedback: StreamFeedback) -> Result<(), Violation>;

@@ -50,7 +50,7 @@ impl Default for TimelyConfig {
 
 /// This many consecutive gradients that are not positive make the rate steps this many times as large (HAI mode) [1].
 const HAI: u32 = 5;
-/// The size of a cell in the rate [B].
+/// The size that a cell counts in the rate [B].
 const CELL: f64 = 512.0;
 /// The minimum valid sample. No relay can have a shorter round trip.
 const MIN_RTT: Duration = Duration::from_micros(1);

@@ -17,7 +17,7 @@ pub struct XonXoffConfig {
     pub grace: Duration,
     /// The number of cells in one measurement of the drain rate [cell] (`cc_xon_rate`).
     pub xon_rate: u32,
-    /// A change of the drain rate above this causes another XON [%]; at most 99 (`cc_xon_change_pct`).
+    /// If the drain rate changes by more than this, the edge sends another XON [%]; at most 99 (`cc_xon_change_pct`).
     pub xon_change_pct: u32,
     /// The number of drain-rate measurements in the average [1] (`cc_xon_ewma_cnt`).
     pub xon_ewma_cnt: u32,

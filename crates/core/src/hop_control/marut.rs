@@ -78,10 +78,10 @@ pub enum Occupancy {
 /// How often the first node's window changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlInterval {
-    /// Once in a round trip of the first hop.
+    /// The window changes once in each round trip of the first hop.
     Hop,
-    /// At most once in a round trip of the circuit. If the last node reports no count, the circuit's round trip is
-    /// estimated as a multiple of the first hop's round trip.
+    /// The window changes at most once in each round trip of the circuit. If the last node reports no count, the
+    /// circuit's round trip is estimated as a multiple of the first hop's round trip.
     Circuit {
         /// The multiple of the first hop's round trip [1].
         hops: u32,

@@ -7,7 +7,7 @@ use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 use std::fmt;
 
-/// The first value of C tor's `KIST_SCHED_RUN_INTERVAL_DEFAULT` [ns]; in 0.4.9 it is 2 ms.
+/// The time between two runs in the first C tor with KIST [ns] (`KIST_SCHED_RUN_INTERVAL_DEFAULT`; 2 ms in 0.4.9).
 pub(super) const RUN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The size of a cell whose circuit id has four bytes [B] (C tor: `CELL_MAX_NETWORK_SIZE`).

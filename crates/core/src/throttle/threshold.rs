@@ -8,7 +8,7 @@ use penstock_units::{DataRate, Duration, Instant};
 pub struct ThresholdConfig {
     /// T, the fraction of all clients that is throttled [1]; in `[0, 1)`.
     pub fraction: f64,
-    /// R [ns]. Every R, the throttle measures throughputs and chooses the throttled clients again.
+    /// R, the period in which the throttle measures throughputs and then chooses the throttled clients [ns].
     pub refresh: Duration,
     /// F, the minimum rate of a throttled client [B/s].
     pub floor: DataRate,
@@ -45,7 +45,8 @@ pub enum Order {
 }
 
 impl Default for ThresholdConfig {
-    /// Source: T is the example of throttling §3.2, F the rate of §5.1, H the prototype's; R is Penstock's own.
+    /// Source: `fraction` is from the example of throttling §3.2, `floor` from §5.1, `half_life` from the authors'
+    /// prototype. `refresh` is Penstock's own value.
     fn default() -> Self {
         ThresholdConfig {
             fraction: 0.1,
@@ -59,8 +60,8 @@ impl Default for ThresholdConfig {
     }
 }
 
-/// Threshold throttling: every R, chooses the busiest clients. Their rate is the lowest throughput among them, but at
-/// least F.
+/// Threshold throttling: in each period R, chooses the busiest clients. Their rate is the lowest throughput among
+/// them, but at least F.
 ///
 /// A client is busier if its count C of recently sent cells is higher; if counts are equal, the lower key is busier. A
 /// new client is not throttled before the next choice.

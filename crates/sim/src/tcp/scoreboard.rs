@@ -43,7 +43,7 @@ pub(super) struct Acked {
     pub(super) segments: u32,
     /// By how many segments the network reorders, as this ACK shows [segments].
     pub(super) reordered: u32,
-    /// When the last acknowledged segment was sent; ZERO if the ACK acknowledged no segment, or a retransmitted one.
+    /// When the last acknowledged segment was sent; ZERO if the ACK acknowledged none or a retransmitted segment.
     pub(super) left: Instant,
 }
 

@@ -6,7 +6,7 @@ use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant, math, time};
 use std::cell::Cell;
 
-/// C tor's `CircuitPriorityTickSecs`.
+/// The length of a tick [ns] (C tor: `CircuitPriorityTickSecs`).
 const TICK: Duration = Duration::from_secs(10);
 
 /// EWMA with a heap whose counts are rescaled at each tick.

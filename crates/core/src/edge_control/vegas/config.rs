@@ -39,7 +39,7 @@ pub struct VegasConfig {
     pub ewma_max: u32,
     /// In slow start, the number of round trips in the average [1].
     pub ewma_ss: u32,
-    /// At the minimum window, RTT_min rises towards the average by this percentage of their difference [%].
+    /// While the window is at its minimum, RTT_min rises by this percentage of its distance to the average [%].
     pub rtt_reset_pct: u32,
     /// The window counts as full if it has space for at most the cells of this many SENDMEs [SENDME].
     pub cwnd_full_gap: u32,

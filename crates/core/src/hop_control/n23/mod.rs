@@ -90,7 +90,7 @@ pub struct N23 {
     /// The current N3 [cell].
     n3: u64,
     law: Law,
-    /// The first value of all counts. It is zero, except in tests of the modulo arithmetic.
+    /// The number at which all counts of cells start [cell]; zero except in tests of the modulo arithmetic.
     counted: u64,
     /// The next hop; `None` while it is unknown, or if it has no hop control.
     after: Option<Credit>,

@@ -42,7 +42,7 @@ pub(super) struct Cubic {
     /// How many acknowledged segments increase the window by one, as the cubic function requires [segments per
     /// increase].
     pace: u32,
-    /// The window [segments] for which `pace` was computed last, and when.
+    /// The window from which `pace` was last computed [segments]; `pace_at` is the time of this computation.
     pace_of: u32,
     pace_at: Instant,
     /// The shortest round trip [ns]; 0 means unknown.
