@@ -47,20 +47,21 @@ def rows(profile: str, runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
 
 def measure(profile: str, condition: Run, repeats: list[int]) -> Iterator[dict[str, Any]]:
     """The rows of one condition."""
-    name = f"model {profile} {condition.congestion}"
+
+    def row(repeat: int, warmup: float, seconds: float, size: int, finished: float | None) -> dict[str, Any]:
+        return replace(condition, repeat=repeat).row(
+            f"model {profile} {condition.congestion}",
+            warmup_s=warmup,
+            seconds=seconds,
+            bytes=size,
+            goodput_bytes_per_s=round(size / seconds, 1) if seconds else None,
+            retransmits=None,
+            seconds_to_finish=finished,
+        )
+
     if condition.experiment == "goodput":
-        until = {end: received(profile, condition, repeats, end) for end in (WARMUP_S, WARMUP_S + SECONDS)}
-        for repeat in repeats:
-            got = until[WARMUP_S + SECONDS][repeat] - until[WARMUP_S][repeat]
-            yield replace(condition, repeat=repeat).row(
-                name,
-                warmup_s=WARMUP_S,
-                seconds=SECONDS,
-                bytes=got,
-                goodput_bytes_per_s=round(got / SECONDS, 1),
-                retransmits=None,
-                seconds_to_finish=None,
-            )
+        before, after = (received(profile, condition, repeats, end) for end in (WARMUP_S, WARMUP_S + SECONDS))
+        yield from (row(repeat, WARMUP_S, SECONDS, after[repeat] - before[repeat], None) for repeat in repeats)
         return
     sets = [f"workloads.file.size={FILE} B", f"run.duration={GIVE_UP}"]
     if condition.experiment == "window":
@@ -68,21 +69,13 @@ def measure(profile: str, condition: Run, repeats: list[int]) -> Iterator[dict[s
     with simulate(profile, condition, repeats, sets) as result:
         for repeat in repeats:
             # The run can stop after the start of a second download.
-            download = result.transfers.filter(pl.col("seed") == repeat).sort("start_s").row(0, named=True)
+            download = result.transfers.filter(seed=repeat).sort("start_s").row(0, named=True)
             seconds = download["ttlb_s"]
-            row = replace(condition, repeat=repeat).row(
-                name,
-                warmup_s=0.0,
-                seconds=seconds,
-                bytes=download["bytes_received"],
-                goodput_bytes_per_s=round(download["bytes_received"] / seconds, 1) if seconds else None,
-                retransmits=None,
-                seconds_to_finish=seconds,
-            )
+            of_repeat = row(repeat, 0.0, seconds, download["bytes_received"], seconds)
             if condition.experiment == "window":
-                end = seconds or float("inf")
-                row["samples"] = samples(result.circuits.filter((pl.col("seed") == repeat) & (pl.col("t_s") <= end)))
-            yield row
+                traced = result.circuits.filter(pl.col("t_s") <= (seconds or float("inf")), seed=repeat)
+                of_repeat["samples"] = samples(traced)
+            yield of_repeat
 
 
 def received(profile: str, condition: Run, repeats: list[int], end_s: float) -> dict[int, int]:

@@ -54,15 +54,16 @@ def find(scenario: str | Path) -> tuple[str, Path]:
 def read(scenario: str | Path) -> tuple[str, Path, str]:
     """The name, the file and the text of a scenario."""
     name, path = find(scenario)
-    return name, path, _text(path)
+    return name, path, text(path)
 
 
 def network_file(path: str | Path | None) -> tuple[str, str] | None:
     """The text and the path of a network file; none without a file."""
-    return None if path is None else (_text(Path(path)), str(path))
+    return None if path is None else (text(Path(path)), str(path))
 
 
-def _text(path: Path) -> str:
+def text(path: Path) -> str:
+    """The text of a file in UTF-8."""
     with naming(path, "read"):
         data = path.read_bytes()
     try:
@@ -73,8 +74,8 @@ def _text(path: Path) -> str:
 
 def load(scenario: str | Path, sets: tuple[str, ...] = (), network: str | Path | None = None) -> tuple[str, Document]:
     """The name of a scenario and its parsed document, with the overrides `sets` (`key=value`) and a network file."""
-    name, path, text = read(scenario)
-    document = Document(text, str(path), sets, network_file(network))
+    name, path, content = read(scenario)
+    document = Document(content, str(path), sets, network_file(network))
     warn(document)
     return name, document
 

@@ -6,11 +6,22 @@ The extension module defines the exceptions and maps Rust's errors to them.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
+from pathlib import Path
 
 from penstock._core import Cancelled, OutputError, PenstockError, ScenarioError
 from penstock.stopping import STOPPED
 
-__all__ = ["MISTAKE", "STOPPED", "Cancelled", "OutputError", "PenstockError", "ScenarioError", "exit_status", "naming"]
+__all__ = [
+    "MISTAKE",
+    "STOPPED",
+    "Cancelled",
+    "OutputError",
+    "PenstockError",
+    "ScenarioError",
+    "exit_status",
+    "naming",
+    "replacing",
+]
 
 MISTAKE = 2
 """The exit status after a mistake of the user or a problem of the machine."""
@@ -19,6 +30,15 @@ MISTAKE = 2
 def exit_status(error: PenstockError) -> int:
     """The status with which the command ends after `error`."""
     return STOPPED if isinstance(error, Cancelled) else MISTAKE
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path, which replaces `path` at the end; so readers find the old or the new file, never a part."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with naming(path):
+        yield temporary
+        temporary.replace(path)
 
 
 @contextmanager

@@ -1,12 +1,10 @@
 """The grid of a sweep: keys of a scenario with their values, and every combination of these values."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from penstock.errors import ScenarioError
 from penstock.result import Result
@@ -54,7 +52,7 @@ class Grid:
     """The variants to sweep; empty for all."""
 
     @classmethod
-    def of(cls, params: Sequence[str], only: Sequence[str] = ()) -> Grid:
+    def of(cls, params: Sequence[str], only: Sequence[str] = ()) -> Self:
         """The grid of `--param` arguments such as `key=value,value` or `key+key=value,value`."""
         axes = tuple(_axis(param) for param in params)
         if not axes:
@@ -86,7 +84,7 @@ class Grid:
         ]
 
     def points(self, variants: Sequence[str]) -> list[Point]:
-        """The points for the names of all variants of the swept document, in its order."""
+        """The points of the variants of the swept document, in its order."""
         places = list(self.places())
         each = len(variants) // len(places)
         names = [(variants[i], *places[i // each]) for i in range(len(variants))]

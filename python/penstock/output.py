@@ -6,8 +6,6 @@ networks that have their own seeds, the name is `<variant>-<network>-<seed>`.
 from the parts, and afterwards from the merged tables.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -17,12 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from penstock import _core
 from penstock._types import RunStats
-from penstock.errors import OutputError, naming
+from penstock.errors import OutputError, naming, replacing
 
 TABLES = ("transfers", "paths", "relays", "circuits", "cells")
 """The tables of a run, each a Parquet file."""
@@ -64,7 +62,7 @@ class Job:
         return str(self.network) if self.network >= 0 else ""
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Job:
+    def of(cls, record: Mapping[str, Any]) -> Self:
         """The run of a record in the manifest."""
         return cls(record["variant"], int(record["network"] or -1), record["seed"])
 
@@ -141,7 +139,7 @@ class OutputDir:
             raise
 
     @classmethod
-    def fresh(cls, origin: Origin, jobs: Iterable[Job], under: Path = UNDER) -> OutputDir:
+    def fresh(cls, origin: Origin, jobs: Iterable[Job], under: Path = UNDER) -> Self:
         """A new directory: `runs/<scenario>-<n>` or `runs/sweep-<scenario>-<n>`."""
         stem = ("sweep-" if origin.sweep else "") + origin.name.replace("/", "-")
         return cls(fresh(stem, under), origin, jobs)
@@ -320,10 +318,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a JSON object atomically."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    with naming(path):
+    with replacing(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        temporary.replace(path)
 
 
 def missing(jobs: Sequence[Job], finished: Iterable[Job]) -> list[Job]:

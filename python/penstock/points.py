@@ -3,7 +3,7 @@
 import polars as pl
 
 from penstock import grid, stats, summary
-from penstock.errors import OutputError, naming
+from penstock.errors import OutputError, replacing
 from penstock.replicates import RUN, Replicates
 from penstock.result import Result
 
@@ -63,9 +63,6 @@ def write(result: Result) -> pl.DataFrame:
     """Write the table of points into the directory of a sweep, as Parquet and CSV."""
     rows = table(result)
     for end, writing in (("parquet", rows.write_parquet), ("csv", rows.write_csv)):
-        path = result.directory / f"{FILE}.{end}"
-        temporary = path.with_name(f"{path.name}.tmp")
-        with naming(path):
+        with replacing(result.directory / f"{FILE}.{end}") as temporary:
             writing(temporary)
-            temporary.replace(path)
     return rows

@@ -3,13 +3,11 @@
 A terminal shows bars; a file or CI gets a plain line from time to time.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -37,9 +35,10 @@ class Shown:
         self._console = Console(stderr=True, markup=False, emoji=False)
         self._began = time.monotonic()
         self._next_line = self._began + MIN_DURATION_S
-        self._bars: _Bars | None = None
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
 
-    def __enter__(self) -> Shown:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -51,45 +50,32 @@ class Shown:
     def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
         """Show the progress of a job that lasts longer than MIN_DURATION_S."""
         now = time.monotonic()
+        share = (finished + sum(running.values())) / total
         if now - self._began < MIN_DURATION_S:
             return
         if self._console.is_terminal:
-            self._bars = self._bars or _Bars(self._console, self._what, total)
-            self._bars.update(finished, running)
+            self._draw({"": share, **running}, f"{finished}/{total} runs")
         elif now >= self._next_line:
             self._next_line = now + PLAIN_INTERVAL_S
-            share = (finished + sum(running.values())) / total
             line = f"penstock: {self._what}: {finished} of {total} runs finished, {100 * share:.0f} % done"
             print(line, file=sys.stderr, flush=True)
 
-
-class _Bars:
-    """One bar for all runs, and one for each running one."""
-
-    def __init__(self, console: Console, what: str, total: int) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=30),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[runs]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(compact=True),
-        )
-        self._progress = Progress(*columns, console=console, transient=True)
-        self._total = total
-        self._all = self._progress.add_task(what, total=total, runs="")
-        self._each: dict[str, TaskID] = {}
-        self._progress.start()
-
-    def update(self, finished: int, running: Mapping[str, float]) -> None:
-        done = finished + sum(running.values())
-        self._progress.update(self._all, completed=done, runs=f"{finished}/{self._total} runs")
-        for name in self._each.keys() - running.keys():
-            self._progress.remove_task(self._each.pop(name))
-        for name, share in running.items():
-            if name not in self._each:
-                self._each[name] = self._progress.add_task(f"  {name}", total=1.0, runs="")
-            self._progress.update(self._each[name], completed=share)
-
-    def stop(self) -> None:
-        self._progress.stop()
+    def _draw(self, shares: Mapping[str, float], runs: str) -> None:
+        """One bar for all runs, and one for each running one."""
+        if self._bars is None:
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=30),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[runs]}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(compact=True),
+            )
+            self._bars = Progress(*columns, console=self._console, transient=True)
+            self._bars.start()
+        for name in self._tasks.keys() - shares.keys():
+            self._bars.remove_task(self._tasks.pop(name))
+        for name, share in shares.items():
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(f"  {name}" if name else self._what, total=1.0, runs="")
+            self._bars.update(self._tasks[name], completed=share, runs="" if name else runs)

@@ -5,11 +5,9 @@ each network therefore counts once, with the average of its seeds. If the column
 its own network.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -43,7 +41,7 @@ class Replicates:
     """The number of seeds of the network with the most seeds."""
 
     @classmethod
-    def of(cls, runs: Iterable[tuple[str, int]]) -> Replicates:
+    def of(cls, runs: Iterable[tuple[str, int]]) -> Self:
         """The replicates of runs, given as pairs of network and seed."""
         seeds: dict[str, set[int]] = {}
         for network, seed in runs:
@@ -52,7 +50,7 @@ class Replicates:
         return cls(tuple(networks), max(map(len, seeds.values()), default=0))
 
     @classmethod
-    def in_rows(cls, rows: pl.DataFrame) -> Replicates:
+    def in_rows(cls, rows: pl.DataFrame) -> Self:
         """The replicates of a table with the columns `network` and `seed`."""
         return cls.of(rows.select(RUN).unique().iter_rows())
 

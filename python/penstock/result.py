@@ -3,8 +3,6 @@
 Statistics are imported on first use, because loading them takes longer than finding a mistake.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from functools import cached_property
@@ -18,11 +16,6 @@ from penstock.output import finished_parts, read_manifest
 
 if TYPE_CHECKING:
     from penstock.replicates import Replicates
-
-
-def load(directory: str | Path) -> Result:
-    """Open an output directory, finished or not."""
-    return Result(directory)
 
 
 class Result:
@@ -110,7 +103,7 @@ class Result:
         return sorted({run["seed"] for run in self.manifest["runs"]})
 
     @cached_property
-    def replicates(self) -> Replicates:
+    def replicates(self) -> "Replicates":
         """The independent replicates: networks if there are several, otherwise seeds."""
         from penstock.replicates import Replicates
 
@@ -167,3 +160,8 @@ class Result:
         from penstock.summary import compare
 
         return compare(self.transfers, self.variants)
+
+
+def load(directory: str | Path) -> Result:
+    """Open an output directory, finished or not."""
+    return Result(directory)

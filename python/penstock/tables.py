@@ -1,19 +1,15 @@
 """The tables on the terminal at the end of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
 from rich.console import Console
 from rich.table import Table
 
 from penstock import summary
 from penstock.replicates import Replicates
 from penstock.result import Result
-
-if TYPE_CHECKING:
-    import polars as pl
 
 LOG_WIDTH = 120
 """The width of the tables if standard output is no terminal."""

@@ -28,7 +28,7 @@ class Strict(BaseModel):
 
 
 def must(sentence: str) -> WrapValidator:
-    """Say `sentence` about a wrong value, instead of pydantic's message."""
+    """Replace pydantic's message about a wrong value by `sentence`."""
 
     def check(value: Any, handler: Callable[[Any], Any]) -> Any:
         try:

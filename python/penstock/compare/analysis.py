@@ -5,11 +5,9 @@ tgentools' `TGenParser`. Up to version 2 the measurements are `transfers`. From 
 fields of a log's line. A summary of both has only times from the request, and no sizes of failed downloads.
 """
 
-from __future__ import annotations
-
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, Field, model_validator
 
@@ -126,7 +124,7 @@ class _Analysis(BaseModel):
         return {**document, "data": clients or nodes}
 
     @model_validator(mode="after")
-    def _check_version(self) -> _Analysis:
+    def _check_version(self) -> Self:
         if self.type == "onionperf" and not 1 <= (number(self.version) or 0) < 6:
             raise ValueError(f"version is {ascii(self.version)[:40]}; it must be 1 to 5")
         return self

@@ -21,12 +21,12 @@ def read(spec: str, *, workloads: Sequence[str] = (), skip: float = 0.0) -> Sour
     """A side of a comparison.
 
     Args:
-        spec: a file, a directory, or one of ours with a variant, `DIR:VARIANT`.
-        workloads: of ours, only these; all if there are none.
-        skip: of others, leave out what began less than so many seconds after the first download of its replicate [s].
+        spec: a file, a directory, or an output of Penstock with a variant, `DIR:VARIANT`.
+        workloads: the workloads of a Penstock output; by default all.
+        skip: the time at the start of each replicate of another tool in which downloads do not count [s].
 
     Raises:
-        OutputError: if there is nothing, or nothing whole, to compare.
+        OutputError: if the path has no complete download, or cannot be read.
     """
     path, variant = _path(spec)
     if (path / "manifest.json").is_file():

@@ -36,7 +36,7 @@ def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) ->
             raise OutputError(f"{directory} has no downloads of a workload {name!r}; it has {', '.join(there)}")
     if workloads:
         rows = rows.filter(pl.col("workload").is_in(list(workloads)))
-    # With optimistic data the request follows BEGIN at once, so CONNECTED does not mark its time.
+    # With optimistic data, clients send the request before CONNECTED, so its time is unknown.
     apart = pl.lit(None, pl.Float64()) if _optimistic(result, variant) else pl.col("connect_s")
     whole = pl.col("outcome") == "ok"
     downloads = rows.select(
@@ -60,5 +60,5 @@ def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) ->
 
 
 def _optimistic(result: Result, variant: str) -> bool:
-    """Whether the manifest says so; older manifests do not have the key."""
+    """Whether clients send optimistic data; older manifests do not have the key."""
     return any(each["name"] == variant and each.get("optimistic", False) for each in result.scenario["variants"])

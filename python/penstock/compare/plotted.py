@@ -5,13 +5,11 @@ Source: tornettools' parse_tgen.py (time_to_first_byte_recv, time_to_last_byte_r
 files do not include the start of a simulation, before its network was stable.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, RootModel, model_validator
 
@@ -43,7 +41,7 @@ class _Day(BaseModel):
     failures: Number = 0
 
     @model_validator(mode="after")
-    def _check(self) -> _Day:
+    def _check(self) -> Self:
         tried, timeouts, failures = self.requests, self.timeouts, self.failures
         if tried is None or timeouts is None or failures is None or not 0 <= timeouts + failures <= tried <= 1e9:
             raise ValueError("a day must have requests, and of them timeouts and failures")

@@ -87,7 +87,7 @@ class Comparison:
     a: Source
     b: Source
     clock: str
-    """What times count from: `start` or `request`."""
+    """The starting point of times: `start` or `request`."""
     kinds: list[Kind]
     rows: list[Row]
     failures: list[Failures]
@@ -95,7 +95,7 @@ class Comparison:
     common: Replicates | None
     """The paired replicates; none without pairs."""
     apart: str = ""
-    """Why two Penstock outputs are not paired; empty if they are paired or from other tools."""
+    """The reason why two Penstock outputs are not paired; empty if they are paired or from other tools."""
     left_out: tuple[str, ...] = ()
     """Sizes or workloads that are not compared."""
 
@@ -272,8 +272,8 @@ def _bootstrapped(a: Sample, b: Sample, q: float) -> Difference:
 def _quantiles_anew(sample: Sample, q: float, generator: np.random.Generator) -> NDArray[np.float64]:
     """The quantiles, at rank k = ⌈q n⌉, of bootstrap samples of n values.
 
-    A draw is the value at place ⌊n U⌋ of the sorted sample with U uniform, so that the k-th smallest of n draws has the
-    k-th smallest of n uniform numbers there, which is of the distribution Beta(k, n - k + 1).
+    A bootstrap sample has n values of the sorted sample, at the indices ⌊n U⌋ with U uniform. The index of its k-th
+    smallest value is ⌊n B⌋. B is the k-th smallest of n uniform numbers, with the distribution Beta(k, n - k + 1).
     """
     values = np.sort(np.asarray(sample, dtype=np.float64))
     n = values.size

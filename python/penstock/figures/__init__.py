@@ -11,11 +11,11 @@ import matplotlib as mpl
 
 from penstock.errors import naming
 from penstock.figures import attacks, downloads, grid, life_cycle, loads, queues, stations, step, sweep, waits
-from penstock.figures.picture import Picture, Saved
+from penstock.figures.picture import Picture
 from penstock.figures.style import RC
 from penstock.result import Result
 
-__all__ = ["Picture", "Saved", "draw", "draw_into"]
+__all__ = ["Picture", "draw", "draw_into"]
 
 FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     downloads.draw,
@@ -33,13 +33,13 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
 """All figures, in the order of the report. A sweep has only the figures of its grid."""
 
 
-def draw(result: Result) -> list[Saved]:
+def draw(result: Result) -> list[Picture]:
     """Draw all figures with data into the folder `figures`, replacing old ones."""
     makers = (grid.draw,) if "sweep" in result.manifest else FIGURES
     return draw_into(result.directory / "figures", [partial(make, result) for make in makers])
 
 
-def draw_into(folder: Path, makers: Iterable[Callable[[], Picture | None]]) -> list[Saved]:
+def draw_into(folder: Path, makers: Iterable[Callable[[], Picture | None]]) -> list[Picture]:
     """Draw the figures of these functions into a folder, which is emptied before."""
     with naming(folder, "make"):
         shutil.rmtree(folder, ignore_errors=True)
@@ -48,4 +48,7 @@ def draw_into(folder: Path, makers: Iterable[Callable[[], Picture | None]]) -> l
     with mpl.rc_context(style), warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        return [picture.save(folder) for picture in [make() for make in makers] if picture]
+        pictures = [picture for picture in [make() for make in makers] if picture]
+        for picture in pictures:
+            picture.save(folder)
+    return pictures

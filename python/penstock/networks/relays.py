@@ -1,8 +1,7 @@
 """The relays of a network file."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from penstock import _core
 
@@ -37,13 +36,13 @@ class Source:
     notes: list[str] = field(default_factory=list)
     """Sentences without a full stop."""
 
-    def sample(self, count: int, seed: int) -> Source:
+    def sample(self, count: int, seed: int) -> Self:
         """A stratified sample: each class keeps its share, and each stratum of weights has a relay."""
         if count >= len(self.relays):
             return self
         drawn = _core.sample([(relay.guard, relay.exit, relay.weight) for relay in self.relays], count, seed)
         note = f"{count} of {len(self.relays)} relays, drawn with seed {seed}"
-        return Source([self.relays[place] for place in drawn], [*self.notes, note])
+        return replace(self, relays=[self.relays[place] for place in drawn], notes=[*self.notes, note])
 
 
 def counted(number: int, what: str) -> list[str]:

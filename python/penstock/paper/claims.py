@@ -1,16 +1,14 @@
-"""The claims file of a paper: what the paper says, and which measurement decides whether the claim holds.
+"""The claims file of a paper: its statements, and the measurement that decides each of them.
 
-It lies beside the paper's scenarios as `claims.toml` and is no scenario. docs/reference/claims.md explains its keys.
+The file is `claims.toml` in the folder of the paper's scenarios. docs/reference/claims.md explains its keys.
 """
-
-from __future__ import annotations
 
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, model_validator
 
@@ -30,7 +28,7 @@ COMPARES = {
     "ks": 2,
     "quantiles-below": 2,
 }
-"""How a claim makes one number of its sides, and how many sides that takes."""
+"""The ways to compute one number from the sides of a claim, and the number of sides of each."""
 
 OF_SAMPLES = ("ks", "quantiles-below")
 """The comparisons that need every value of a run, not one number for each side."""
@@ -48,7 +46,7 @@ Several = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if is
 """One name or a list of names."""
 
 Sides = Annotated[tuple[Several, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-"""For each side a name, or several names of which the best is meant."""
+"""For each side a name, or several names; then the best variant counts."""
 
 
 class Gate(Strict):
@@ -60,7 +58,7 @@ class Gate(Strict):
     direction: Literal["above", "below"] | None = None
 
     @model_validator(mode="after")
-    def _check(self) -> Gate:
+    def _check(self) -> Self:
         bounds = self.at_least is not None or self.at_most is not None
         if (self.direction is not None) == bounds:
             raise ValueError("give either a direction or bounds: at_least, at_most or both")
@@ -73,7 +71,7 @@ class Gate(Strict):
         return self
 
     def keeps(self, number: float) -> bool:
-        """Whether a number meets the condition; a bound itself does, and zero has no direction."""
+        """Whether a number meets the condition. Bounds are inclusive, and zero has no direction."""
         if self.direction:
             return number > 0 if self.direction == "above" else number < 0
         return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
@@ -90,7 +88,7 @@ class Side:
     """One of the quantities that a claim compares."""
 
     variants: tuple[str, ...]
-    """One variant; of several, the one with the smallest number is meant."""
+    """The variants of the side; the variant with the smallest number counts."""
     workload: str
     statistic: str
     """How the values of one run become one number."""
@@ -116,13 +114,13 @@ class Claim(Strict):
     compare: str = "value"
     gate: Annotated[Gate | None, BeforeValidator(lambda value: None if value is False else value)] = None
     why: str = ""
-    """Why there is no gate, or why the claim cannot be checked yet."""
+    """The reason for a missing gate, or for a claim that cannot be checked yet."""
     needs: str = ""
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, keys: dict[str, Any]) -> dict[str, Any]:
-        """Put `words` into the place of each {} of `says`."""
+        """Replace each {} of `says` by a text of `words`."""
         says, words = keys.get("says"), keys.get("words", [])
         if not isinstance(says, str):
             return keys
@@ -132,7 +130,7 @@ class Claim(Strict):
 
     @cached_property
     def sides(self) -> tuple[Side, ...]:
-        """The quantities that are compared; one variant, workload, statistic or scenario stands for all sides."""
+        """The compared quantities; a single variant, workload, statistic or scenario applies to all sides."""
         if self.needs:
             return ()
         count = COMPARES[self.compare]
@@ -151,7 +149,7 @@ class Claim(Strict):
         return sides
 
     @model_validator(mode="after")
-    def _check(self) -> Claim:
+    def _check(self) -> Self:
         """Raise a ValueError that begins with the wrong key."""
         if self.needs:
             return self
@@ -174,16 +172,16 @@ class Claim(Strict):
 
     @property
     def variants(self) -> list[str]:
-        """Every variant that takes part, each once."""
+        """Every variant of the sides, each once."""
         return list(dict.fromkeys(name for side in self.sides for name in side.variants))
 
     @property
     def scenarios(self) -> list[str]:
-        """Every scenario that takes part, each once, the first side's first."""
+        """Every scenario of the sides, each once, in the order of the sides."""
         return list(dict.fromkeys(side.scenario for side in self.sides))
 
     def variants_in(self, scenario: str) -> set[str]:
-        """The variants of one scenario that take part."""
+        """The variants of the sides in one scenario."""
         return {name for side in self.sides if side.scenario == scenario for name in side.variants}
 
     @property
@@ -192,12 +190,12 @@ class Claim(Strict):
         return any(side.statistic == SHARE for side in self.sides)
 
     def is_of(self, figure: str) -> bool:
-        """Whether it is about `figure`: `5` means all of 5a to 5d."""
+        """Whether the claim is about `figure`; `5` includes 5a to 5d."""
         return figure in (self.figure, self.figure.rstrip("abcdefgh"))
 
 
 class Claims(Strict):
-    """A claims file. A claim takes the keys that it lacks from its group, and its section from the file."""
+    """A claims file. A claim inherits missing keys from its group, and its section from the file."""
 
     folder: Path
     paper: Text
@@ -208,7 +206,7 @@ class Claims(Strict):
     claims: Annotated[list[Claim], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _check_ids(self) -> Claims:
+    def _check_ids(self) -> Self:
         for twice, count in Counter(claim.id for claim in self.claims).items():
             if count > 1:
                 raise ValueError(f"id {twice} is used twice; give each claim its own")
@@ -258,11 +256,9 @@ def load(name: str) -> Claims:
             raise PenstockError(f"there is no paper {name!r}; there are {hint}, and any folder with a {catalog.CLAIMS}")
         folder = catalog.SHIPPED / name
     path = folder / catalog.CLAIMS
-    with naming(path, "read"):
-        data = path.read_bytes()
     try:
-        document = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        document = tomllib.loads(catalog.text(path))
+    except tomllib.TOMLDecodeError as error:
         raise PenstockError(f"{path} is not TOML: {error}") from error
     groups = parse(_Groups, document, path)
     shared = {} if groups.section is None else {"section": groups.section}

@@ -20,7 +20,7 @@ RUNS = 5
 """The default number of seeds, or networks."""
 
 VERDICTS = "claims.json"
-"""The file with the verdicts; it marks a directory as that of a paper."""
+"""The file with the verdicts; only the directory of a paper has it."""
 
 Watching = Callable[[str], AbstractContextManager[Watch]]
 
@@ -99,7 +99,7 @@ def run(
 
 
 def write(outcome: Outcome) -> Outcome:
-    """Put `claims.json` into the paper's directory, when the figures are drawn; returns claims with their evidence."""
+    """Write `claims.json` after the figures exist; returns the outcome with the evidence of each claim."""
     checked = [replace(each, evidence=_evidence(each.claim, outcome)) for each in outcome.checked]
     document = {
         **_head(outcome.claims, outcome.scale),

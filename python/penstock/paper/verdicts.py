@@ -208,7 +208,7 @@ def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Re
     for i, side in enumerate(claim.sides):
         for variant in side.variants:
             values = sample(results[side.scenario], claim.measure, variant, side.workload, claim.hop)
-            every = values.group_by(RUN).agg("value")  # what OF_SAMPLES takes
+            every = values.group_by(RUN).agg("value")  # for OF_SAMPLES
             found = each_run(values, side.statistic, claim.above) if side.statistic else every
             joined = joined.join(found.rename({"value": f"{i}:{variant}"}), on=RUN)
             without = asked.join(found, on=RUN, how="anti").sort(RUN)

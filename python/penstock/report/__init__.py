@@ -1,7 +1,5 @@
 """A self-contained HTML page: the runs, their results with intervals, and the command that repeats them."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +9,7 @@ import jinja2
 import polars as pl
 
 from penstock import figures, points, summary, tables
-from penstock.errors import naming
+from penstock.errors import replacing
 from penstock.result import Result
 
 if TYPE_CHECKING:
@@ -20,17 +18,15 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent
 
 
-def write(results: Sequence[Result], to: Path, outcome: Outcome | None = None) -> Path:
+def write(results: Sequence[Result], to: Path, outcome: "Outcome | None" = None) -> Path:
     """Draw the figures of `results` and write the page `to`; it begins with the claims of a paper's `outcome`."""
     return save(render(results, outcome), to)
 
 
 def save(page: str, to: Path) -> Path:
-    """Write a page, whole or not at all."""
-    temporary = to.with_name(f"{to.name}.tmp")
-    with naming(to):
+    """Write a page."""
+    with replacing(to) as temporary:
         temporary.write_text(page, encoding="utf-8")
-        temporary.replace(to)
     return to
 
 
@@ -41,7 +37,7 @@ def environment() -> jinja2.Environment:
     )
 
 
-def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
+def render(results: Sequence[Result], outcome: "Outcome | None" = None) -> str:
     """The page; the figures of each result are drawn again into its directory."""
     templates = environment()
     templates.globals |= {"metrics": summary.METRICS, "metric_names": tables.METRIC_NAMES}
