@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from penstock.replicates import RUN, RUN_SCHEMA
+
 BURST = 2 << 20
 """The bytes that a client receives unthrottled, beta [B] (throttling section 3.2, footnote 3)."""
 PAYLOAD, CELL, RECORD, CELLS_OF_RECORD = 498, 512, 29, 8
@@ -40,11 +42,11 @@ def arrivals(cells: pl.DataFrame, hop: str) -> NDArray[np.float64]:
 def _of_circuits(cells: pl.DataFrame, hop: str, estimate: Callable[[NDArray[np.float64]], float]) -> pl.DataFrame:
     """One number for each circuit that received more than a burst."""
     rows = []
-    for (network, seed, _), circuit in cells.group_by("network", "seed", "circuit", maintain_order=True):
+    for (network, seed, _), circuit in cells.group_by(*RUN, "circuit", maintain_order=True):
         times = arrivals(circuit, hop)
         if len(times) * PAYLOAD > BURST:
-            rows.append((network, int(str(seed)), estimate(times)))
-    return pl.DataFrame(rows, {"network": pl.String(), "seed": pl.Int64(), "value": pl.Float64()}, orient="row")
+            rows.append((network, seed, estimate(times)))
+    return pl.DataFrame(rows, {**RUN_SCHEMA, "value": pl.Float64()}, orient="row")
 
 
 def _rate(times: NDArray[np.float64]) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
 from penstock.attacks.probe import arrivals
+from penstock.replicates import RUN, RUN_SCHEMA
 from penstock.result import Result
 
 ATTACKER = "attacker"
@@ -55,39 +56,34 @@ def confirm(counts: NDArray[np.float64]) -> tuple[float, float]:
     return float(found.statistic), float(found.pvalue)
 
 
-def targets(result: Result, variant: str, workload: str, hop: str) -> list[tuple[str, int, float, float]]:
-    """Network, seed, correlation and p of each traced circuit of a workload."""
-    paths, cells = result.paths.filter(pl.col("variant") == variant), result.cells.filter(variant=variant)
-    waves = _waves(result, paths)
-    rows = []
-    mine = cells.filter((pl.col("workload") == workload) & (pl.col("hop") == hop))
-    for (network, seed, _), circuit in mine.group_by("network", "seed", "circuit", maintain_order=True):
-        wave = waves.get((network, seed))
-        if wave is not None:
-            rows.append((str(network), int(str(seed)), *confirm(halves(arrivals(circuit, hop), wave))))
-    return rows
+def targets(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
+    """The correlation and the p of each traced circuit of a workload: columns `network`, `seed`, `correlation`, `p`."""
+    waves = _waves(result, variant)
+    mine = result.cells.filter(variant=variant, workload=workload, hop=hop)
+    rows = [
+        (network, seed, *confirm(halves(arrivals(circuit, hop), waves[network, seed])))
+        for (network, seed, _), circuit in mine.group_by(*RUN, "circuit", maintain_order=True)
+        if (network, seed) in waves
+    ]
+    return pl.DataFrame(rows, {**RUN_SCHEMA, "correlation": pl.Float64(), "p": pl.Float64()}, orient="row")
 
 
-def _waves(result: Result, paths: pl.DataFrame) -> dict[Any, Wave]:
+def _waves(result: Result, variant: str) -> dict[Any, Wave]:
     """The wave of each run; a control without attackers uses the wave of the same seed in another variant."""
     waves = {}
-    for source in (result.paths, paths):
-        for (_, network, seed), run in source.group_by("variant", "network", "seed", maintain_order=True):
-            wave = find(run)
-            if wave is not None:
-                waves[network, seed] = wave
+    for source in (result.paths, result.paths.filter(variant=variant)):
+        for (_, *run), paths in source.group_by("variant", *RUN, maintain_order=True):
+            if wave := find(paths):
+                waves[tuple(run)] = wave
     return waves
 
 
 def confirmed(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """Whether the guard of each target was confirmed [0 or 1]."""
-    return _frame([(n, seed, float(p < SIGNIFICANT)) for n, seed, _, p in targets(result, variant, workload, hop)])
+    certain = (pl.col("p") < SIGNIFICANT).cast(pl.Float64)
+    return targets(result, variant, workload, hop).select(*RUN, value=certain)
 
 
 def correlation(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """The correlation of each target's throughput with the wave."""
-    return _frame([(n, seed, r) for n, seed, r, _ in targets(result, variant, workload, hop)])
-
-
-def _frame(rows: list[tuple[str, int, float]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, {"network": pl.String(), "seed": pl.Int64(), "value": pl.Float64()}, orient="row")
+    return targets(result, variant, workload, hop).select(*RUN, value="correlation")

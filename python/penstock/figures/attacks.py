@@ -23,7 +23,7 @@ SHOWN = 6
 
 def draw_probe(result: Result) -> Picture | None:
     """The throughput of the probe over time in the first seed, under each variant."""
-    cells = result.cells.filter((pl.col("workload") == PROBE) & (pl.col("hop") == "client"))
+    cells = result.cells.filter(workload=PROBE, hop="client")
     if cells.is_empty():
         return None
     figure, [[axes]] = grid_of(1, 1, 7.2, 3.2)
@@ -47,7 +47,7 @@ def draw_probe(result: Result) -> Picture | None:
 
 def draw_wave(result: Result) -> Picture | None:
     """A target's throughput during the attackers' wave in the first seed, and the share of confirmed guards."""
-    cells = result.cells.filter((pl.col("workload") == TARGET) & (pl.col("hop") == "client"))
+    cells = result.cells.filter(workload=TARGET, hop="client")
     made = [wave.find(run) for _, run in first_run(result.paths).group_by("variant", maintain_order=True)]
     there = next((each for each in made if each is not None), None)
     if cells.is_empty() or there is None:
@@ -55,8 +55,8 @@ def draw_wave(result: Result) -> Picture | None:
     styles = looks(result.variants)
     names = list(styles)
     of_all = {name: wave.targets(result, name, TARGET, "client") for name in names}
-    follows = {name: sum(r for *_, r, _ in rows) / max(len(rows), 1) for name, rows in of_all.items()}
-    shown = list(dict.fromkeys([names[0], max(names, key=lambda name: follows[name])]))
+    most_similar = max(names, key=lambda name: of_all[name]["correlation"].mean() or 0.0)
+    shown = list(dict.fromkeys([names[0], most_similar]))
     figure, [[over_time, found]] = grid_of(1, 2, 5.2, 3.4)
     handles: list[Artist] = []
     begin, most = float(there.begins[0]), 0.0
@@ -73,7 +73,7 @@ def draw_wave(result: Result) -> Picture | None:
     over_time.set_xlabel("time [s]")
     over_time.set_ylabel("throughput [KiB/s]")
     over_time.set_title("(a) the target; grey: connections open")
-    share = [sum(p < wave.SIGNIFICANT for *_, p in of_all[name]) / max(len(of_all[name]), 1) for name in names]
+    share = [of_all[name].filter(pl.col("p") < wave.SIGNIFICANT).height / max(of_all[name].height, 1) for name in names]
     found.barh(range(len(names)), share, color=[styles[name].colour for name in names], height=0.6)
     found.set_yticks(range(len(names)), [styles[name].label for name in names])
     found.invert_yaxis()
