@@ -38,8 +38,8 @@ impl Default for DctcpConfig {
 /// DCTCP's congestion window at one end of a circuit.
 ///
 /// An observation window covers the cells that are sent in about one round trip. It ends when a SENDME acknowledges a
-/// cell that was sent after the previous observation window. F is the fraction of marked cells in it. Then alpha
-/// becomes (1 - g) alpha + g F, and cwnd changes once. If a cell was marked, cwnd becomes cwnd (1 - alpha / 2).
+/// cell that was sent after the previous observation window. If F is the fraction of marked cells in the window, alpha
+/// then becomes (1 - g) alpha + g F, and cwnd changes once. If a cell was marked, cwnd becomes cwnd (1 - alpha / 2).
 /// Otherwise cwnd grows by the cells of one SENDME, as TCP grows by one segment. Slow start lasts until the first mark;
 /// each SENDME then adds the number of acknowledged cells. cwnd does not grow while the cells in flight do not fill it.
 ///

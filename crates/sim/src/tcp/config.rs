@@ -47,8 +47,8 @@ pub enum Offload {
     /// The window is also not full while TCP holds back data for a larger segment. This happens on any ACK in the state
     /// Open (Linux 3.2 `tcp_tso_should_defer`).
     Deferred,
-    /// The window is also not full between the bursts after an ACK. In slow start a single burst fills the window
-    /// (Linux ≥ 5.18 `tcp_event_new_data_sent`; measured on 6.18).
+    /// The window is also not full between the bursts after an ACK, unless the first burst alone fills it, as in slow
+    /// start (Linux ≥ 5.18 `tcp_event_new_data_sent`; measured on 6.18).
     Parts,
 }
 
