@@ -28,9 +28,9 @@ def at_once(
     fitting = int(SHARE * there / most)
     need = f"a run of {variant} needs about {_gb(most)} and this machine has {_gb(there)}"
     if fitting == 0:
-        raise PenstockError(f"{need}: take a smaller network or a shorter run (--set run.duration=...)")
+        raise PenstockError(f"{need}: use a smaller network or a shorter run (--set run.duration=...)")
     if jobs is not None and jobs > fitting:
-        raise PenstockError(f"{need}: {jobs} at once do not fit; at most --jobs {fitting} do")
+        raise PenstockError(f"{need}: use at most --jobs {fitting}")
     return min(cores, fitting) if jobs is None else jobs
 
 

@@ -78,7 +78,7 @@ def read(path: Path, kind: str = "packets") -> Model:
     """The model in a GraphML file, to be used for `flows`, `streams` or `packets`."""
     with naming(path, "read"):
         if path.stat().st_size > LARGEST:
-            raise PenstockError(f"{path}: the file has more than {LARGEST >> 20} MiB; no model is so large")
+            raise PenstockError(f"{path}: the file has more than {LARGEST >> 20} MiB; this is too large for a model")
         data = path.read_bytes()
     try:
         model = _model(data)
@@ -109,16 +109,16 @@ def _model(data: bytes) -> Model:
     for source, target, edge in graph.edges(data=True):
         about = f"the edge from {source!r} to {target!r}"
         if source not in states:
-            raise _WrongError(f"{about} begins at no state")
+            raise _WrongError(f"{about} does not begin at a state")
         weight = _number(edge.get("weight"), f"the weight of {about}")
         kind = str(edge.get("type", "")).lower()
         if kind == "transition":
             if target not in states:
-                raise _WrongError(f"{about} is a transition and leads to no state")
+                raise _WrongError(f"{about} is a transition, but does not end at a state")
             transitions.append(f"{states[source]} -> {states[target]}: {weight!r}")
         elif kind == "emission":
             if target not in observations:
-                raise _WrongError(f"{about} is an emission and leads to no observation")
+                raise _WrongError(f"{about} is an emission, but does not end at an observation")
             what = observations[target]
             after = "" if what == "F" else f" after {_delay(edge, about)}"
             emissions.append(f"{states[source]} -> {what}: {weight!r}{after}")
@@ -142,7 +142,7 @@ def _vertices(nodes: Iterable[tuple[Any, Mapping[str, Any]]]) -> tuple[dict[Any,
             observations[node] = OBSERVATIONS[name]
         elif kind == "state" or name == "start":
             if name == "start" and "start" in states.values():
-                raise _WrongError("two states have the name 'start'; a model begins at one")
+                raise _WrongError("two states have the name 'start'; a model may have only one")
             states[node] = "start" if name == "start" else _free(name, str(node), states.values())
         else:
             raise _WrongError(f"the vertex {node!r} has the type {kind!r}; it must be state or observation")
@@ -194,7 +194,7 @@ def _delay(edge: Mapping[str, Any], about: str) -> str:
     if distribution == "pareto":
         scale, shape = parameter("scale"), parameter("shape", most=1000)
         if shape < 0.01:
-            raise _WrongError(f"param_shape of {about} is {shape!r}; it must be 0.01 at least")
+            raise _WrongError(f"param_shape of {about} is {shape!r}; it must be at least 0.01")
         return f"pareto({_us(scale)}, {shape!r})"
     known = "uniform, normal, lognormal, exponential or pareto"
     raise _WrongError(f"{about} has the distribution {distribution!r}; it must be {known}")

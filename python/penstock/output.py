@@ -160,7 +160,7 @@ class OutputDir:
         """The runs that were requested earlier, if the directory can be resumed."""
         manifest = read_manifest(self.path)
         if manifest is None:
-            raise OutputError(f"{self.path} exists and is no output of penstock; choose another --out")
+            raise OutputError(f"{self.path} exists and is not an output of penstock; choose another --out")
         if manifest.get("finished"):
             raise OutputError(
                 f"{self.path} exists and is finished; choose another --out, or read it with penstock report {self.path}"
@@ -312,7 +312,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise OutputError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise OutputError(f"{path} is no output of penstock: it holds no JSON object")
+        raise OutputError(f"{path} is not an output of penstock: it contains no JSON object")
     return value
 
 

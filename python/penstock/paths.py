@@ -23,8 +23,8 @@ STEP = 100_000
 
 WEIGHTS = {
     "document": "position weights from the document",
-    "computed": "position weights computed like the authorities do, because the document has none",
-    "even": "no position weights: the document has none, and they cannot be computed",
+    "computed": "position weights computed as authorities do, because the document has none",
+    "even": "no position weights, because the document has none and a class of relays is empty",
 }
 
 
@@ -98,7 +98,7 @@ def show(path: Path, seed: int, outcome: Outcome, to: Console) -> None:
         f"{network['relays']} relays: {network['guards']} candidates for guards, "
         f"{network['middles']} for middles and {network['exits']} for exits; {WEIGHTS[network['weights']]}\n"
         f"{counts['pairs']:,} pairs of circuits with seed {seed} in {outcome.seconds:.1f} s"
-        + (f"; {counts['failures']:,} circuits were sampled again" if counts["failures"] else "")
+        + (f"; {counts['failures']:,} circuits had no fitting relay and were drawn again" if counts["failures"] else "")
         + "\n",
         soft_wrap=True,
     )

@@ -29,7 +29,7 @@ class Result:
         self.directory = Path(directory)
         manifest = read_manifest(self.directory)
         if manifest is None:
-            there = "is no output of penstock: it has no manifest.json"
+            there = "is not an output of penstock: it has no manifest.json"
             raise OutputError(f"{directory} {there if self.directory.exists() else 'does not exist'}")
         self.manifest: dict[str, Any] = manifest
         self._parts: list[Path] | None = None

@@ -203,7 +203,7 @@ def _stopped(output: OutputDir) -> str:
     kept = len(asked) - len(output.missing())
     return (
         f"stopped: {kept} of {len(asked)} runs are finished and kept in {output.path}, "
-        f"and the same command with --out {output.path} does the rest"
+        f"and the same command with --out {output.path} executes the others"
     )
 
 

@@ -99,8 +99,8 @@ def point_times(row: Mapping[str, Any]) -> list[str]:
 
 def points_remark(replicates: Replicates, counts: Sequence[int]) -> str:
     """How the numbers of points and their intervals were computed."""
-    means = f"Means over {replicates.name(2)} of the medians of the runs' downloads"
-    return f"{means}, t intervals of {replicates.range_text(counts)}." if max(counts) > 1 else f"{means}."
+    means = f"Each time is the mean of the runs' medians over {replicates.name(2)}"
+    return f"{means}, with a t interval over {replicates.range_text(counts)}." if max(counts) > 1 else f"{means}."
 
 
 def _summary_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
@@ -137,8 +137,12 @@ def pairs_remark(replicates: Replicates, pairs: Sequence[int]) -> str:
     """How the intervals of paired differences were computed."""
     if max(pairs) < 2:
         return ""
-    each = "the mean of the seeds' medians" if replicates.are_networks else "the median"
-    return f"Paired by {replicates.name()}: {each}, for {replicates.range_text(pairs)}; t interval of the differences."
+    each = (
+        "Runs in the same network are paired. A network's median is the mean over its seeds."
+        if replicates.are_networks
+        else "Runs with the same seed are paired."
+    )
+    return f"{each} Differences are means over {replicates.range_text(pairs)}, with t intervals."
 
 
 def seconds(value: float) -> str:

@@ -11,7 +11,7 @@ from penstock.errors import PenstockError, naming
 from penstock.stopping import raised
 
 app = typer.Typer(
-    help="Congestion management for onion-routing networks: a simulator, and tools to compare results.",
+    help="Simulate congestion management in onion-routing networks, and compare the results.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -30,12 +30,15 @@ Sets = Annotated[
     list[str] | None, typer.Option("--set", help="Set a key to a TOML value; may be repeated.", metavar="KEY=VALUE")
 ]
 Seed = Annotated[int | None, Number(help="The first seed.")]
-Runs = Annotated[int | None, Number(help="The number of seeds, from the first seed upwards.")]
+Runs = Annotated[int | None, Number(help="The number of seeds, counted up from the first seed.")]
 Networks = Annotated[
-    int | None, Number(help="The number of networks, each with every seed; by default each seed samples its own.")
+    int | None,
+    Number(
+        help="The number of networks; each network runs with every seed. By default each seed draws its own network."
+    ),
 ]
 NetworkFile = Annotated[
-    Path | None, File("--network", help="A network file, whose relays replace those of the scenario.")
+    Path | None, File("--network", help="A network file. Its relays replace the relays of the scenario.")
 ]
 Out = Annotated[Path | None, Folder(help="The output directory; by default a new one in runs/.")]
 Jobs = Annotated[int | None, Number(help="The number of runs at the same time; by default one for each core.")]
@@ -48,7 +51,7 @@ def list_(
         List | None, typer.Argument(help="What to list; by default everything, with one line each.")
     ] = None,
     name: Annotated[
-        str | None, typer.Argument(help="Only this algorithm, or the algorithms of this key.", metavar="NAME")
+        str | None, typer.Argument(help="Show only this algorithm, or the algorithms of this key.", metavar="NAME")
     ] = None,
 ) -> None:
     """List scenarios, papers, algorithms, presets, workloads or networks."""
@@ -65,7 +68,7 @@ def list_(
 
 @app.command()
 def check(scenario: Scenario, sets: Sets = None, network: NetworkFile = None) -> None:
-    """Check and explain a scenario without running it; status 2 if it needs more memory than this machine has."""
+    """Explain a scenario and estimate its time and memory, without running it."""
     from penstock import fits
 
     _, document = catalog.load(scenario, tuple(sets or ()), network)
@@ -83,9 +86,11 @@ def run(
     networks: Networks = None,
     network: NetworkFile = None,
     replay: Annotated[
-        Path | None, Folder(help="Repeat the requests of this earlier output at the same times, in an open loop.")
+        Path | None, Folder(help="Repeat the requests of this earlier output at their original times.")
     ] = None,
-    replay_variant: Annotated[str | None, Name(help="The variant of --replay; by default the first.")] = None,
+    replay_variant: Annotated[
+        str | None, Name(help="The variant whose requests --replay repeats; by default the first variant.")
+    ] = None,
     world: Annotated[
         Literal["sim", "testbed"], typer.Option(help="The backend: the simulator, or live relays on this machine.")
     ] = "sim",
@@ -122,7 +127,7 @@ def sweep(
     params: Annotated[
         list[str],
         typer.Option(
-            "--param", help="A key and its values; the sweep runs every combination.", metavar="KEY=VALUE,VALUE"
+            "--param", help="A key and its values. The sweep runs every combination.", metavar="KEY=VALUE,VALUE"
         ),
     ],
     variant: Annotated[list[str] | None, Name(help="Sweep only this variant; may be repeated.")] = None,
@@ -134,7 +139,7 @@ def sweep(
     jobs: Jobs = None,
     report: Report = True,
 ) -> None:
-    """Run a scenario at every point of a grid, then draw figures and write a report."""
+    """Run a scenario with every combination of parameter values, then draw figures and write a report."""
     from penstock import runs as runner
     from penstock.progress import Shown
 
@@ -161,20 +166,24 @@ def paper(
     ],
     figure: Annotated[
         str | None,
-        typer.Option(help="Only claims about this figure, such as 5a, or 5 for all of its parts.", metavar="ID"),
+        typer.Option(help="Check only claims about this figure: 5a, or 5 for all parts of figure 5.", metavar="ID"),
     ] = None,
     scale: Annotated[
         float,
-        typer.Option(help="The size of each experiment: 0.1 is a tenth of the downloads or of the time.", metavar="S"),
+        typer.Option(
+            help="The size of each experiment. With 0.1, it has a tenth of the downloads or of the duration.",
+            metavar="S",
+        ),
     ] = 1.0,
-    runs: Annotated[int, Number(help="The number of seeds, from each scenario's first seed.")] = 5,
+    runs: Annotated[int, Number(help="The number of seeds, counted up from each scenario's first seed.")] = 5,
     out: Out = None,
     jobs: Jobs = None,
     markdown: Annotated[
-        Path | None, File(help="Also write the table of claims into this file, in place of its old one.")
+        Path | None,
+        File(help="Also write the table of claims into this page. The table replaces the page's earlier one."),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with status 1 if a claim with a gate was not shown to hold.")
+        bool, typer.Option("--strict", help="Exit with status 1 if a claim with a bound fails or is undecided.")
     ] = False,
 ) -> None:
     """Run a paper's experiments, and check its claims one by one."""
@@ -198,7 +207,7 @@ def paper(
 @app.command("report")
 def report_(
     directories: Annotated[list[Path], typer.Argument(help="Output directories.", metavar="DIR...")],
-    to: Annotated[Path | None, File(help="The page; by default report.html in the directory.")] = None,
+    to: Annotated[Path | None, File(help="The page to write; by default report.html in the directory.")] = None,
 ) -> None:
     """Draw figures of outputs and write an HTML page."""
     if len(directories) == 1:
@@ -220,7 +229,7 @@ def paths(
     pairs: Annotated[int, Number(help="The number of pairs of circuits to sample.", min=1, max=2**63 - 1)] = 10_000_000,
     seed: Annotated[int, Number(help="The seed of all circuits.", min=0, max=2**63 - 1)] = 1,
 ) -> None:
-    """Sample circuits as Tor clients do, and count what pairs of circuits share."""
+    """Draw pairs of circuits as Tor clients do, and count the pairs that share relays or connections."""
     from penstock import paths as drawing
     from penstock.tables import console
 
@@ -234,14 +243,17 @@ def compare(
     ],
     b: Annotated[str, typer.Argument(help="The second output or measurement.", metavar="B")],
     workload: Annotated[
-        list[str] | None, typer.Option(help="Only this workload of a Penstock output; may be repeated.")
+        list[str] | None, typer.Option(help="Compare only this workload of a Penstock output; may be repeated.")
     ] = None,
     clock: Annotated[
         Literal["start", "request"] | None,
         typer.Option(help="The starting point of times; by default the start if both have it, otherwise the request."),
     ] = None,
     skip: Annotated[
-        float, typer.Option(help="Seconds to leave out at the beginning of another tool's measurement.", min=0)
+        float,
+        typer.Option(
+            help="Ignore another tool's downloads that began within this time after the first one [s].", min=0
+        ),
     ] = 0.0,
     out: Annotated[Path | None, Folder(help="The output directory; by default a new runs/compare-<n>.")] = None,
     report: Report = True,
@@ -272,7 +284,7 @@ def workload(
     flows: Annotated[Path | None, File(help="The model of the flows.")] = None,
     out: Annotated[Path | None, File(help="The file to write; by default standard output.")] = None,
 ) -> None:
-    """Convert Markov models of tgen in GraphML into a workload of a scenario."""
+    """Convert Markov models of tgen (GraphML) into a workload of a scenario."""
     from penstock import markov
 
     given = {"flows": flows, "streams": streams, "packets": packets}
@@ -293,13 +305,13 @@ def network(
         list[Path] | None, File(help="Server descriptors of the consensus' relays; may be repeated.")
     ] = None,
     graph: Annotated[
-        Path | None, File(help="A network graph of Shadow in GML, for the latency between countries.")
+        Path | None, File(help="A GML graph in Shadow's format, for the round trips between countries.")
     ] = None,
     relays: Annotated[int | None, Number(help="The number of relays; by default all.", min=1, max=2**31 - 1)] = None,
-    seed: Annotated[int, Number(help="The seed of the sampling.", min=0, max=2**63 - 1)] = 1,
+    seed: Annotated[int, Number(help="The seed of the random sample.", min=0, max=2**63 - 1)] = 1,
     out: Annotated[Path | None, File(help="The file to write; by default standard output.")] = None,
 ) -> None:
-    """Convert a consensus, staged relays or a graph into a network file, for --network of check, run and sweep."""
+    """Convert a consensus, staged relays or a graph into a file for --network."""
     from penstock.networks import file
 
     text = file.make(document, descriptors=descriptors or (), graph=graph, relays=relays, seed=seed)

@@ -285,7 +285,7 @@ def test_other_clients_or_another_network_are_no_pair(
     assert comparison.apart == f"they differ in {key}"
     assert {(row.interval, row.pairs) for row in comparison.rows} == {("welch", 0)}
     said = " ".join(remarks(comparison))
-    assert f"Not paired, because they differ in {key}: quantiles of 5 seeds in A and of 5 seeds in B" in said
+    assert f"A and B are not paired, because they differ in {key}. " in said
     assert "bootstrap" not in said
 
 
@@ -311,7 +311,7 @@ def test_an_unpaired_interval_is_welchs_over_units(two: Callable[..., sides.Comp
 
 def test_outputs_without_a_common_run_or_with_one_unit_say_so(two: Callable[..., sides.Comparison]) -> None:
     comparison = two(SETTING, networks=2, seeds=1)
-    assert comparison.apart == "they share no network and seed"
+    assert comparison.apart == "they have no network and seed in common"
     assert {row.interval for row in comparison.rows} == {"welch"}
     assert "2 networks in B" in " ".join(remarks(comparison))
 
@@ -342,7 +342,7 @@ def test_ours_and_theirs_are_put_together_by_size_and_not_paired(make_up: Callab
     assert not any(row.decided for row in comparison.rows)
     assert [(each.a, each.b) for each in comparison.failures] == [(Tried(0, 35), Tried(1, 11))] * 2
     picture = draw(comparison)
-    assert "The band of A is the pointwise 95 % t interval of 5 seeds" in picture.caption
+    assert "The band of A is the 95 % t interval over 5 seeds" in picture.caption
     assert "B has no band; a band needs at least 3 files." in picture.caption
     rows = comparison.downloads()
     assert rows.columns == ["source", "network", "seed", "workload", "bytes", "part", "ttfb_s", "ttlb_s", "outcome"]
@@ -401,7 +401,8 @@ def test_the_command_ends_in_a_table_a_figure_and_a_page(
     theirs = put(tmp_path / "onionperf.analysis.json.xz", measured.old())
     done = penstock("compare", f"{make_up(traced=False)}:stock", theirs, "--out", "it", "--clock", "request")
     assert done.status == 0, done
-    for words in ("5 MiB", "P10", "P99", "B - A", "95 % interval", "K-S", "Not paired: the intervals are a bootstrap",
+    for words in ("5 MiB", "P10", "P99", "B - A", "95 % interval", "K-S",
+                  "Runs are not paired. The intervals are a bootstrap",
                   "1 of 11 (9.1 %)", "Times from the request", "report: it/report.html"):  # fmt: skip
         assert words in done.out, words
     out = penstock.directory / "it"
@@ -514,10 +515,12 @@ def test_a_mistake_in_what_is_asked_for_is_refused(make_up: Callable[..., Path],
             read(spec, **asked)
     request = read(put(tmp_path / "tgen.analysis.json", measured.summary()))
     with pytest.raises(
-        PenstockError, match=r"tgen\.analysis\.json has times from the request; .*--clock start takes both"
+        PenstockError, match=r"tgen\.analysis\.json has times from the request; .*both need it for --clock start"
     ):
         compare(request, read(theirs), "start")
-    with pytest.raises(PenstockError, match=r"no size of downloads is in both: .* has 300 KiB; .* has 50 KiB, 1 MiB"):
+    with pytest.raises(
+        PenstockError, match=r"the two sources have no download size in common: .* has 300 KiB; .* has 50 KiB, 1 MiB"
+    ):
         compare(read(f"{ours}:stock", workloads=["web"]), read(theirs))
 
 
@@ -537,7 +540,7 @@ def test_a_damaged_output_of_ours_is_refused(make_up: Callable[..., Path]) -> No
     path = directory / "transfers.parquet"
     table = pl.read_parquet(path)
     table.drop("connect_s").write_parquet(path)
-    with pytest.raises(PenstockError, match="is damaged: its manifest or tables are not those of a run"):
+    with pytest.raises(PenstockError, match="is damaged: its manifest or a table has wrong contents"):
         read(f"{directory}:stock")
     path.write_bytes(b"PAR1")
     with pytest.raises(PenstockError, match="is damaged"):

@@ -15,10 +15,10 @@ def test_what_fits_is_run_and_what_does_not_is_refused_with_advice() -> None:
     assert fits.at_once(document, both, None, 8, memory) == 2
     assert fits.at_once(document, both, 1, 8, memory) == 1
     assert fits.at_once(document, both, 2, 8, memory) == 2
-    with pytest.raises(PenstockError, match=r"3 at once do not fit; at most --jobs 2 do$"):
+    with pytest.raises(PenstockError, match=r"use at most --jobs 2$"):
         fits.at_once(document, both, 3, 8, memory)
     with pytest.raises(
-        PenstockError, match=r"^a run of \w+ needs about .* GB and this machine has .* GB: take a smaller"
+        PenstockError, match=r"^a run of \w+ needs about .* GB and this machine has .* GB: use a smaller"
     ):
         fits.at_once(document, both, None, 8, int(most / 2))
 

@@ -44,7 +44,7 @@ def test_ctrl_c_ends_within_a_second_and_keeps_finished_runs(penstock: Command, 
     assert said == ""
     assert complaint.splitlines() == [
         f"penstock: stopped: 2 of 3 runs are finished and kept in {out}, "
-        f"and the same command with --out {out} does the rest"
+        f"and the same command with --out {out} executes the others"
     ]
     result = package.load(out)
     assert not result.finished

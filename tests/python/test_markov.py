@@ -126,7 +126,7 @@ def broken(change: str) -> networkx.DiGraph[str]:
     ("change", "says"),
     [
         ("no start", "no state has the name 'start'"),
-        ("two starts", "two states have the name 'start'; a model begins at one"),
+        ("two starts", "two states have the name 'start'; a model may have only one"),
         ("dead end", 'the state "s1" has no transition to another, and does not end there'),
         ("silent cycle", 'the state "s2" is entered and has no emission; it needs one'),
         ("negative", "the weight of the edge from 's1' to 's1' is -1.0; it must be a number from 0 to 1e+12"),
@@ -141,7 +141,7 @@ def broken(change: str) -> networkx.DiGraph[str]:
         ("no rate", "param_rate of the edge from 's1' to 'o1' is missing"),
         ("rate of zero", "param_rate of the edge from 's1' to 'o1' is 0.0; its mean of more than 100000 h is too long"),
         ("unknown observation", "the observation 'o1' has the name 'x'; it must be +, - or F"),
-        ("astray", "the edge from 's1' to 'o1' is a transition and leads to no state"),
+        ("astray", "the edge from 's1' to 'o1' is a transition, but does not end at a state"),
     ],
 )
 def test_what_is_no_model_is_told(penstock: Command, tmp_path: Path, change: str, says: str) -> None:

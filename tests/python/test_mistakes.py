@@ -94,7 +94,7 @@ def test_a_finished_output_directory_is_refused_and_stays(penstock: Command, sma
 
 def test_a_report_of_nothing_is_refused(penstock: Command) -> None:
     assert "does not exist" in sentence(penstock("report", "nowhere"))
-    assert "no output of penstock" in sentence(penstock("report", "."))
+    assert "not an output of penstock" in sentence(penstock("report", "."))
 
 
 def test_a_damaged_manifest_is_refused(penstock: Command) -> None:

@@ -157,16 +157,16 @@ def test_the_report_and_the_terminal_say_what_the_units_are(
     result = Result(untraced(make_up(seeds=2, networks=3)))
     tables.show(result, "", tables.console())
     told = capsys.readouterr().out
-    assert "Paired by network: the mean of the seeds' medians, for 3 networks" in told
+    assert "Runs in the same network are paired. A network's median is the mean over its seeds." in told
     assert "With 3 networks only" in told
     page = " ".join(report.render([result]).split())
     for words in (
         "3 networks, 2 seeds, penstock",
         "networks below, above",
-        "with 3 pairs its smallest possible p is 1/8",
+        "With 3 pairs, its smallest possible p is 1/8",
         '<p class="warning">With 3 networks only',
         "<dt>networks</dt><dd>1, 2, 3</dd>",
-        "each network counts the same, and each seed in it; bands are pointwise 95 % t intervals of 3 networks",
+        "each seed of a network. Bands are 95 % t intervals over 3 networks at each point of a curve.",
     ):
         assert words in page, words
 

@@ -96,7 +96,7 @@ def test_the_page_says_what_was_run_how_sure_it_is_and_how_to_repeat_it(
     page = " ".join(report.render([Result(make_up())]).split())
     assert "Two clients behind a slow middle relay" in page
     assert "defenestrator, section 5.1, figures 2, 5, 6" in page
-    assert "with 5 pairs its smallest possible p is 1/32" in page
+    assert "With 5 pairs, its smallest possible p is 1/32" in page
     assert "penstock run defenestrator/bottleneck --variant stock --variant small --seed 1 --runs 5" in page
     assert "0123456789abcdef" in page
     assert "not finished:" not in page
@@ -105,7 +105,7 @@ def test_the_page_says_what_was_run_how_sure_it_is_and_how_to_repeat_it(
 def test_the_page_says_when_there_is_one_seed_or_an_end_is_missing(make_up: Callable[..., Path]) -> None:
     page = report.render([Result(make_up(seeds=1, finished=False))])
     assert "gives no interval" in page
-    assert "These runs are not finished" in page
+    assert "runs are finished. The command at the end" in page
 
 
 def test_a_title_is_text_and_not_markup(make_up: Callable[..., Path]) -> None:
@@ -180,8 +180,8 @@ def test_the_remark_counts_the_pairs_of_the_rows(make_up: Callable[..., Path]) -
     result = Result(directory)
     pairs = result.differences()["pairs"].to_list()
     assert pairs == [5, 5, 3, 3]
-    assert "the median, for 3 to 5 seeds" in tables.pairs_remark(result.replicates, pairs)
-    assert "3 to 5 seeds of" in " ".join(report.render([result]).split())
+    assert "means over 3 to 5 seeds" in tables.pairs_remark(result.replicates, pairs)
+    assert "is the mean over 3 to 5 seeds, with" in " ".join(report.render([result]).split())
 
 
 def test_a_curve_of_many_steps_keeps_its_high_ones() -> None:

@@ -46,7 +46,7 @@ def test_a_sweep_is_every_combination_and_ends_in_a_table_and_maps(penstock: Com
     done = penstock("sweep", small, "--param", LINKS, "--param", WINDOWS, "--variant", "stock")
     assert done.status == 0, done.err
     assert done.err == ""
-    for word in ("link", "circuit_window", "256 KiB/s", "95 % interval", "t intervals of 2 seeds", "heat-map.png"):
+    for word in ("link", "circuit_window", "256 KiB/s", "95 % interval", "t interval over 2 seeds", "heat-map.png"):
         assert word in done.out
     out = penstock.directory / "runs" / "sweep-small-1"
     result = package.load(out)
@@ -145,7 +145,7 @@ def test_ctrl_c_keeps_finished_points_and_the_second_call_does_the_rest(penstock
     assert (process.returncode, said) == (130, "")
     assert complaint == (
         f"penstock: stopped: 1 of 2 runs are finished and kept in {out}, "
-        f"and the same command with --out {out} does the rest\n"
+        f"and the same command with --out {out} executes the others\n"
     )
     assert penstock("report", out).status == 0
     assert pl.read_csv(out / "points.csv").height == 1

@@ -149,7 +149,7 @@ def test_few_seeds_give_no_final_verdict_and_one_gives_none(ask: Asked) -> None:
         one = ask({"a": (10.0,)}, [["a"]], "value", gate_of(by, at_least=1.0))
         assert (one.verdict, one.reason, one.missed) == (UNDECIDED, "one seed is not enough", True)
         four = ask({"a": FIVE[:4]}, [["a"]], "value", gate_of(by, at_least=1.0))
-        assert (four.verdict, four.reason) == (HOLDS, "4 seeds, fewer than the 5 of a final verdict")
+        assert (four.verdict, four.reason) == (HOLDS, "4 seeds; a final verdict needs 5")
     # One seed is enough to show that a property does not hold.
     assert ask({"a": (10.0,)}, [["a"]], "value", gate_of(EVERY_SEED, at_most=9.0)).verdict == FAILS
 
@@ -157,16 +157,19 @@ def test_few_seeds_give_no_final_verdict_and_one_gives_none(ask: Asked) -> None:
 def test_a_seed_that_a_variant_lacks_is_named(ask: Asked) -> None:
     numbers: Numbers = {"a": (1.0, 1.0, None, 1.0, 1.1, 1.0), "b": (2.0, 2.0, 2.0, 2.0, 2.0, None)}
     checked = ask(numbers, [["a"], ["b"]], "ratio", gate_of(MEAN, at_most=0.6))
-    lacking = "a has no number of web in seed 3; b has no number of web in seed 6"
+    lacking = "a has no number for web with seed 3; b has no number for web with seed 6"
     assert (checked.verdict, checked.n) == (HOLDS, 4)
-    assert checked.reason == f"{lacking}; 4 seeds, fewer than the 5 of a final verdict"
+    assert checked.reason == f"{lacking}; 4 seeds; a final verdict needs 5"
     # What each seed has to keep is not shown by those that are there.
     property_ = ask(numbers, [["a"]], "value", gate_of(EVERY_SEED, at_most=2.0))
     assert property_.verdict == UNDECIDED
-    assert property_.reason == "some seeds have no number; a has no number of web in seed 3"
+    assert property_.reason == "some seeds have no number; a has no number for web with seed 3"
     nothing = ask({"a": (None, None), "b": (1.0, 1.0)}, [["a"], ["b"]], "ratio", gate_of(MEAN, at_most=0.6))
     assert (nothing.verdict, nothing.n) == (UNDECIDED, 0)
-    assert nothing.reason == "no complete download, no trace, or no complete epoch; a has no number of web in seed 1, 2"
+    assert (
+        nothing.reason
+        == "there is no complete download, no trace, or no complete epoch; a has no number for web with seed 1, 2"
+    )
 
 
 def test_a_share_of_the_gain_is_a_ratio_of_means(ask: Asked) -> None:
@@ -202,10 +205,10 @@ def test_a_share_of_the_gain_is_judged_by_its_interval(
     ("best", "reason"),
     [
         # The best is slower than off on average, or in a seed; or faster by too little to be shown.
-        ((11.0,) * 5, "it divides by zero, or there is no gain on average"),
-        (GAIN["off"], "it divides by zero, or there is no gain on average"),
-        ((5.0, 5.0, 5.1, 10.0, 5.0), "no gain to share in 1 of 5 seeds"),
-        ((9.9, 10.0, 1.0, 9.9, 9.9), "the gain to share is not significant: its interval includes 0"),
+        ((11.0,) * 5, "the comparison divides by zero, or the mean of b - c is not positive"),
+        (GAIN["off"], "the comparison divides by zero, or the mean of b - c is not positive"),
+        ((5.0, 5.0, 5.1, 10.0, 5.0), "b - c is not positive in 1 of 5 seeds"),
+        ((9.9, 10.0, 1.0, 9.9, 9.9), "the interval of b - c includes 0"),
     ],
 )
 def test_where_nothing_is_gained_no_share_is_judged(ask: Asked, best: Sequence[float], reason: str) -> None:
@@ -228,7 +231,7 @@ def test_a_distance_is_that_of_each_seed_and_decides_nothing(ask: Asked) -> None
     checked = ask({"a": (1.0, 1.0, 3.0), "b": (2.0, 1.0, 2.0)}, [["a"], ["b"]], "ks", None)
     assert checked.seeds == (1.0, 0.0, 1.0)
     assert checked.verdict == NOT_GATED
-    assert checked.reason == "so; at most 1.000 in a seed; 5 % value of 1 and 1: 1.921"
+    assert checked.reason == "so; largest distance of a seed 1.000; significant at 5 % above 1.921"
 
 
 def test_a_share_of_quantiles_is_judged_as_the_paper_says_it(ask: Asked) -> None:
@@ -275,12 +278,12 @@ def test_a_property_is_that_of_every_run_also_with_networks(ask: Asked) -> None:
 
 def test_few_networks_are_said_whatever_their_seeds(ask: Asked) -> None:
     checked = ask({"a": (10.0, 11.0) * 5}, [["a"]], "value", gate_of(MEAN, at_least=1.0), "12")
-    assert (checked.n, checked.reason) == (2, "2 networks, fewer than the 5 of a final verdict")
+    assert (checked.n, checked.reason) == (2, "2 networks; a final verdict needs 5")
     alone = ask({"a": FIVE}, [["a"]], "value", gate_of(MEAN, at_least=1.0), "1")
     assert (alone.n, alone.replicates, alone.reason) == (
         5,
         "seeds",
-        "seeds of one network; the result applies to this network only",
+        "all seeds use one network, so the result applies to this network only",
     )
 
 
@@ -288,4 +291,4 @@ def test_a_run_without_a_number_is_named_with_its_network(ask: Asked) -> None:
     numbers: Numbers = {"a": (1.0, None, 1.0, 1.0), "b": (2.0, 2.0, 2.0, 2.0)}
     checked = ask(numbers, [["a"], ["b"]], "ratio", gate_of(MEAN, at_most=0.6), "12")
     assert checked.n == 2
-    assert checked.reason.startswith("a has no number of web in network 2 seed 1; 2 networks")
+    assert checked.reason.startswith("a has no number for web with network 2 seed 1; 2 networks")

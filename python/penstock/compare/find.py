@@ -105,7 +105,7 @@ def _simulations(label: str, path: Path, folders: list[Path]) -> Source:
 def _logs(label: str, path: Path, files: list[Path]) -> Source:
     found = Found()
     for file in files:
-        tgen.read_log(_text(packed.read(file, LARGEST, "no log of a client is so large")), found)
+        tgen.read_log(_text(packed.read(file, LARGEST, "a larger log is not supported")), found)
     return found.whole(label, path, "tgen")
 
 
@@ -113,7 +113,7 @@ def _file(label: str, path: Path) -> Source:
     """A single document; its contents tell the kind."""
     if path.name.startswith((plotted.FIRST, plotted.LAST)):
         return _simulations(label, path.parent, [path.parent])
-    data = packed.read(path, LARGEST, "no analysis and no log is so large")
+    data = packed.read(path, LARGEST, "a larger file is not supported")
     found = Found()
     if data.lstrip()[:1] not in (b"{", b"["):
         tgen.read_log(_text(data), found)

@@ -17,7 +17,7 @@ def read(label: str, directory: Path, variant: str, workloads: Sequence[str]) ->
     try:
         return _read(label, Result(directory), variant, workloads)
     except (KeyError, TypeError, AttributeError, ValueError, pl.exceptions.PolarsError) as error:
-        raise OutputError(f"{directory} is damaged: its manifest or tables are not those of a run") from error
+        raise OutputError(f"{directory} is damaged: its manifest or a table has wrong contents") from error
 
 
 def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) -> Source:

@@ -77,8 +77,8 @@ def draw(comparison: Comparison) -> Picture:
     figure = draw_panels(rows, (3.9, 2.75), [f"{look.label}: {source.label}" for source, look in styled])
     bands = " ".join(_banded(letter, source) for letter, source in comparison.lettered)
     caption = (
-        "The fraction of downloads that took at most this time: a curve further left is faster. Complete "
-        f"downloads. Each axis ends at the slower source's 99th percentile. {bands}"
+        "Each curve shows the fraction of complete downloads that finished within the time on the x axis. A curve "
+        f"further left is faster. Each x axis ends at the 99th percentile of the slower source. {bands}"
     )
     return Picture("downloads", "How long downloads take", caption, figure)
 
@@ -87,4 +87,4 @@ def _banded(letter: str, source: Source) -> str:
     replicates = source.replicates
     if replicates.size < BAND:
         return f"{letter} has no band; a band needs at least {BAND} {source.replicates_name}."
-    return f"The band of {letter} is the pointwise 95 % t interval of {replicates.size} {source.replicates_name}."
+    return f"The band of {letter} is the 95 % t interval over {replicates.size} {source.replicates_name} at each point."

@@ -77,20 +77,20 @@ def remarks(comparison: Comparison) -> list[str]:
         replicates = comparison.common
         counts = [row.pairs for row in comparison.rows if row.interval == PAIRED]
         said.append(
-            f"Paired by {replicates.name()}: quantiles of {replicates.range_text(counts)} in A and in B; "
-            "t interval of the differences."
+            f"Runs of the same {replicates.name()} are paired. Differences are means over "
+            f"{replicates.range_text(counts)} in A and in B, with t intervals."
         )
         said.append(replicates.warning(counts))
     if WELCH in intervals:
         said += _unpaired(comparison)
     if BOOTSTRAP in intervals:
         said.append(
-            "Not paired: the intervals are a bootstrap over downloads. They only describe these downloads, because "
-            "downloads of one network are not independent."
+            "Runs are not paired. The intervals are a bootstrap over downloads. They only describe these downloads, "
+            "because downloads of one network are not independent."
         )
     if comparison.left_out:
         shown = ", ".join(comparison.left_out[:8]) + (" and more" if len(comparison.left_out) > 8 else "")
-        said.append(f"Left out, because one source lacks them or other kinds have more downloads: {shown}.")
+        said.append(f"These downloads are left out, because one source lacks them or other kinds have more: {shown}.")
     return [sentence for sentence in said if sentence]
 
 
@@ -99,10 +99,10 @@ def _unpaired(comparison: Comparison) -> list[str]:
         f"{source.replicates.range_text([source.replicates.size])} in {letter}"
         for letter, source in comparison.lettered
     ]
-    why = comparison.apart or "no common run has a kind of downloads"
+    why = comparison.apart or "no kind of downloads is in a run that both have"
     said = [
-        f"Not paired, because {why}: quantiles of {' and of '.join(told)}; Welch's t interval of the difference of "
-        "the means."
+        f"A and B are not paired, because {why}. The intervals are Welch's t intervals of the differences between the "
+        f"means of {' and '.join(told)}."
     ]
     for letter, source in comparison.lettered:
         replicates = source.replicates

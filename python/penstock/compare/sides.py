@@ -156,7 +156,9 @@ def _clock(a: Source, b: Source, asked: str | None) -> str:
         return str(asked)
     times = [f"times from the {' and the '.join(each.clocks)}" if each.clocks else "no times" for each in (a, b)]
     have = "; ".join(f"{each.label} has {said}" for each, said in zip((a, b), times, strict=True))
-    raise PenstockError(f"{have}: " + (f"--clock {asked} takes both" if asked else "there is nothing to compare"))
+    raise PenstockError(
+        f"{have}: " + (f"both need it for --clock {asked}" if asked else "they have no clock in common")
+    )
 
 
 def _kinds(a: Source, b: Source) -> tuple[list[Kind], tuple[str, ...]]:
@@ -166,7 +168,7 @@ def _kinds(a: Source, b: Source) -> tuple[list[Kind], tuple[str, ...]]:
     shared = {name: min(in_a[name], in_b[name]) for name in in_a if name in in_b}
     if not shared:
         told = "; ".join(f"{each.label} has {_listed(names, column)}" for each, names in ((a, in_a), (b, in_b)))
-        raise PenstockError(f"no size of downloads is in both: {told}")
+        raise PenstockError(f"the two sources have no download size in common: {told}")
     chosen = set(sorted(shared, key=lambda name: -shared[name])[:MOST])
     if column == "bytes":
         for source in (a, b):
@@ -217,7 +219,7 @@ def _common(a: Source, b: Source) -> tuple[Replicates | None, str]:
     if key := setting.apart(a.setting, b.setting):
         return None, f"they differ in {key}"
     shared = a.downloads.select(RUN).unique().join(b.downloads.select(RUN).unique(), on=RUN)
-    return (Replicates.in_rows(shared), "") if shared.height else (None, "they share no network and seed")
+    return (Replicates.in_rows(shared), "") if shared.height else (None, "they have no network and seed in common")
 
 
 Difference = tuple[float, float, float, float, float, str, int]

@@ -39,8 +39,8 @@ def draw_probe(result: Result) -> Picture | None:
     axes.set_ylabel("throughput [KiB/s]")
     legend_above(figure, handles, [look.label for look in styles.values()])
     caption = (
-        f"Payload that reached the probing client, in intervals of {PROBE_BIN:g} s, in the first seed; logarithmic. "
-        "The guard throttles nothing before the burst of 2 MiB is used."
+        f"Payload that reached the probing client in intervals of {PROBE_BIN:g} s, in the first seed. The y axis is "
+        "logarithmic. The guard throttles the client only after the burst of 2 MiB."
     )
     return Picture("probe", "Throughput of a probe of a guard", caption, figure)
 
@@ -82,9 +82,9 @@ def draw_wave(result: Result) -> Picture | None:
     found.set_title("(b) the guard is confirmed")
     legend_above(figure, handles, [styles[name].label for name in shown])
     caption = (
-        "(a) Payload that reached the target each second, in the first seed, under the first variant and the variant "
-        "that follows the wave most. (b) The fraction of runs in which throughput in half periods correlates with "
-        "the wave. A variant without attackers is compared with the wave of the other variants."
+        "(a) Payload that reached the target in each second of the first seed, for the first variant and the variant "
+        "with the highest correlation. (b) The fraction of runs in which the throughput in half periods correlates "
+        "with the wave. A variant without attacking connections is compared with the wave of the other variants."
     )
     return Picture("wave", "A guard modulated with connections", caption, figure)
 

@@ -42,8 +42,9 @@ def draw(result: Result) -> Picture | None:
     ]
     figure = draw_panels(rows, (3.9, 2.75), [look.label for look in styles.values()])
     caption = (
-        "The fraction of downloads that took at most this time: a curve further left is faster. Complete downloads "
-        f"after the warm-up; {how_drawn(result.replicates)}. Each axis ends at the slowest variant's 99th percentile."
+        "Each curve shows the fraction of downloads that finished within the time on the x axis. A curve further left "
+        f"is faster. Downloads are complete and began after the warm-up. {how_drawn(result.replicates)} Each x axis "
+        "ends at the 99th percentile of the slowest variant."
     )
     return Picture("downloads", "How long downloads take", caption, figure)
 
@@ -64,13 +65,15 @@ def curve_of(replicates: Sequence[Sequence[stats.Sample]]) -> stats.Curve:
 
 
 def how_drawn(replicates: Replicates) -> str:
-    """The part of a caption about averages and bands."""
+    """The sentences of a caption about averages and bands."""
     each = (
-        "each network counts the same, and each seed in it" if replicates.are_networks else "each seed counts the same"
+        "Each network has the same weight, and so has each seed of a network."
+        if replicates.are_networks
+        else "Each seed has the same weight."
     )
     if replicates.size < BAND:
         return each
-    return f"{each}; bands are pointwise 95 % t intervals of {replicates.size} {replicates.name(2)}"
+    return f"{each} Bands are 95 % t intervals over {replicates.size} {replicates.name(2)} at each point of a curve."
 
 
 def draw_panels(

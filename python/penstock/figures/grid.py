@@ -46,12 +46,12 @@ def draw(result: Result) -> Picture | None:
     values = [[str(value) for value in table[name].unique(maintain_order=True)] for name in names]
     if len(names) == 1:
         figure = _lines(slices, workloads, names[0], values[0])
-        words = f"Means over {over} of the medians of the runs' downloads; bars are 95 % t intervals of the means."
+        words = f"Each point is the mean of the runs' medians over {over}. Bars are 95 % t intervals of these means."
         return Picture("line", f"Times against {names[0]}", words, figure)
     figure = _maps(slices, workloads, names, values)
     words = (
-        f"Each field is a point of the grid: the mean over {over} of the medians of the runs' downloads [s]. Panels of "
-        "one workload and one time share their colours, and darker is slower. A dash: no whole download."
+        f"Each field is a point of the grid. Its number is the mean of the runs' medians over {over} [s]. Panels of "
+        "one workload and one time share their colours, and darker is slower. A dash means no complete download."
     )
     return Picture("heat-map", f"Times over {names[0]} and {names[1]}", words, figure)
 

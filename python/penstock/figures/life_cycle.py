@@ -52,11 +52,11 @@ def draw(result: Result) -> Picture | None:
     if handles:
         legend_above(figure, handles, labels)
     caption = (
-        f"One {workload} download of each variant at the {hop}: the download of median length in the first seed. The "
-        "lowest line is the time at which a cell enters the circuit queue. At the next line the cell moves to the "
-        "output buffer, and at the last line to the kernel. So the height between two lines is a wait. The paper's "
-        "horizontal axis is the time of the lowest line; there, the cells of a burst would lie above each other. The "
-        "last panel shows the waits in the circuit queue under all variants."
+        f"One {workload} download of each variant at the {hop}, with the median duration in the first seed. The lowest "
+        "line shows when a cell enters the circuit queue. The middle line shows when it moves to the output buffer, "
+        "and the highest line when the relay writes it to the kernel. The height between two lines is a wait. The x "
+        "axis is the number of the cell, because cells of a burst enter at the same time; the paper's x axis is the "
+        "time. The lowest panel shows the wait in the circuit queue for all variants."
     )
     return Picture("life-cycle", f"The life of a {workload} download's cells at the {hop}", caption, figure)
 

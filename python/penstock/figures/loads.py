@@ -56,7 +56,8 @@ def draw(result: Result) -> Picture | None:
     ]
     figure = draw_panels(rows, (3.3, 2.3), [look.label for look in styles.values()], end=0.95)
     caption = (
-        "The fraction of downloads that took at most this time, under each load. Complete downloads after the "
-        f"warm-up; {how_drawn(result.replicates)}. Each axis ends at the slowest algorithm's 95th percentile."
+        "Each curve shows the fraction of downloads that finished within the time on the x axis, for one load. "
+        f"Downloads are complete and began after the warm-up. {how_drawn(result.replicates)} Each x axis ends at the "
+        "95th percentile of the slowest algorithm."
     )
     return Picture("loads", "Download times under each load", caption, figure)

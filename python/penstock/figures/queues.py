@@ -33,7 +33,7 @@ def draw_length(result: Result) -> Picture | None:
     figure.supylabel("queue length [cells]", fontsize=9.5, color="#333333")
     caption = (
         f"Cells in the circuit queue of a {workload} client at the exit during its first download, in the first seed. "
-        "Queued cells make no download faster: windows or credits admitted them before the path could carry them."
+        "Cells wait here if windows or credits admit more cells than the path can carry."
     )
     return Picture("circuit-queue", f"The {workload} client's circuit queue at the exit", caption, figure)
 
@@ -53,9 +53,10 @@ def draw_delays(result: Result) -> Picture | None:
     figure = _panel_per_variant(result, tracked, workload, _slowest_cell, pl.col("queued_ns") / 1e9, one)
     figure.supylabel("time in the circuit queue [s]", fontsize=9.5, color="#333333")
     caption = (
-        f"Each dot is a cell of one {workload} download: the time at which it entered the exit's circuit queue, and "
-        "its wait there. This is the download of the first seed with the longest wait of a cell. Cells that arrive in "
-        "a burst and leave one by one draw a rising line; each SENDME admits the next burst."
+        f"Each dot is a cell of one {workload} download. The x axis is the time at which the cell entered the exit's "
+        "circuit queue, and the y axis is the time that it waited there. The download is the one with the longest wait "
+        "of a cell in the first seed. A rising line is a burst of cells that arrived together and left one by one. "
+        "Each SENDME permits the next burst."
     )
     return Picture("queue-delay", f"How long the cells of a {workload} download wait at the exit", caption, figure)
 

@@ -34,9 +34,9 @@ def draw(result: Result) -> Picture | None:
     figure.align_ylabels([axes for axes, *_ in panels])
     legend_above(figure, *panels[0][0].get_legend_handles_labels())
     caption = (
-        "The mean wait of a tracked cell of a download at each station of each relay, from the exit to the client. "
-        "Means add up, so the length of a bar is the mean time of a cell in the relay. At the exit, the incoming data "
-        "are bytes of the server."
+        "The mean wait of a tracked cell at each place in each relay, on its way from the exit to the client. The "
+        "length of a bar is the mean time that a cell spends in the relay. At the exit, the first place holds bytes "
+        "from the server."
     )
     return Picture("stations", "Where cells wait", caption, figure)
 

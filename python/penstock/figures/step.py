@@ -55,7 +55,7 @@ def draw(result: Result) -> Picture | None:
     figure.supylabel("cells", fontsize=9.5, color="#333333")
     legend_above(figure, *panels[0][0].get_legend_handles_labels())
     caption = (
-        "The first circuit of the first seed around the change: the window of the exit, which limits the download's "
-        "cells, and the circuit's queue at each relay."
+        "The first circuit of the first seed, before and after a change of the network or a relay. The curves are the "
+        "circuit's window at the exit and the circuit's queue at each relay."
     )
     return Picture("step", "Windows and queues after a change", caption, figure)

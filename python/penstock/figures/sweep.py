@@ -66,9 +66,9 @@ def draw(result: Result) -> Picture | None:
             axes.set_xscale("log")
             mark_values(axes, x, [f"{value:g}" for value in x])
     legend_above(figure, *figure.axes[0].get_legend_handles_labels())
-    beside = f" Dashed: {', '.join(sweep.others.values())}." if sweep.others else ""
+    beside = f" Dashed lines show {', '.join(sweep.others.values())}." if sweep.others else ""
     caption = (
-        f"Half of the downloads lie between the outer curves. Complete downloads after the warm-up, pooled over all "
-        f"runs, against the {sweep.quantity.split(' [')[0]}.{beside}"
+        f"Download times against the {sweep.quantity.split(' [')[0]}. Half of the downloads lie between the outer "
+        f"curves. The figure uses all complete downloads of all runs that began after the warm-up.{beside}"
     )
     return Picture("sweep", f"Download times against the {sweep.quantity.split(' [')[0]}", caption, figure)

@@ -53,9 +53,10 @@ def draw(result: Result) -> Picture | None:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlim(LEAST, MOST)
     caption = (
-        "The fraction of tracked cells that waited at most this time: (a) at each relay in the outgoing kernel, (b) "
-        "in its circuit queue and output buffer, (c) at all relays of a circuit together. The wait of a server's "
-        f"bytes at the exit, before they are cells, does not count. All workloads; {how_drawn(result.replicates)}. "
-        "The axis is logarithmic, from 0.1 ms."
+        "Each curve shows the fraction of tracked cells that waited at most the time on the x axis. Panel (a) "
+        "shows the wait in the outgoing kernel of each relay. Panel (b) shows the wait in circuit queue and output "
+        "buffer of each relay. Panel (c) shows the sum of all waits on a circuit. Bytes that wait at the exit before "
+        f"they become cells do not count. The curves include all workloads. {how_drawn(result.replicates)} "
+        "The x axis is logarithmic and begins at 0.1 ms."
     )
     return Picture("waits", "How long cells wait", caption, figure)

@@ -65,7 +65,7 @@ class Gate(Strict):
         if bounds and "by" not in self.model_fields_set:
             raise ValueError(f"by is missing; bounds need one of {', '.join(get_args(Decider))}")
         if self.direction and "by" in self.model_fields_set:
-            raise ValueError("by goes with bounds; the interval shows a direction")
+            raise ValueError("by needs at_least or at_most; a direction always uses the interval")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             raise ValueError("at_least is above at_most")
         return self
@@ -125,7 +125,7 @@ class Claim(Strict):
         if not isinstance(says, str):
             return keys
         if not isinstance(words, list) or says.count("{}") != len(words):
-            raise ValueError("words must hold one text for each {} of says")
+            raise ValueError("words must have one string for each {} in says")
         return {key: value for key, value in keys.items() if key != "words"} | {"says": says.format(*words)}
 
     @cached_property
@@ -145,7 +145,7 @@ class Claim(Strict):
         each = zip(*(values * count if len(values) == 1 else values for values in lists), strict=True)
         sides = tuple(Side(*side) for side in each)
         if len(set(sides)) != count:
-            raise ValueError("variants names the same side twice; compare different variants")
+            raise ValueError("two sides have the same variants; compare different variants")
         return sides
 
     @model_validator(mode="after")
@@ -159,15 +159,17 @@ class Claim(Strict):
         if "gate" not in self.model_fields_set:
             raise ValueError("gate is missing; give bounds or a direction, or false with the reason in `why`")
         if self.gate is None and not self.why:
-            raise ValueError("why is missing; a claim without a gate says why")
+            raise ValueError("why is missing; a claim without a gate needs a reason")
         if self.gate and self.compare == "ks":
             raise ValueError("gate must be false for ks, because downloads of one run are not independent")
         if self.gate and self.gate.direction and self.compare not in ("difference", "change", "ratio-change"):
-            raise ValueError("gate.direction goes with difference, change and ratio-change; for others give bounds")
+            raise ValueError(
+                "gate.direction needs compare to be difference, change or ratio-change; otherwise give bounds"
+            )
         if (MEASURES[self.measure].table not in EVERYWHERE) != bool(self.hop):
-            raise ValueError("hop goes with measures at a hop, and with no others")
+            raise ValueError("a measure at a hop needs the key hop, and no other measure may have it")
         if ("above" in self.model_fields_set) != self.is_share:
-            raise ValueError(f"above goes with the statistic {SHARE}, and with no other")
+            raise ValueError(f"the statistic {SHARE} needs the key above, and no other statistic may have it")
         return self
 
     @property

@@ -92,7 +92,7 @@ def run(
                 results[scenario] = _one(name, wanted, sets[scenario], seeds, where, jobs, watch)
             except Cancelled:
                 raise Cancelled(
-                    f"stopped; finished runs are kept, and the same command with --out {directory} does the rest"
+                    f"stopped; finished runs are kept, and the same command with --out {directory} executes the others"
                 ) from None
     checked = [first[claim.id] or decide(claim, results) for claim in chosen]
     return Outcome(claims, directory, checked, results, scale, figure, made)
@@ -120,7 +120,7 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
         raise PenstockError(f"--scale is {scale}; it takes a number above 0, like 0.1")
     what = claims.scale.get(scenario)
     if not what:
-        raise PenstockError(f"{claims.scenario(scenario)} has nothing that --scale could scale; leave --scale out")
+        raise PenstockError(f"{claims.scenario(scenario)} has no downloads or duration to scale; leave --scale out")
     sets = []
     if "downloads" in what:
         sets.append(f"run.stop.downloads={max(1, round(what['downloads'] * scale))}")
@@ -164,7 +164,7 @@ def _one(
     there = {Job.of(run) for run in manifest["runs"]}
     if not same or not all(job in there for job in jobs):
         what = "fewer variants or seeds than requested" if same else "another scenario, scale or version"
-        raise OutputError(f"{where} is finished with {what}; choose another --out")
+        raise OutputError(f"{where} is a finished output with {what}; choose another --out")
     return Result(where)
 
 

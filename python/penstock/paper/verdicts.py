@@ -71,19 +71,23 @@ def decide(claim: Claim, results: Mapping[str, Result]) -> Checked:
     """Measure a claim in the outputs of its scenarios."""
     runs, replicates, lacking = _runs(claim, results)
     if runs.is_empty():
-        return Checked(claim, *_undecided(claim, "no complete download, no trace, or no complete epoch", *lacking))
+        return Checked(
+            claim, *_undecided(claim, "there is no complete download, no trace, or no complete epoch", *lacking)
+        )
     of_runs, numbers, remark = _measured(claim, runs, replicates)
     every = claim.gate is not None and claim.gate.by == EVERY_SEED
     if not all(map(isfinite, of_runs if every else numbers)):
-        return Checked(claim, *_undecided(claim, "it divides by zero, or there is no gain on average", *lacking))
+        return Checked(
+            claim, *_undecided(claim, "the comparison divides by zero, or the mean of b - c is not positive", *lacking)
+        )
     if claim.gate is None:
         return _checked(claim, NOT_GATED, (claim.why, remark, *lacking), numbers, replicates)
     verdict, reason = _verdict(claim.gate, numbers, of_runs, replicates, whole=not lacking)
     if claim.compare == "gain" and remark:
         verdict, reason = UNDECIDED, remark
     count = len(numbers)
-    few = f"{count} {replicates.name(2)}, fewer than the {FINAL} of a final verdict" if FEWEST <= count < FINAL else ""
-    alone = "seeds of one network; the result applies to this network only" if replicates.of_one_network else ""
+    few = f"{count} {replicates.name(2)}; a final verdict needs {FINAL}" if FEWEST <= count < FINAL else ""
+    alone = "all seeds use one network, so the result applies to this network only" if replicates.of_one_network else ""
     return _checked(claim, verdict, (reason, *lacking, few, alone), numbers, replicates)
 
 
@@ -181,8 +185,8 @@ def _no_gain(sides: Sequence[Sequence[float]], replicates: Replicates) -> str:
     gains = _gains(sides[1], sides[2])
     without = sum(gain <= 0 for gain in gains)
     if without:
-        return f"no gain to share in {without} of {len(gains)} {replicates.name(2)}"
-    return "" if stats.mean_interval(gains)[1] > 0 else "the gain to share is not significant: its interval includes 0"
+        return f"b - c is not positive in {without} of {len(gains)} {replicates.name(2)}"
+    return "" if stats.mean_interval(gains)[1] > 0 else "the interval of b - c includes 0"
 
 
 def _largest_distance(numbers: Sequence[float], sides: Sequence[Sequence[Any]]) -> str:
@@ -192,7 +196,9 @@ def _largest_distance(numbers: Sequence[float], sides: Sequence[Sequence[Any]]) 
     """
     at = max(range(len(numbers)), key=lambda i: numbers[i])
     n, m = (len(side[at]) for side in sides)
-    return f"at most {numbers[at]:.3f} in a seed; 5 % value of {n} and {m}: {1.358 * sqrt((n + m) / (n * m)):.3f}"
+    return (
+        f"largest distance of a seed {numbers[at]:.3f}; significant at 5 % above {1.358 * sqrt((n + m) / (n * m)):.3f}"
+    )
 
 
 def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Replicates, list[str]]:
@@ -213,7 +219,7 @@ def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Re
             joined = joined.join(found.rename({"value": f"{i}:{variant}"}), on=RUN)
             without = asked.join(found, on=RUN, how="anti").sort(RUN)
             if not without.is_empty():
-                lacking.append(f"{variant} has no number of {side.workload} in {_named(without)}")
+                lacking.append(f"{variant} has no number for {side.workload} with {_named(without)}")
     return joined.sort(RUN), Replicates.in_rows(asked), list(dict.fromkeys(lacking))
 
 
