@@ -455,7 +455,7 @@ def test_mistakes_on_the_command_line_are_one_sentence(penstock: Command, write:
     )
     assert ":1: it begins with" in sentence(penstock("network", source, "--descriptors", source))
     assert "there-is-none: No such file" in sentence(penstock("check", scenario, "--network", "there-is-none"))
-    assert f"{scenario}:8: client: this belongs into a scenario" in sentence(
+    assert f"{scenario}:8: client: this belongs in a scenario" in sentence(
         penstock("check", scenario, "--network", scenario)
     )
 

@@ -31,7 +31,7 @@ pub(crate) fn deployments(
     }
     let Some(groups) = groups(&each, relays) else {
         let message = format!(
-            "these shares allow more than {MOST_LAYERS} combinations of software; give a share to fewer of them"
+            "these shares allow more than {MOST_LAYERS} combinations of software; give fewer deployments a share"
         );
         return Err(ConfigError::new(first.at, "deployments", message));
     };
@@ -53,7 +53,7 @@ fn set(read: &Read<DeploymentKeys>) -> Result<&Table, ConfigError> {
     if let Some((key, node)) = set.iter().find(|(key, _)| !is_software(key)) {
         let keys = TorKeys::parameters();
         let known = listed(keys.iter().map(|key| key.key).filter(|key| is_software(key)));
-        let message = format!("{key:?} is no software of a relay; a deployment sets {known}");
+        let message = format!("{key:?} is not a software key of a relay; a deployment may set {known}");
         return Err(ConfigError::new(node.at, format!("{}.set", read.path), message));
     }
     if set.is_empty() {
@@ -84,7 +84,9 @@ fn deployment(read: &Read<DeploymentKeys>, relays: &[Relay]) -> Result<Deploymen
     let reached: Vec<usize> = (0..relays.len()).filter(|index| is_meant(&relays[*index])).collect();
     if reached.is_empty() {
         let position = read.shown.get("position").and_then(|node| node.as_text()).unwrap_or_default();
-        return Err(read.wrong("position", format!("none of these relays is a {position}, by their flags")));
+        return Err(
+            read.wrong("position", format!("none of these relays has the flags of the position {position}"))
+        );
     }
     let count = (share.unwrap_or(1.0) * reached.len() as f64).round() as usize;
     Ok(Deployment { relays: reached, count })

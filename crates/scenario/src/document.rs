@@ -297,7 +297,11 @@ fn included(own: &Table, sources: &mut Sources, warnings: &mut Warnings) -> Resu
         sources.files.push(path.display().to_string());
         let mut table = tree::parse(&text, sources.files.len() - 1)?;
         if let Some(node) = include(&table) {
-            return Err(ConfigError::new(node.at, KEY, "an included file includes no other; leave this out"));
+            return Err(ConfigError::new(
+                node.at,
+                KEY,
+                "an included file cannot include another file; leave this out",
+            ));
         }
         rename(&mut table, warnings)?;
         overrides::merge(&mut file, &table);
@@ -315,7 +319,7 @@ fn variants(node: Option<Node>) -> Result<Vec<Entry>, ConfigError> {
     for (index, read) in in_list::<VariantKeys>().read(&node, &site)?.0.into_iter().enumerate() {
         let VariantKeys { name, label, set } = read.keys.clone();
         if entries.iter().any(|entry| entry.variant.name == name) {
-            let message = format!("the variant {name:?} is there twice; every variant needs its own name");
+            let message = format!("the variant {name:?} appears twice; every variant needs its own name");
             return Err(read.wrong("name", message));
         }
         entries.push(Entry { variant: Variant { name, label }, set, index });

@@ -73,13 +73,13 @@ impl fmt::Display for Emission {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MarkovError {
-    #[error("there is no state {0:?} to begin at")]
+    #[error("there is no start state {0:?}")]
     UnknownStart(String),
     #[error("the state {0:?} has no transition to another")]
     StartWithoutTransition(String),
-    #[error("the state {0:?} is entered and has no emission; it needs one")]
+    #[error("the model can enter the state {0:?}, which has no emission; add one")]
     StateWithoutEmission(String),
-    #[error("the state {0:?} has no transition to another, and does not end there")]
+    #[error("the state {0:?} has no transition to another state, and no emission F")]
     StateWithoutEnd(String),
 }
 
@@ -275,7 +275,7 @@ mod tests {
         let end = ("a", End, 1.0, NOW);
         assert_eq!(
             error(&[("a", "a", 1.0)], std::slice::from_ref(&end)),
-            "there is no state \"start\" to begin at"
+            "there is no start state \"start\""
         );
         assert_eq!(
             error(&[("start", "a", 0.0)], std::slice::from_ref(&end)),
@@ -283,11 +283,11 @@ mod tests {
         );
         assert_eq!(
             error(&[("start", "a", 1.0), ("a", "b", 1.0), ("b", "a", 1.0)], &[("a", ToServer, 1.0, SOON)]),
-            "the state \"b\" is entered and has no emission; it needs one"
+            "the model can enter the state \"b\", which has no emission; add one"
         );
         assert_eq!(
             error(&[("start", "a", 1.0)], &[("a", ToServer, 1.0, SOON)]),
-            "the state \"a\" has no transition to another, and does not end there"
+            "the state \"a\" has no transition to another state, and no emission F"
         );
         // A state that only ends needs no transition.
         assert!(model(&[("start", "a", 1.0)], &[end]).is_ok());

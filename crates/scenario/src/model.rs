@@ -165,7 +165,8 @@ section! {
         congestion: Congestion = Choice(&[("cubic", Congestion::Cubic), ("reno", Congestion::Reno)]), Is("cubic");
         /// CUBIC leaves slow start when round trips grow (HyStart).
         hystart: bool = Flag, Is("true");
-        /// TCP_NODELAY on every socket. Without it a small segment waits while another is unacknowledged.
+        /// Sets TCP_NODELAY on every socket. Otherwise a small segment waits while another segment is unacknowledged
+        /// (Nagle's algorithm).
         nodelay: bool = Flag, Is("false");
         /// The largest payload of a segment.
         mss: Bytes = Size { least: 88, most: 65_483 }, Is("1448 B");
@@ -242,14 +243,14 @@ section! {
     /// Source: nstor's dumbbell. A star is a dumbbell without nodes on its far side.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Dumbbell("network.latency") {
-        /// What a node on the near side adds to all its round trips.
+        /// The delay that a node on the near side adds to each of its round trips.
         near: Quantiles = SAMPLED_TIME, Required;
-        /// What a node on the far side adds.
+        /// The delay that a node on the far side adds to each of its round trips.
         far: Quantiles = SAMPLED_TIME, As("near");
         /// Probability that a node is on the far side; with 0 the network is a star.
         far_share: f64 = Fraction, Is("0.0");
-        /// Round trip from one side to the other. The trunk takes this less the delay of one node on each side, and at
-        /// least 2 ms.
+        /// The round trip from a node on one side to a node on the other side. The part of the trunk is this time minus
+        /// the delays of both nodes, but at least 2 ms.
         across: Quantiles = SAMPLED_TIME, As("near");
     }
 }
@@ -309,15 +310,16 @@ section! {
     /// `cpu`: the processor time of a Tor's work.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Costs("relay.cpu") {
-        /// For each cell that is read or written.
+        /// The time for each cell that is read or written.
         cell: Duration = TIME_OR_ZERO, Is("0 s");
-        /// For each system call that reads or writes.
+        /// The time for each system call that reads or writes.
         call: Duration = TIME_OR_ZERO, Is("0 s");
-        /// For each TLS record that is read or written.
+        /// The time for each TLS record that is read or written.
         record: Duration = TIME_OR_ZERO, Is("0 s");
-        /// For each circuit that the circuit policy scans.
+        /// The time for each circuit that the circuit policy scans.
         look: Duration = TIME_OR_ZERO, Is("0 s");
-        /// For each query of the scheduler about a socket's buffer, queue and TCP state. The KIST paper measured 0.914 us.
+        /// The time for each query of the scheduler about a socket's buffer, queue and TCP state. The KIST paper
+        /// measured 0.914 us.
         query: Duration = TIME_OR_ZERO, Is("0 s");
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn check(root: &Table, file: usize) -> Result<(), ConfigError> {
         let wrong = |message: String| Err(ConfigError::new(node.at, name, message));
         if !SECTIONS.contains(&name.as_str()) {
             return wrong(format!(
-                "this belongs into a scenario; a network file has {} and nothing else",
+                "this belongs in a scenario; a network file has only {}",
                 listed(SECTIONS)
             ));
         }

@@ -48,8 +48,8 @@ pub(crate) fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError
     let overlay = Node::of_table(set.clone(), Origin::Default).moved(&to_variant);
     let overlay = overlay.table().cloned().unwrap_or_default();
     for (key, below, why) in [
-        ("scenario", None, "a variant does not change the paper or the figure of a scenario"),
-        ("variants", None, "a variant does not change variants"),
+        ("scenario", None, "a variant cannot change the paper or the figure of a scenario"),
+        ("variants", None, "a variant cannot change variants"),
         ("run", Some("seeds"), "all variants have the same seeds: set them in [run]"),
         ("run", Some("networks"), "all variants have the same networks: set them in [run]"),
     ] {
@@ -85,7 +85,7 @@ pub(crate) fn of_sets(sets: &[String]) -> Result<Table, ConfigError> {
             None => Node::text(text, at),
         };
         if path == "variants" || path.starts_with("variants.") {
-            return Err(fail("variants are written in the file; choose among them with --variant"));
+            return Err(fail("--set cannot change variants; select variants with --variant"));
         }
         insert(&mut overlay, path, path, node.moved(&|_| at), false)?;
     }

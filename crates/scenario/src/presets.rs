@@ -22,7 +22,7 @@ pub(crate) struct Preset {
 /// Deviation: a relay closes a circuit with 2500 queued cells. SENDME windows prevent such a queue.
 const TOR_0_2_2: Preset = Preset {
     name: "tor-0.2.2",
-    meaning: "baseline of DefenestraTor, EWMA and throttling: round robin, fixed windows, refills once a second",
+    meaning: "stock Tor of DefenestraTor, EWMA and throttling: round robin, fixed windows, refills once a second",
     base: None,
     keys: r#"
         circuit_policy = "round-robin"
@@ -49,7 +49,7 @@ const TOR_0_2_2: Preset = Preset {
 /// Deviation: the limit of 2500 queued cells, as in [`TOR_0_2_2`].
 const TOR_0_2_3: Preset = Preset {
     name: "tor-0.2.3",
-    meaning: "baseline of KIST: the same with EWMA of 30 s and refills every 100 ms",
+    meaning: "Tor of KIST: tor-0.2.2 with EWMA (half-life 30 s) and refills every 100 ms",
     base: Some(&TOR_0_2_2),
     keys: r#"
         circuit_policy = { kind = "ewma", form = "heap", half_life = "30 s" }
@@ -65,7 +65,7 @@ const TOR_0_2_3: Preset = Preset {
 /// 324.
 const TOR_0_4_9: Preset = Preset {
     name: "tor-0.4.9-noconflux",
-    meaning: "today's Tor without Conflux: EWMA in ticks, KIST each 2 ms, Vegas with XON/XOFF, lazy buckets",
+    meaning: "today's Tor without Conflux: EWMA in ticks, KIST every 2 ms, Vegas with XON/XOFF, refills in steps of 16 ms",
     base: None,
     keys: r#"
         circuit_policy = { kind = "ewma", form = "tick", half_life = "30 s" }

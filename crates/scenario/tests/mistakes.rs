@@ -240,7 +240,7 @@ mistakes! {
         "x.toml:5: run.seeds: 1 is listed twice; it must be a list of different whole numbers from 0, at least one, like [1, 2, 3]";
     two_variants_of_one_name_are_refused:
         "name = \"50KiB\"" => "name = \"stock\"",
-        "x.toml:28: variants.1.name: the variant \"stock\" is there twice; every variant needs its own name";
+        "x.toml:28: variants.1.name: the variant \"stock\" appears twice; every variant needs its own name";
     an_unknown_kind_is_refused_with_the_known_ones:
         "kind = \"windows\"" => "kind = \"cubic\"",
         "x.toml:12: relay.edge_control.kind: \"cubic\" is unknown; the kind must be one of windows, dynamic-windows, vegas, dctcp, timely";
@@ -306,10 +306,10 @@ mistakes! {
         "x.toml:19: workloads.web.preset: \"tor-0.2.3\" is unknown; it must be one of web, bulk, perf50k, perf1m, perf5m, mix-2008; or \"none\"";
     a_model_without_a_start_is_refused:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"a -> a: 1\"], emissions = [\"a -> F: 1\"] } }",
-        "x.toml:19: workloads.web.tgen.packets.transitions: there is no state \"start\" to begin at";
+        "x.toml:19: workloads.web.tgen.packets.transitions: there is no start state \"start\"";
     a_state_without_an_emission_is_refused:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"b -> F: 1\"] } }",
-        "x.toml:19: workloads.web.tgen.packets.transitions: the state \"a\" is entered and has no emission; it needs one";
+        "x.toml:19: workloads.web.tgen.packets.transitions: the model can enter the state \"a\", which has no emission; add one";
     a_negative_weight_of_a_transition_is_refused:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: -1\"], emissions = [\"a -> F: 1\"] } }",
         "x.toml:19: workloads.web.tgen.packets.transitions: \"-1\" is no weight; it must be a number from 0";
@@ -552,7 +552,7 @@ fn a_mistake_in_an_included_file_names_the_file_and_its_line() {
     );
     assert_eq!(
         including(own, "[scenario]\ninclude = \"x.toml\"\n"),
-        "_common.toml:2: scenario.include: an included file includes no other; leave this out"
+        "_common.toml:2: scenario.include: an included file cannot include another file; leave this out"
     );
     assert_eq!(
         including(&own.replace("_common", "../common"), &common),

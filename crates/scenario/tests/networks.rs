@@ -213,7 +213,7 @@ fn an_upgrade_has_few_combinations_and_too_many_are_refused() {
     let apart: String = (1..30).map(apart).collect();
     assert_eq!(
         parse(&format!("{TEXT}{apart}")).unwrap_err().to_string(),
-        "x.toml:21: deployments: these shares allow more than 1024 combinations of software; give a share to fewer of them"
+        "x.toml:21: deployments: these shares allow more than 1024 combinations of software; give fewer deployments a share"
     );
 }
 
@@ -308,7 +308,7 @@ fn mistakes_are_sentences() {
         assert_eq!(deployment(lines), right);
     }
     assert!(deployment("set = { link = '1 MiB/s' }").starts_with(
-        "x.toml:22: deployments.0.set: \"link\" is no software of a relay; a deployment sets preset, refill"
+        "x.toml:22: deployments.0.set: \"link\" is not a software key of a relay; a deployment may set preset, refill"
     ));
     assert!(
         deployment("set = { scheduler = 'none' }")
@@ -379,7 +379,7 @@ fn a_mistake_in_a_network_file_names_it_and_its_line() {
         (
             "# a network",
             "[run]",
-            "net.toml:1: run: this belongs into a scenario; a network file has network, relays",
+            "net.toml:1: run: this belongs in a scenario; a network file has only network, relays",
         ),
         ("[network]\n", "[network\n", "net.toml:2: this is not TOML"),
         ("\"3 kB/s\"", "\"3 kB\"", "net.toml:14: relays.b-2.weight: \"3 kB\" is no rate"),

@@ -18,11 +18,14 @@ fn row(parameter: &Parameter) -> String {
     format!("| `{key}` | {default} | {unit} | {value_type} | {meaning} |")
 }
 
-/// What an algorithm does not go with.
-fn line(partner: &PartnerInfo) -> String {
+/// A value of another key with which an algorithm has no effect, or with which Penstock refuses the algorithm.
+fn line(kind: &str, partner: &PartnerInfo) -> String {
     let PartnerInfo { key, not, refused, why } = partner;
-    let verdict = if *refused { "Not" } else { "No effect" };
-    format!("{verdict} with `{key} = \"{not}\"`: it {why}.")
+    if *refused {
+        format!("Penstock refuses `{kind}` with `{key} = \"{not}\"`, because `{kind}` {why}.")
+    } else {
+        format!("Penstock accepts `{kind}` with `{key} = \"{not}\"`, but it has no effect, because it {why}.")
+    }
 }
 
 /// The generated lines below each heading: the rows of a table, and an algorithm's partners.
@@ -38,7 +41,7 @@ fn generated() -> BTreeMap<String, [Vec<String>; 2]> {
     });
     let of_algorithm = algorithms().into_iter().map(|algorithm| {
         let rows = algorithm.parameters.iter().map(row).collect();
-        let partners = algorithm.partners.iter().map(line).collect();
+        let partners = algorithm.partners.iter().map(|partner| line(algorithm.kind, partner)).collect();
         (format!("{} = \"{}\"", algorithm.key, algorithm.kind), [rows, partners])
     });
     of_section.chain(of_algorithm).collect()
@@ -46,7 +49,7 @@ fn generated() -> BTreeMap<String, [Vec<String>; 2]> {
 
 /// Whether a line belongs to one of the two kinds of generated lines.
 fn is_generated(line: &str) -> Option<usize> {
-    let partner = ["Not with `", "No effect with `", "In vain with `"];
+    let partner = ["Penstock refuses `", "Penstock accepts `"];
     match line {
         _ if line.starts_with("| `") => Some(0),
         _ if partner.iter().any(|start| line.starts_with(start)) => Some(1),

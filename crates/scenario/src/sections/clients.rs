@@ -24,21 +24,21 @@ section! {
         /// The number of guards that a client keeps for paths "tor". Each circuit takes one of them (torrc NumEntryGuards;
         /// 3 until Tor 0.2.4).
         guards: u32 = Whole::from_1_to(100), Is("3");
-        /// The age of a circuit's first stream at which the next download gets a new circuit (torrc MaxCircuitDirtiness);
-        /// "auto" is 10 min on paths "tor", and none on others.
+        /// The time after a circuit's first stream from which new downloads get a new circuit (torrc
+        /// MaxCircuitDirtiness). "auto" is 10 min on paths "tor", and no limit on other paths.
         circuit_lifetime: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
         /// The time after which a client abandons a circuit that is not built, and builds another one (torrc
-        /// CircuitBuildTimeout); "auto" is 60 s on paths "tor", and none on others.
+        /// CircuitBuildTimeout). "auto" is 60 s on paths "tor", and no timeout on other paths.
         build_timeout: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
         /// Sends the request right after BEGIN, before CONNECTED arrives (proposal 174).
         optimistic_data: bool = Flag, Is("false");
         /// The class that the client requests from the relays of its circuits before their first stream (KIST section
-        /// 5.1). It sends no request for better, the default.
+        /// 5.1). A client of the class better, the default, sends no request.
         priority_class: PriorityClass = Choice(&[
             ("better", PriorityClass::Better),
             ("worse", PriorityClass::Worse),
         ]), Is("better");
-        /// The server or servers, of which one is drawn for each download; "any" is all.
+        /// The servers. Each download draws one of them. "any" means all servers.
         server: Vec<String> = Texts, Is("any");
     }
 }
@@ -46,9 +46,10 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct WorkloadsKeys("") {
-        /// The NAME of a [workloads.NAME]. Several names run at once, and their streams share the client's circuit.
+        /// The NAME of a [workloads.NAME], or several names. Several workloads run at the same time, and their streams
+        /// share the client's circuit.
         workload: Vec<String> = Texts, Required;
-        /// Each of several workloads has circuits of its own (torrc SocksPort, its isolation flags).
+        /// With true, each workload of the client has its own circuits (isolation flags of torrc SocksPort).
         isolate_workloads: bool = Flag, Is("false");
     }
 }

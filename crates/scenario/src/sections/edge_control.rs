@@ -32,10 +32,12 @@ keys! {
         stream_window = STREAM_WINDOW, Is("500");
         /// Acknowledges one cell too late, as clients until 0.2.1.19 did.
         sendme_bug_101 = Flag, Is("false");
-        /// Cells that circuit SENDMEs acknowledge before they arrive, as a selfish client does; 0 is honest.
+        /// The number of cells that circuit SENDMEs acknowledge before they arrive, as a selfish client does. An honest
+        /// client has 0.
         early_sendmes = window(WindowsConfig::EARLY_RANGE), Is("0");
-        /// Whether these windows hold on circuits with credits at each hop. If client and last relay both say "ignored" or
-        /// "suppressed", they do not. With "ignored" this end sends SENDMEs without effect, with "suppressed" none.
+        /// The use of these windows on circuits with credits at each hop. The windows have no effect if both the client
+        /// and the last relay have "ignored" or "suppressed". With "ignored", this end still sends SENDMEs. With
+        /// "suppressed", it sends no SENDMEs.
         ends = Choice(&[
             ("enforced", Ends::Enforced),
             ("ignored", Ends::Ignored),
@@ -47,16 +49,17 @@ keys! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct DynamicKeys("dynamic-windows") {
-        /// The place of the threshold between the least and the greatest round trip.
+        /// The position of the threshold between the smallest round trip (0) and the largest round trip (1).
         alpha: f64 = Fraction, Is("0.25");
         /// How often the window may change.
         adjust: Adjust = Choice(&[
             ("every-sendme", Adjust::EverySendme),
             ("once-per-rtt", Adjust::OncePerRtt),
         ]), Is("every-sendme");
-        /// How fast the least and the greatest round trip drift towards the mean, for each sample; 0 is never.
+        /// The part of the distance to the mean by which the smallest and the largest round trip move with each sample.
+        /// With 0, they do not move.
         decay: f64 = Fraction, Is("0.0");
-        /// Peers acknowledge one cell too late: the least window is 101.
+        /// With true, peers acknowledge one cell too late, so the minimum window is 101.
         peer_bug_101: bool = Flag, Is("false");
         /// DATA cells of a stream that may be unacknowledged.
         stream_window: u32 = STREAM_WINDOW, Is("500");
@@ -92,8 +95,8 @@ macro_rules! bounds {
             /// The bounds of a congestion window.
             #[derive(Clone, Debug)]
             pub(crate) struct $name("") {
-                /// DATA cells that one circuit SENDME acknowledges, as the relay says. The client refuses it if its own
-                /// value differs by more than 1.
+                /// The number of DATA cells that one circuit SENDME acknowledges. The relay announces its value. The
+                /// client refuses a value that differs from its own by more than 1.
                 sendme_inc: u32 = Whole::cells(1, 254), Is($inc);
                 /// The congestion window of a new circuit.
                 cwnd_init: u32 = CELLS, Is($init);
@@ -119,7 +122,7 @@ bounds!(TimelyBounds: "31", "124", "62", "1000" of 1);
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct VersionKeys("") {
-        /// The version of C tor whose constants replace the word "version" of other keys.
+        /// The version of C tor. Other keys with the value "version" have the constants of this version.
         version: VegasConfig = Choice(&[
             ("0.4.9", VegasConfig::TOR_0_4_9),
             ("0.4.7", VegasConfig::TOR_0_4_7),
@@ -130,24 +133,25 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct VegasOwn("vegas") {
-        /// The cells that an update after slow start adds or subtracts.
+        /// The number of cells that an update after slow start adds or subtracts.
         cwnd_inc: u32 = CELLS, Is("1");
-        /// After slow start there is one update for this many times sendme_inc acknowledged cells. A smaller window is
-        /// updated with every SENDME.
+        /// After slow start, the window has one update for this number of SENDMEs. A smaller window has an update with
+        /// every SENDME.
         cwnd_inc_rate: u32 = Whole { least: 1, most: 250, unit: "1" }, Is("31");
         /// The share of the acknowledged cells that a SENDME adds in slow start.
         cwnd_inc_pct_ss: u32 = percent(1, 500), Is("100");
-        /// Slow start grows more slowly above this window: 600, or 500.
+        /// Above this window, slow start grows more slowly. "version" is 600 in 0.4.9 and 500 in 0.4.7.
         sscap: Option<u32> = OF_VERSION, Is("version");
         /// Slow start ends at this window.
         ss_max: u32 = CELLS, Is("5000");
-        /// The window grows while fewer cells are queued: 186, or 124.
+        /// The window grows while fewer cells are queued. "version" is 186 in 0.4.9 and 124 in 0.4.7.
         alpha: Option<u32> = OF_VERSION, Is("version");
-        /// The window shrinks while more cells are queued: 248.
+        /// The window shrinks while more cells are queued. "version" is 248.
         beta: Option<u32> = OF_VERSION, Is("version");
-        /// Slow start ends when this many cells are queued: 186.
+        /// Slow start ends when this many cells are queued. "version" is 186.
         gamma: Option<u32> = OF_VERSION, Is("version");
-        /// With more queued cells, the window falls at once to this many above the bandwidth-delay product: 310, or 372.
+        /// With more queued cells, the window falls immediately to the bandwidth-delay product plus this number.
+        /// "version" is 310 in 0.4.9 and 372 in 0.4.7.
         delta: Option<u32> = OF_VERSION, Is("version");
         /// Round trips are averaged over this part of a window's updates after slow start.
         ewma_cwnd_pct: u32 = percent(1, 255), Is("50");
@@ -155,23 +159,28 @@ section! {
         ewma_max: u32 = SAMPLES, Is("10");
         /// The number of updates in that average in slow start.
         ewma_ss: u32 = SAMPLES, Is("2");
-        /// How far the least round trip rises to the average while the window is at its minimum.
+        /// The part of the distance to the average by which the smallest round trip rises while the window is at its
+        /// minimum.
         rtt_reset_pct: u32 = percent(0, 100), Is("100");
-        /// A window is still full if it lacks the cells of this many SENDMEs: 4, or 1.
+        /// A window counts as full if it lacks at most the cells of this many SENDMEs. "version" is 4 in 0.4.9 and 1 in
+        /// 0.4.7.
         cwnd_full_gap: Option<u32> = Or("version", Whole { least: 0, most: 32_767, unit: "1" }), Is("version");
-        /// A window is not full if less than this part is in flight: 25, or 75.
+        /// A window does not count as full if less than this part of it is in flight. "version" is 25 in 0.4.9 and 75
+        /// in 0.4.7.
         cwnd_full_minpct: Option<u32> = Or("version", percent(0, 100)), Is("version");
-        /// A window must be full again once in a window's worth of SENDMEs; with false, once in an update.
+        /// With true, a window must be full once per window of SENDMEs to stay full. With false, it must be full once
+        /// per update.
         cwnd_full_per_cwnd: bool = Flag, Is("true");
-        /// An XOFF is due when more of a stream waits for its application, in cells of 488 B.
+        /// A node sends an XOFF when more data of a stream than this waits for the application, in cells of 488 B.
         xoff: u32 = Whole::cells(1, 10_000), Is("500");
-        /// The time for which this must last before the XOFF leaves with the next cell that arrives: 5 ms, or none.
+        /// The time for which the data must wait before the node sends the XOFF, when the next cell arrives. "version"
+        /// is 5 ms in 0.4.9 and 0 in 0.4.7.
         xoff_grace: Option<Duration> = Or("version", TIME_OR_ZERO), Is("version");
         /// The rate in an XON is measured over this many cells of 498 B.
         xon_rate: u32 = Whole::cells(1, 5000), Is("500");
-        /// Another XON leaves when that rate has changed by this much.
+        /// A node sends another XON when the rate has changed by this much.
         xon_change_pct: u32 = percent(1, 99), Is("25");
-        /// That rate is averaged over this many measurements.
+        /// The rate in an XON is averaged over this many measurements.
         xon_ewma_cnt: u32 = Whole { least: 2, most: 100, unit: "1" }, Is("2");
     }
 }
@@ -197,9 +206,9 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct TimelyKeys("timely") {
-        /// The rate grows while the round trip exceeds the circuit's least one by less than this.
+        /// The rate grows while the round trip exceeds the circuit's smallest round trip by less than this.
         t_low: Duration = TIME_OR_ZERO, Is("10 ms");
-        /// The rate falls while the round trip exceeds the circuit's least one by more than this.
+        /// The rate falls while the round trip exceeds the circuit's smallest round trip by more than this.
         t_high: Duration = TIME, Is("100 ms");
         /// The increase of the rate in a round trip, in bytes of cells.
         delta: DataRate = RATE, Is("10 KiB/s");
@@ -220,17 +229,18 @@ const NEEDS_MARKS: PartnerInfo = PartnerInfo {
 algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum EdgeControl("EdgeControl") {
-        /// Fixed SENDME windows of circuits and streams.
+        /// Circuits and streams have fixed SENDME windows.
         Windows("windows"): WindowsConfig, "tor-spec section 7.4; DefenestraTor sections 3.1 and 4.1", &[];
-        /// A circuit window that follows the round-trip time.
+        /// The circuit window grows and shrinks with the round-trip time.
         Dynamic("dynamic-windows"): DynamicKeys, "DefenestraTor section 4.1, equations 1 and 2", &[];
-        /// Congestion control and XON/XOFF on circuits whose client and last relay both have it; SENDME windows on others.
+        /// Circuits have congestion control, and streams have XON/XOFF. If the client or the last relay does not
+        /// support Vegas, both use SENDME windows.
         Vegas("vegas"): VegasKeys, "proposal 324; RFC 3742; C tor 0.4.9 and 0.4.7", &[];
-        /// A congestion window that follows the share of cells that relays marked, and XON/XOFF, on circuits whose client
-        /// and last relay both have it; SENDME windows on others.
+        /// The congestion window depends on the share of marked cells. If the client or the last relay does not support
+        /// DCTCP, both use SENDME windows.
         Dctcp("dctcp"): (DctcpBounds, (DctcpKeys, StockKeys)), "Alizadeh et al. 2010 section 3; RFC 8257", &[NEEDS_MARKS];
-        /// A rate that follows the gradient of the round trip, as a window, and XON/XOFF, on circuits whose client and last
-        /// relay both have it; SENDME windows on others.
+        /// The sending rate depends on the gradient of the round trip. If the client or the last relay does not support
+        /// TIMELY, both use SENDME windows.
         Timely("timely"): (TimelyBounds, (TimelyKeys, StockKeys)), "Mittal et al. 2015 section 4.3, algorithm 1", &[];
     }
 }

@@ -20,20 +20,22 @@ pub(crate) enum Law {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct AdaptKeys("hop_control.adapt") {
-        /// "exponential": N3 falls by a factor that depends on the delay in the output buffer, and grows by steps;
-        /// "kung94": N3 is a share of a pool.
+        /// With "exponential", N3 falls by a factor that depends on the delay in the output buffer, and grows by steps.
+        /// With "kung94", N3 is a share of a pool of cells.
         law: Law = Choice(&[("exponential", Law::Exponential), ("kung94", Law::Kung94)]), Is("exponential");
         /// The time between adjustments.
         interval: Duration = TIME, Is("100 ms");
-        /// Delays end when the kernel has sent a cell; with false, when the kernel has taken it.
+        /// With true, the delay of a cell ends when the kernel has sent it. With false, the delay ends when the kernel
+        /// has accepted it.
         kernel: bool = Flag, Is("false");
-        /// exponential: a delay that exceeds the least one by no more than this is no congestion; "auto" is 20 ms.
+        /// For "exponential": a delay counts as congestion if it exceeds the minimum delay by more than this. "auto" is
+        /// 20 ms.
         threshold: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
-        /// exponential: the delay that reduces N3 to 1/e; "auto" is 50 ms.
+        /// For "exponential": the delay that reduces N3 to 1/e. "auto" is 50 ms.
         scale: Option<Duration> = Or("auto", TIME), Is("auto");
-        /// exponential: the cells that an interval without congestion adds; "auto" is 1.
+        /// For "exponential": the number of cells by which N3 grows in an interval without congestion. "auto" is 1.
         step: Option<u32> = Or("auto", CELLS), Is("auto");
-        /// kung94: the cells of all circuits that leave on one channel; "auto" is 2000.
+        /// For "kung94": the number of cells that all circuits of one outgoing channel share. "auto" is 2000.
         pool: Option<u32> = Or("auto", CELLS), Is("auto");
     }
 }
@@ -41,19 +43,21 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct N23Keys("n23") {
-        /// One credit for this many forwarded cells (N2).
+        /// A node sends one credit for this many forwarded cells (N2).
         n2: u32 = CELLS, Is("10");
-        /// The cells that may be outstanding beyond N2 (N3). If it adapts, this is its first value, from 100 to 500.
+        /// The number of cells that may be outstanding in addition to N2 (N3). With adapt, this is the first value of
+        /// N3, from 100 to 500.
         n3: u32 = Whole::cells(0, 100_000), Is("500");
-        /// How N3 follows congestion, from 100 to 500 cells; "none" keeps it.
+        /// The rule that adapts N3 to congestion, from 100 to 500 cells. With "none", N3 is constant.
         adapt: Option<AdaptKeys> = Or("none", in_table::<AdaptKeys>()), Is("none");
-        /// The queue of this node's credits: "link" is before all circuits, "circuit" is the queue of their circuit's
-        /// other direction.
+        /// The queue in which this node's credits wait. With "link", credits leave before all circuits. With "circuit",
+        /// a credit waits in the queue of its circuit's other direction.
         credit_path: CreditPath = Choice(&[
             ("link", CreditPath::Link),
             ("circuit", CreditPath::Circuit),
         ]), Is("link");
-        /// The hop between a client and its entry has credits, too. It has none if either node says false.
+        /// With true, the hop between a client and its guard also has credits. It has no credits if either node has
+        /// false.
         client_participates: bool = Flag, Is("true");
     }
 }
@@ -67,10 +71,10 @@ keys! {
         beta = CELLS, Is("6");
         /// The first window.
         start = Whole::cells(1, 2000), Is("2");
-        /// The window doubles in each round until more cells than this wait (CircuitStart: 2). With "none" it grows by a
-        /// cell from the start.
+        /// The window doubles in each round until more cells than this wait (CircuitStart: 2). With "none", it grows by
+        /// one cell per round from the start.
         slow_start = Or("none", CELLS), Is("none");
-        /// A round with fewer round trips than this goes on. nstor has 3, Marut's authors have 1.
+        /// A round with fewer samples of the round trip than this continues. nstor has 3, and Marut's authors have 1.
         samples = Whole::from_1_to(1000), Is("3");
         /// Limits each window to the cells that bandwidth_rate carries in a base round trip, if there is a rate.
         cap = Flag, Is("true");
@@ -81,7 +85,8 @@ section! {
     /// The memory of a channel.
     #[derive(Clone, Debug)]
     pub(crate) struct MemoryKeys("") {
-        /// The least round trip to a neighbour expires after this time, in whole seconds; with "none" never.
+        /// The smallest round trip to a neighbour expires after this time, in whole seconds. With "none", it never
+        /// expires.
         base_memory: Option<Duration> = Or("none", TIME), Is("none");
     }
 }
@@ -99,25 +104,26 @@ pub(crate) enum Interval {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct MarutKeys("marut") {
-        /// The cells that the window counts: in "hop" those that the next node has not forwarded yet, in "e2e" those that
-        /// the last node has not. All nodes of a path must have the same mode.
+        /// The cells that the window counts. "hop" counts cells that the next node has not forwarded yet, and "e2e"
+        /// counts cells that the last node has not forwarded yet. All nodes of a path must have the same mode.
         mode: Counts = Choice(&[("hop", Counts::Hop), ("e2e", Counts::Path)]), Is("hop");
-        /// The cells that the other nodes may have outstanding on their hops. "own" is a window as BackTap's, "open" is the
-        /// limit of datagrams.
+        /// The number of cells that each other node may have outstanding on its hop. "own" is a window like BackTap's,
+        /// and "open" is the limit of the transport.
         middle: Option<Option<u32>> = Or("own", Or("open", Whole::cells(1, 2000))), Is("1024");
-        /// The window of which a hop's congestion is a part. "measured": the most outstanding cells of the round;
-        /// "window": the node's own window, which stays at start in the middle.
+        /// The window of which a hop's congestion is a part. "measured" is the largest number of outstanding cells in
+        /// the round. "window" is the node's own window, which stays at start in the middle.
         occupancy: Occupancy = Choice(&[
             ("measured", Occupancy::Measured),
             ("window", Occupancy::Window),
         ]), Is("measured");
         /// The window changes at most once in a round trip of the circuit, or of the first hop.
         interval: Interval = Choice(&[("circuit", Interval::Circuit), ("hop", Interval::Hop)]), Is("circuit");
-        /// In mode "hop" a circuit's round trip is not measured: it is this many times the round trip of the first hop.
+        /// In mode "hop", no node measures the round trip of the circuit. It counts as this many times the round trip
+        /// of the first hop.
         interval_hops: u32 = Whole::from_1_to(10), Is("3");
-        /// A node rounds its own congestion down to a multiple of this. A coarse value tells a spy less.
+        /// A node rounds its own congestion down to a multiple of this. A larger value reveals less to an attacker.
         quantum: u32 = Whole { least: 1, most: 65535, unit: "1/64 cell" }, Is("1");
-        /// Reported congestion fades after this many round trips of the circuit; with "none" never.
+        /// Reported congestion fades after this many round trips of the circuit. With "none", it never fades.
         memory: Option<u32> = Or("none", Whole { least: 1, most: 1000, unit: "round trip" }), Is("2");
         /// A node in the middle reports no forwarded cells while more cells than this wait in its queue.
         queue_cap: Option<u32> = Or("none", CELLS), Is("2000");
@@ -134,15 +140,17 @@ const NEEDS_DATAGRAMS: PartnerInfo = PartnerInfo {
 algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum HopControl("HopControl") {
-        /// A hop has no limit of its own.
+        /// A hop carries all cells that the ends of the circuit permit.
         None("none"): NoKeys, "C tor", &[];
-        /// Credits at each hop whose nodes both have them: no queue of a circuit holds more than N2 + N3 cells.
+        /// A hop uses credits if both of its nodes have N23. No circuit queue holds more than N2 + N3 cells.
         N23("n23"): N23Keys,
             "DefenestraTor section 4.2 and figure 3; Kung, Blackwell, Chapman 1994", &[];
-        /// Over datagrams: a window for each circuit and hop, by the number of its cells that wait at the next node.
+        /// Each circuit has a window at each hop over datagrams. The window depends on the number of cells that wait at
+        /// the next node.
         BackTap("backtap"): WindowKeys,
             "Tschorsch and Scheuermann 2016, by the slides of Ojha and Sharma 2018 and nstor", &[NEEDS_DATAGRAMS];
-        /// Over datagrams: the window of a circuit's first node follows the worst hop of all.
+        /// A circuit over datagrams has a window at its first node. The hop with the longest queue determines this
+        /// window.
         Marut("marut"): (WindowKeys, MarutKeys), "Ojha and Sharma 2018", &[NEEDS_DATAGRAMS];
     }
 }

@@ -15,23 +15,26 @@ section! {
     pub(crate) struct WireKeys("[network]") {
         /// The round trip between any two nodes, without queues and serialisation.
         rtt: Duration = TIME, Is("80 ms");
-        /// "even": all round trips are network.rtt; "geographic": by the distance between the nodes' countries;
-        /// "rtt-matrix": by network.rtt_matrix; or a dumbbell, whose delays are drawn for each seed.
+        /// With "even", all round trips are network.rtt. With "geographic", they depend on the distance between the
+        /// nodes' countries. With "rtt-matrix", they come from network.rtt_matrix. A table describes a dumbbell, whose
+        /// delays are drawn for each seed.
         latency: Option<Option<Option<Dumbbell>>> =
             Or("even", Or("geographic", Or("rtt-matrix", in_table::<Dumbbell>()))), Is("even");
-        /// The access delay of a node, which adds to all its round trips if latency is "geographic" or "rtt-matrix".
+        /// The access delay of a node. It adds to every round trip of the node if latency is "geographic" or
+        /// "rtt-matrix".
         access: Quantiles = SAMPLED_TIME, Is("11 ms");
-        /// Round trips between two countries, and within one, without the access delay of either end, for
-        /// latency = "rtt-matrix".
+        /// The round trips between two countries and within a country, for latency = "rtt-matrix". They do not include
+        /// the access delays of the nodes.
         rtt_matrix: Option<RttMatrix> = Or("none", RoundTrips), Is("none");
         /// The probability that a packet is lost, in each direction.
         loss: f64 = Fraction, Is("0.0");
-        /// The probability that a datagram takes up to a round trip longer, so that others overtake it. Segments of TCP
-        /// keep their order.
+        /// The probability that a datagram is delayed by up to a round trip, so that later datagrams arrive first. TCP
+        /// segments keep their order.
         reorder: f64 = Fraction, Is("0.0");
-        /// The probability that a datagram is duplicated. Segments of TCP are not.
+        /// The probability that a datagram is duplicated. TCP segments are never duplicated.
         duplicate: f64 = Fraction, Is("0.0");
-        /// The drop-tail queue in front of every receiving access link; 75 kB is ModelNet's 50 packets.
+        /// The size of the drop-tail queue in front of every receiving access link. The default is ModelNet's queue of
+        /// 50 packets.
         link_queue: Bytes = QUEUE, Is("75 kB");
         /// Whether the consensus activates N23. With false, nodes with the hop_control "n23" behave as with "none".
         consensus_n23: bool = Flag, Is("true");
@@ -57,7 +60,7 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct PairsKeys("[network]") {
-        /// Exceptions between two nodes or groups.
+        /// Other values for the network between two nodes or groups.
         pairs: Vec<Read<PairKeys>> = in_list::<PairKeys>(), Is("[]");
     }
 }

@@ -31,14 +31,15 @@ section! {
         link_up: NodeRate = SAMPLED_RATE, As("link");
         /// The rate at which the access link receives.
         link_down: NodeRate = SAMPLED_RATE, As("link");
-        /// The queue in front of the receiving link.
+        /// The size of the queue in front of the receiving link.
         link_queue: Bytes = QUEUE, As("network.link_queue");
-        /// The send buffer of its sockets.
+        /// The size of the send buffer of each socket.
         send_buffer: Option<Bytes> = BUFFER, As("tcp.send_buffer");
-        /// The receive buffer of its sockets.
+        /// The size of the receive buffer of each socket.
         receive_buffer: Option<Bytes> = BUFFER, As("tcp.receive_buffer");
-        /// The country of the node, if network.latency is "geographic" or "rtt-matrix". "any" draws one for each node:
-        /// for relays among the countries of their era's relays, for other nodes among those of Tor's users.
+        /// The country of the node, if network.latency is "geographic" or "rtt-matrix". With "any", each node draws a
+        /// country. A relay with an era draws from the countries of that era's relays, and every other node from the
+        /// countries of Tor's users.
         country: Option<&'static str> = Or("any", Word(geo::CODES)), Is("any");
     }
 }

@@ -13,9 +13,11 @@ use std::collections::BTreeMap;
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct WeightKeys("") {
-        /// The share in bandwidth-weighted paths; "auto" is bandwidth_rate, or the sending rate of the link.
+        /// The weight of the relay when clients draw paths. "auto" is bandwidth_rate, or the sending rate of the link
+        /// without one.
         weight: Option<DataRate> = Or("auto", RATE), Is("auto");
-        /// The positions on paths "tor" that the relay may have beside the middle: "guard", "exit", both or none.
+        /// The positions, in addition to the middle, at which the relay may be on paths "tor": "guard", "exit", both or
+        /// none.
         flags: Vec<String> = Texts, Is("['guard', 'exit']");
     }
 }
@@ -23,11 +25,11 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct EraKeys("") {
-        /// Draws link, bandwidth_rate, bandwidth_burst, weight, flags and country of these relays as they were in that
+        /// Draws link, bandwidth_rate, bandwidth_burst, weight, flags and country of these relays from data of this
         /// year, for each network.
         era: Option<&'static str> = Or("none", Word(&Era::YEARS)), Is("none");
-        /// Relays of an era have the token buckets of their operators. With false the smaller of link and bandwidth_rate
-        /// is the link, and the only limit.
+        /// With true, relays of an era have token buckets. With false, they have no buckets, and their link rate is the
+        /// smaller of link and bandwidth_rate.
         era_buckets: bool = Flag, Is("true");
     }
 }

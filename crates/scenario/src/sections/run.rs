@@ -10,8 +10,8 @@ use penstock_units::{Duration, parse::show_duration};
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct IncludeKeys("[scenario]") {
-        /// Files of the same folder that this file is merged over, like "common.toml". A table of this file merges key by
-        /// key, and another value replaces theirs.
+        /// Files of the same folder whose keys this file inherits, like "common.toml". The keys of this file override
+        /// the inherited keys.
         include: Vec<String> = Texts, Is("[]");
     }
 }
@@ -39,7 +39,8 @@ section! {
     pub(crate) struct RunKeys("[run]") {
         /// One run for each seed. All variants have the same seeds.
         seeds: Vec<u64> = Seeds, Is("[1]");
-        /// Seeds of networks: one run for each of them and of seeds. With "none", each of seeds draws its own network.
+        /// The seeds of networks. Each network runs with every seed of seeds. With "none", each run draws its network
+        /// from its own seed.
         networks: Option<Vec<u64>> = Or("none", Seeds), Is("none");
         /// The latest end of simulated time.
         duration: Duration = TIME, Required;
@@ -57,11 +58,12 @@ section! {
     pub(crate) struct TraceKeys("[trace]") {
         /// Circuits of these workloads' clients are recorded in circuits.parquet.
         workloads: Vec<String> = Texts, Is("[]");
-        /// The probability that a client's circuits are traced, drawn for each seed.
+        /// The probability that Penstock traces the circuits of a client, drawn for each seed.
         share: Option<f64> = Or("all", Fraction), Is("all");
         /// The interval of circuits.parquet.
         interval: Duration = TIME, Is("100 ms");
-        /// One in this number of DATA cells of traced circuits is recorded in cells.parquet; 0 is none.
+        /// With 10, every tenth DATA cell of a traced circuit is recorded in cells.parquet. With 0, no cell is
+        /// recorded.
         cells: u32 = Whole::cells(0, 1_000_000), Is("0");
     }
 }

@@ -16,7 +16,7 @@ section! {
     pub(crate) struct EwmaKeys("ewma") {
         /// The time after which a sent cell counts half.
         half_life: Duration = TIME, Is("30 s");
-        /// How it is computed. All three choose the same circuits.
+        /// The data structure of the computation. All three forms choose the same circuits.
         form: fn(EwmaConfig) -> CircuitPolicyConfig = Choice(&[
             ("list", CircuitPolicyConfig::EwmaList as fn(EwmaConfig) -> CircuitPolicyConfig),
             ("heap", CircuitPolicyConfig::EwmaHeap),
@@ -28,9 +28,9 @@ section! {
 algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum CircuitPolicy("CircuitPolicy") {
-        /// Circuits take turns, a cell each.
+        /// Circuits take turns, and each turn sends one cell.
         RoundRobin("round-robin"): NoKeys, "C tor 0.2.3; DefenestraTor section 3.1", &[];
-        /// The circuit that sent least recently goes first, by an exponentially weighted count of its cells.
+        /// The circuit that sent the fewest cells recently goes first.
         Ewma("ewma"): EwmaKeys, "EWMA sections 2.3 and 3.5; C tor circuitmux_ewma.c", &[];
     }
 }
@@ -55,7 +55,8 @@ keys! {
 
 keys! {
     GlobalConfig("global") {
-        /// From the first channel with cells to the scheduling round that serves it (GlobalWriteTimeout).
+        /// The time from the moment at which the first channel gets cells to the scheduling round that serves it
+        /// (GlobalWriteTimeout).
         interval = TIME, Is("10 ms");
     }
 }
@@ -70,26 +71,28 @@ pub(crate) enum GlobalLimit {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct KistKeys("kist") {
-        /// From the first channel with cells to the scheduling round that serves it (GlobalWriteTimeout).
+        /// The time from the moment at which the first channel gets cells to the scheduling round that serves it
+        /// (GlobalWriteTimeout).
         interval: Duration = TIME, Is("10 ms");
-        /// The limit of all channels together. "drained": the most bytes that left the kernel between two rounds;
-        /// "rate": a bucket of the greatest rate; "off": no limit.
+        /// The limit on the bytes of all channels together. "drained" is the largest number of bytes that left the
+        /// kernel between two rounds. "rate" is a token bucket with the key rate. "off" is no limit.
         global_limit: GlobalLimit = Choice(&[
             ("drained", GlobalLimit::Drained),
             ("rate", GlobalLimit::Rate),
             ("off", GlobalLimit::Off),
         ]), Is("drained");
-        /// With global_limit "rate": the rate, if it is known.
+        /// For global_limit "rate": the rate of the bucket. "measured" is the highest rate at which data left the
+        /// kernel.
         rate: Option<DataRate> = Or("measured", RATE), Is("measured");
-        /// With global_limit "rate": the time of the rate that the bucket holds; "auto" is interval.
+        /// For global_limit "rate": the depth of the bucket, as a time at its rate. "auto" is interval.
         fill: Option<Duration> = Or("auto", TIME), Is("auto");
     }
 }
 
 keys! {
     KistDeployedConfig("kist-deployed") {
-        /// The least time between two scheduling rounds (KISTSchedRunInterval). The consensus may lower it; today it says
-        /// 2 ms.
+        /// The minimum time between two scheduling rounds (KISTSchedRunInterval). The value in today's consensus is 2
+        /// ms.
         interval = TIME, Is("10 ms");
         ..KistDeployedConfig::default()
     }
@@ -97,8 +100,8 @@ keys! {
 
 keys! {
     KistLiteConfig("kist-lite") {
-        /// The least time between two scheduling rounds (KISTSchedRunInterval). The consensus may lower it; today it says
-        /// 2 ms.
+        /// The minimum time between two scheduling rounds (KISTSchedRunInterval). The value in today's consensus is 2
+        /// ms.
         interval = TIME, Is("10 ms");
     }
 }
@@ -113,15 +116,15 @@ const ASKS_THE_KERNEL: PartnerInfo = PartnerInfo {
 algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum Scheduler("Scheduler") {
-        /// One socket at a time, in the order in which the kernel reports them writable.
+        /// The relay writes one socket at a time, when the kernel reports that the socket is writable.
         Vanilla("vanilla"): VanillaConfig, "C tor 0.2.3; DefenestraTor section 3.1; KIST section 5.1", &[];
-        /// All channels together, best circuit first, as much as the kernel takes.
+        /// The relay serves the best circuit of all channels first, and writes as much as the kernel accepts.
         Global("global"): GlobalConfig, "KIST sections 5.2 and 5.3, without write limits", &[];
-        /// Global scheduling, and no more than the kernel can send at once.
+        /// Global scheduling that writes at most the bytes that the kernel can send immediately.
         Kist("kist"): KistKeys, "KIST section 5.2, algorithms 1 and 2, equations 1 and 2", &[ASKS_THE_KERNEL];
-        /// KIST as in C tor: congestion windows are the only limit.
+        /// KIST as in C tor. The congestion window of each socket limits the writes.
         KistDeployed("kist-deployed"): KistDeployedConfig, "C tor scheduler_kist.c", &[ASKS_THE_KERNEL];
-        /// C tor's KIST without queries to the kernel: output buffers are the limit.
+        /// C tor's KIST without information from the kernel. The size of output buffers limits the writes.
         KistLite("kist-lite"): KistLiteConfig, "C tor scheduler_kist.c, channeltls.c", &[];
     }
 }
@@ -164,9 +167,9 @@ fn global_limit<S>(keys: &KistKeys, node: &Read<S>) -> Result<GlobalLimitConfig,
 algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum ChannelMap("ChannelMap") {
-        /// One channel between two relays, shared by all their circuits.
+        /// All circuits between two relays share one channel.
         Shared("shared"): NoKeys, "C tor; DefenestraTor section 3.1; KIST section 5.1", &[];
-        /// A channel of its own for every circuit that this node creates or extends.
+        /// Every circuit that this node begins or extends has its own channel.
         PerCircuit("per-circuit"): NoKeys, "throttling section 5.3", &[];
     }
 }

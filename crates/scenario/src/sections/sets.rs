@@ -10,9 +10,9 @@ section! {
     pub(crate) struct VariantKeys("[[variants]]") {
         /// The name in output and on the command line.
         name: String = NAME, Required;
-        /// The name in pictures.
+        /// The name in figures.
         label: String = TEXT, As("name");
-        /// The keys that it overrides, with dots, like "relay.link".
+        /// The keys that the variant overrides, with dots, like "relay.link".
         set: Table = Overrides, Is("{}");
     }
 }
@@ -30,17 +30,18 @@ section! {
     pub(crate) struct DeploymentKeys("[[deployments]]") {
         /// Relays or groups of relays; "any" is all.
         relays: Vec<String> = Texts, Is("any");
-        /// Selects among them by their flags: "exit" has exit, "guard" has guard alone, "middle" has neither.
+        /// Selects relays by their flags. "exit" selects relays with the flag exit, "guard" relays with only the flag
+        /// guard, and "middle" relays with neither flag.
         position: Position = Choice(&[
             ("any", Position::Any),
             ("guard", Position::Guard),
             ("middle", Position::Middle),
             ("exit", Position::Exit),
         ]), Is("any");
-        /// The share of these relays that the deployment reaches, drawn for each network. A larger share contains the
-        /// relays of a smaller one.
+        /// The part of the selected relays that get the new software, drawn for each network. A larger share contains
+        /// all relays of a smaller share.
         share: Option<f64> = Or("all", Fraction), Is("all");
-        /// The keys of [relay] that the software of these relays has, like { scheduler = "kist" }.
+        /// The keys of [relay] that these relays get, like { scheduler = "kist" }.
         set: Table = Overrides, Required;
     }
 }

@@ -15,8 +15,8 @@ keys! {
     ClientBuckets("") {
         /// The depth of each client's read and write buckets (torrc PerConnBWBurst).
         burst = Size::ANY, Is("2 MiB");
-        /// The connections that count as one client and share a pair of buckets: each connection alone, or all of one
-        /// address (throttling section 5.3).
+        /// The connections that count as one client and share a pair of buckets. "connection" is each connection alone,
+        /// and "address" is all connections of one address (throttling section 5.3).
         aggregate = Choice(&[
             ("connection", Aggregate::Connection),
             ("address", Aggregate::Address),
@@ -33,7 +33,7 @@ keys! {
 
 keys! {
     BitSplittingConfig("bit-splitting") {
-        /// The open connections among which the bandwidth is divided: all, or those to clients.
+        /// The open connections among which the relay divides its bandwidth: all of them, or only those to clients.
         count = COUNT, Is("all");
     }
 }
@@ -42,14 +42,15 @@ keys! {
     FlaggingConfig("flagging") {
         /// The refill rate of a flagged client's buckets (flagRate).
         rate = RATE, Is("5 KiB/s");
-        /// A client loses its flag when its count is below this part of the fair one (P); with 0 never.
+        /// A client loses its flag when its count is below this part of the fair count (P). With 0, it never loses its
+        /// flag.
         penalty = Fraction, Is("0.5");
-        /// The time after which the bytes that a client was sent count half.
+        /// The time after which bytes that were sent to a client count half.
         half_life = TIME, Is("30 s");
-        /// The fair count for that comparison: the current one, or the one when the client was last above it, as in the
-        /// authors' prototype.
+        /// The fair count that penalty uses. "current" is the current fair count. "frozen" is the fair count of the
+        /// time when the client was last above it, as in the authors' prototype.
         unflag = Choice(&[("current", Unflag::Current), ("frozen", Unflag::Frozen)]), Is("current");
-        /// The open connections among which the bandwidth is divided: all, or those to clients.
+        /// The open connections among which the relay divides its bandwidth: all of them, or only those to clients.
         count = COUNT, Is("all");
     }
 }
@@ -62,15 +63,15 @@ keys! {
         refresh = TIME, Is("60 s");
         /// The lowest rate of a throttled client (F).
         floor = RATE, Is("5 KiB/s");
-        /// The time after which the bytes that a client was sent count half.
+        /// The time after which bytes that were sent to a client count half.
         half_life = TIME, Is("30 s");
         /// "mean" is half of the bytes that were written and read, as in the authors' prototype; "written" is the bytes
         /// that were written.
         throughput = Choice(&[("mean", Throughput::Mean), ("written", Throughput::Written)]), Is("mean");
-        /// "ascending" throttles all clients but that share, at the rate of the quietest of them, as the authors'
-        /// prototype does.
+        /// "descending" throttles the clients that received the most. "ascending" throttles all clients except the
+        /// share fraction, at the lowest throughput among them, as the authors' prototype does.
         order = Choice(&[("descending", Order::Descending), ("ascending", Order::Ascending)]), Is("descending");
-        /// The floor also raises a throughput of zero; with false it does not, as in the authors' prototype.
+        /// With true, floor also raises a throughput of zero. With false, it does not, as in the authors' prototype.
         lift_zero = Flag, Is("true");
     }
 }
@@ -87,14 +88,15 @@ algorithm! {
     pub(crate) enum Throttle("Throttle") {
         /// No client is throttled.
         None("none"): NoKeys, "C tor", &[];
-        /// One rate for every client.
+        /// Every client has the same rate.
         Static("static"): (StaticRateConfig, ClientBuckets),
             "throttling section 3.1; C tor connection_or_update_token_buckets_helper()", &[];
-        /// The relay's bandwidth_rate, divided equally.
+        /// The relay divides its bandwidth_rate equally among its clients.
         BitSplitting("bit-splitting"): (BitSplittingConfig, ClientBuckets), "throttling section 3.2, algorithm 1", &[NEEDS_A_RATE];
-        /// A client that recently received more than the fair share is slowed down to one rate.
+        /// All clients that recently received more than the fair share get the same low rate.
         Flagging("flagging"): (FlaggingConfig, ClientBuckets), "throttling section 3.2, algorithm 2", &[NEEDS_A_RATE];
-        /// The loudest clients get the throughput of the last of them.
+        /// The relay throttles the clients that received the most. Their rate is the lowest recent throughput among
+        /// them.
         Threshold("threshold"): (ThresholdConfig, ClientBuckets), "throttling section 3.2, algorithm 3", &[];
     }
 }

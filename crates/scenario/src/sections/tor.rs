@@ -27,56 +27,58 @@ pub(crate) enum Transport {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct TorKeys("") {
-        /// A version of Tor: it sets keys. They replace inherited keys, and the keys beside it replace them.
+        /// A version of Tor, which sets several keys. These keys override inherited keys, and the section's own keys
+        /// override them.
         preset: Option<&'static str> = Or("none", Word(presets::NAMES)), Is("none");
-        /// The processor time of Tor's work, which waits in one queue; "none" is no time.
+        /// The processor time of Tor's work. All work of a node waits in one queue. With "none", work takes no time.
         cpu: Option<Costs> = Or("none", in_table::<Costs>()), Is("none");
         /// The refill rate of the global read and write buckets (torrc BandwidthRate).
         bandwidth_rate: Option<NodeRate> = Or("none", SAMPLED_RATE), Is("none");
-        /// The depth of these buckets (torrc BandwidthBurst); "auto" is a second of bandwidth_rate.
+        /// The depth of the global read and write buckets (torrc BandwidthBurst). "auto" is the amount that
+        /// bandwidth_rate gives in a second.
         bandwidth_burst: Option<Bytes> = Or("auto", Size::ANY), Is("auto");
-        /// The time between refills; 1 s until Tor 0.2.3.5, then 100 ms.
+        /// The time between two refills of a bucket. Tor had 1 s until 0.2.3.5, and then 100 ms.
         refill: Duration = TIME, Is("1 s");
-        /// The time of the first refill; "random" draws it from [0, refill) for each node and seed.
+        /// The time of the first refill. With "random", each node and seed draws it from [0, refill).
         refill_phase: Option<Duration> = Or("random", TIME_OR_ZERO), Is("random");
-        /// The time after which a connection with an empty bucket tries again. A bucket is then refilled by whole refills
-        /// when a connection uses it (C tor since 0.4.0: refill 16 ms, this 100 ms). With "none" connections try at the
-        /// next refill.
+        /// The time after which a connection with an empty bucket tries again. With "none", connections try again at
+        /// the next refill. With a time, a bucket gets the refills that are due only when a connection uses it. C tor
+        /// since 0.4.0 has 100 ms here, and a refill of 16 ms.
         refill_unblock: Option<Duration> = Or("none", TIME), Is("none");
-        /// Which circuit of a channel sends next.
+        /// The policy that chooses the circuit of a channel that sends next.
         circuit_policy: CircuitPolicy = kind_of::<CircuitPolicy>(), Is("{}");
-        /// The cells that a cell of a circuit of the worse class counts as, for a circuit policy that counts (KIST section
-        /// 5.1).
+        /// The number of cells that the circuit policy counts for one cell of a circuit in the worse class (KIST
+        /// section 5.1). It affects only policies that count cells.
         priority_factor: u32 = Whole::cells(1, 1_000_000), Is("10");
-        /// Which channels write now, and how much.
+        /// The scheduler that decides which channels write now, and how much.
         scheduler: Scheduler = kind_of::<Scheduler>(), Is("{}");
-        /// The cells that a circuit may have outstanding, at the node that packages them.
+        /// The algorithm that limits the unacknowledged cells of a circuit, at the node that packages them.
         edge_control: EdgeControl = kind_of::<EdgeControl>(), Is("{}");
-        /// The cells that one hop may have outstanding.
+        /// The algorithm that limits the outstanding cells of a circuit on one hop.
         hop_control: HopControl = kind_of::<HopControl>(), Is("{}");
-        /// The channels to nodes with the same transport: TLS over TCP, or datagrams that are acknowledged at each hop.
-        /// Channels to other nodes are over TCP.
+        /// The transport of channels between two nodes with the same value: TLS over TCP, or datagrams that each hop
+        /// acknowledges. All other channels use TCP.
         transport: Transport = Choice(&[("tcp", Transport::Tcp), ("datagram", Transport::Datagram)]), Is("tcp");
-        /// The time for which a single message waits for others in a datagram.
+        /// The maximum time for which a single message waits for another message that can leave in the same datagram.
         coalesce_delay: Duration = TIME_OR_ZERO, Is("1 ms");
-        /// The least retransmission timeout of a cell without an acknowledgement.
+        /// The minimum retransmission timeout of an unacknowledged cell.
         datagram_timeout: Duration = TIME, Is("1 s");
-        /// The rate at which each client is served.
+        /// The algorithm that sets the rate at which a guard serves each client.
         throttle: Throttle = kind_of::<Throttle>(), Is("{}");
-        /// The channel that a circuit takes.
+        /// The rule that selects the channel of a circuit.
         channel_map: ChannelMap = kind_of::<ChannelMap>(), Is("{}");
-        /// Where this node packages, a circuit SENDME must prove that its cell arrived (proposal 289). If not, the
-        /// circuit closes.
+        /// With true, the node that packages cells accepts a circuit SENDME only with a proof that the acknowledged
+        /// cell arrived (proposal 289). Without this proof, the circuit closes.
         authenticated_sendmes: bool = Flag, Is("false");
-        /// Streams are read again when the circuit's queue holds at most this many cells.
+        /// The node resumes reading streams when the circuit's queue has at most this many cells.
         edge_queue_low: u32 = CELLS, Is("64");
-        /// Streams are no longer read when the circuit's queue holds this many cells.
+        /// The node stops reading streams when the circuit's queue has this many cells.
         edge_queue_high: u32 = CELLS, Is("256");
-        /// A RELAY cell that joins a circuit's queue with more cells than this is marked, for `edge_control = "dctcp"`; 20
-        /// is DCTCP's K.
+        /// A relay marks a RELAY cell that enters a circuit queue with more cells than this, for `edge_control =
+        /// "dctcp"`. DCTCP's K is 20.
         ecn_threshold: Option<u32> = Or("none", Whole::cells(0, 100_000)), Is("none");
-        /// A circuit with this many cells in one direction is closed when another cell arrives (consensus
-        /// circ_max_cell_queue_size).
+        /// If a circuit has this many queued cells in one direction, the node closes it when another cell arrives
+        /// (consensus circ_max_cell_queue_size).
         max_circuit_queue: u32 = CELLS, Is("2500");
     }
 }

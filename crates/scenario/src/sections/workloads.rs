@@ -17,7 +17,7 @@ section! {
         start: String = NAME, Is("start");
         /// The transitions between states, with weights.
         transitions: Vec<Transition> = TRANSITIONS, Required;
-        /// The emissions of a state when it is entered, with weights, and the delay until the next emission.
+        /// The emissions of each state, with weights. Each emission has a delay until the next emission.
         emissions: Vec<Emission> = EMISSIONS, Required;
     }
 }
@@ -25,11 +25,13 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct TgenKeys("workload.tgen") {
-        /// When flows begin, each with a circuit of its own. With "none" they follow each other, with pause between them.
+        /// The model that decides when flows begin. Each flow has its own circuit. With "none", each flow begins after
+        /// the end of the previous flow and the workload's pause.
         flows: Option<MarkovKeys> = Or("none", in_table::<MarkovKeys>()), Is("none");
-        /// When streams of a flow begin; "none" is one stream.
+        /// The model that decides when the streams of a flow begin. With "none", a flow is one stream.
         streams: Option<MarkovKeys> = Or("none", in_table::<MarkovKeys>()), Is("none");
-        /// When packets of a stream leave: + the client's, - the server's.
+        /// The model that decides when the packets of a stream leave. The client sends the packets +, and the server
+        /// sends the packets -.
         packets: MarkovKeys = in_table::<MarkovKeys>(), Required;
         /// The payload of a packet.
         packet: Bytes = Size { least: 1, most: 1 << 16 }, Is("1434 B");
@@ -39,21 +41,21 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct WorkloadKeys("[workloads.NAME]") {
-        /// The clients of a paper: it sets keys, and the keys beside it replace them.
+        /// The workload of a paper's clients, which sets several keys. The section's own keys override them.
         preset: Option<&'static str> = Or("none", Word(presets::WORKLOAD_NAMES)), Is("none");
-        /// The size of a download. A workload has this, hold or tgen.
+        /// The size of a download. A workload has one of the keys size, hold and tgen.
         size: Option<Amount> = Or("none", AMOUNT), Is("none");
         /// Instead of downloading, a client opens a circuit, and closes it and its connection after this time.
         hold: Option<Span> = Or("none", SPAN), Is("none");
-        /// Instead of downloads in a loop, streams begin and packets leave by tgen's Markov models.
+        /// tgen's Markov models, which decide when streams begin and packets leave. They replace the loop of downloads.
         tgen: Option<TgenKeys> = Or("none", in_table::<TgenKeys>()), Is("none");
-        /// The number of circuits at once, each with downloads or holds of its own.
+        /// The number of circuits that a client uses at the same time. Each circuit has its own downloads or holds.
         circuits: u32 = Whole::from_1_to(1000), Is("1");
         /// The time from the last byte, or the end of a hold, to the next download or hold.
         pause: Span = SPAN, Is("0 s");
-        /// When a client begins.
+        /// The time at which a client begins.
         start: Span = SPAN, Is("0 s");
-        /// Every download gets a circuit of its own.
+        /// With true, every download gets a new circuit.
         fresh_circuit: bool = Flag, Is("false");
         /// The client abandons a download that takes longer.
         timeout: Option<Duration> = Or("none", TIME), Is("none");
