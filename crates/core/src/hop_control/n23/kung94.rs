@@ -6,7 +6,7 @@ use super::super::LinkSignals;
 /// connection moved T cells, and this circuit moved V of them: N3 = (M/2 − Q − N) · V/T + 1. If T is zero, N3 does not
 /// change.
 ///
-/// Source: Kung, Blackwell, Chapman, SIGCOMM 1994, adaptive credit allocation at the receiver, from a summary of the paper.
+/// Source: Kung, Blackwell, Chapman, SIGCOMM 1994, adaptive credit allocation at the receiver, from a summary.
 /// Deviation: the pools belong to outgoing connections, as the delay of DefenestraTor §4.2 does, not to incoming ones.
 /// Deviation: DefenestraTor's bounds of 100 and 500 cells apply to each circuit, so many circuits together may get more
 /// cells than the pool has.
