@@ -80,8 +80,8 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_OPENING: usize = 1024;
 /// Number of new peers since the last cleanup [1]. Above it, the node forgets all peers without channels.
 const MAX_IDLE_PEERS: usize = 1024;
-/// Longest wait for events [ms].
-const MAX_WAIT_MS: u16 = 1000;
+/// Longest wait for events [ns].
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Random padding of a cell whose tag a SENDME carries [B]: four zeros and 16 random bytes (prop289 §3.4).
 const SENDME_PADDING: u16 = 20;
 /// Pause in accepting connections after the process has run out of file descriptors.
@@ -301,7 +301,7 @@ impl Node {
         }
         // Epoll is level-triggered and reports each socket once. Sockets in the queue are not added again.
         let in_line = self.ready.len();
-        let wait = self.wait_millis();
+        let wait = self.max_wait();
         let ready = &mut self.ready;
         self.sockets.wait(wait, |token, what| {
             if !ready.iter().take(in_line).any(|(other, _)| *other == token) {
@@ -328,15 +328,13 @@ impl Node {
         Ok(())
     }
 
-    /// Time to wait for events [ms].
-    fn wait_millis(&self) -> u16 {
+    /// Time to wait for events [ns].
+    fn max_wait(&self) -> Duration {
         if !self.ready.is_empty() || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
-            return 0;
+            return Duration::ZERO;
         }
-        let now = self.clock.now();
         let due = self.relay.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
-        let wait = due.since(now).as_nanos().div_ceil(1_000_000);
-        u16::try_from(wait).unwrap_or(MAX_WAIT_MS).min(MAX_WAIT_MS)
+        due.since(self.clock.now()).min(MAX_WAIT)
     }
 
     fn serve(&mut self, token: Token, what: Interest) {

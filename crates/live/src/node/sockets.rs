@@ -7,16 +7,17 @@ use super::socket_info;
 use super::stamps;
 use super::trace::{Left, Trace};
 use crate::clock::Clock;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use penstock_core::cell::{Cell as _, Command, Payload};
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, EndReason, Kernel, SecondaryMap, SocketInfo, StreamKey, StreamRead};
 use penstock_link::cell::{CELL_LEN, Connected, LiveCell, LivePayload};
 use penstock_units::{Bytes, Duration, Instant};
+use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsFd;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Cells in a TLS record, if enough cells remain for another record [cell] (C tor passes 4 KiB to TLS in one call).
 const RECORD_CELLS: usize = 8;
@@ -84,7 +85,7 @@ pub(super) struct Stream {
 
 #[derive(Debug)]
 pub(super) struct Sockets {
-    epoll: Epoll,
+    epoll: OwnedFd,
     pub(super) channels: SecondaryMap<ChannelKey, Conn>,
     pub(super) streams: SecondaryMap<StreamKey, Stream>,
     pub(super) lingering: slab::Slab<(Stream, Instant)>,
@@ -102,7 +103,7 @@ pub(super) struct Sockets {
 
 impl Sockets {
     pub(super) fn new(clock: Clock) -> io::Result<Self> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (channels, streams, lingering) = (SecondaryMap::new(), SecondaryMap::new(), slab::Slab::new());
         let (directory_streams, woken, full) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let (scratch, record) = (vec![0; READ_SIZE].into(), Vec::new());
@@ -124,35 +125,37 @@ impl Sockets {
 
     /// Starts watching a socket, level-triggered.
     pub(super) fn watch(&self, socket: &impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        Ok(self.epoll.add(socket, event(token, interest))?)
+        Ok(epoll::add(&self.epoll, socket, data(token), flags(interest))?)
     }
 
     pub(super) fn watch_for(&self, socket: &impl AsFd, token: Token, interest: Interest) {
         // A failed socket is closed at the next read or write.
-        let _ = self.epoll.modify(socket, &mut event(token, interest));
+        let _ = epoll::modify(&self.epoll, socket, data(token), flags(interest));
     }
 
     pub(super) fn forget(&self, socket: &impl AsFd) {
         // Epoll may not watch the socket.
-        let _ = self.epoll.delete(socket);
+        let _ = epoll::delete(&self.epoll, socket);
     }
 
-    /// Waits at most `millis` [ms]. Calls `ready` for each ready socket.
-    pub(super) fn wait(&self, millis: u16, mut ready: impl FnMut(Token, Interest)) -> io::Result<()> {
-        let mut events = [EpollEvent::empty(); 256];
-        let count = match self.epoll.wait(&mut events, millis) {
-            Ok(count) => count,
-            Err(nix::errno::Errno::EINTR) => 0,
-            Err(error) => return Err(error.into()),
+    /// Waits at most `timeout` [ns]. Calls `ready` for each ready socket.
+    pub(super) fn wait(&self, timeout: Duration, mut ready: impl FnMut(Token, Interest)) -> io::Result<()> {
+        let nanos = timeout.as_nanos();
+        let timeout =
+            Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 };
+        let mut events = [MaybeUninit::uninit(); 256];
+        let (events, _) = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            events => events?,
         };
-        for event in &events[..count] {
-            let flags = event.events();
-            let gone = EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP;
+        for event in events {
+            let flags = event.flags;
+            let gone = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
             let interest = Interest {
-                readable: flags.intersects(EpollFlags::EPOLLIN | gone),
-                writable: flags.intersects(EpollFlags::EPOLLOUT | gone),
+                readable: flags.intersects(epoll::EventFlags::IN | gone),
+                writable: flags.intersects(epoll::EventFlags::OUT | gone),
             };
-            ready(Token::of(event.data()), interest);
+            ready(Token::of(event.data.u64()), interest);
         }
         Ok(())
     }
@@ -206,7 +209,7 @@ impl Sockets {
             let wanted = wanted(conn);
             if conn.watched.replace(wanted) != Some(wanted) {
                 // A failed socket is closed at the next read or write.
-                let _ = self.epoll.modify(&conn.socket, &mut event(Token::Channel(key), wanted));
+                let _ = epoll::modify(&self.epoll, &conn.socket, data(Token::Channel(key)), flags(wanted));
             }
         }
     }
@@ -328,13 +331,17 @@ fn wanted(conn: &Conn) -> Interest {
     Interest { writable: conn.interest.writable || conn.is_stuck(), ..conn.interest }
 }
 
-fn event(token: Token, interest: Interest) -> EpollEvent {
-    let mut flags = EpollFlags::empty();
-    flags.set(EpollFlags::EPOLLIN, interest.readable);
-    flags.set(EpollFlags::EPOLLOUT, interest.writable);
-    // Linux reports hang-ups even if no readiness is wanted. One report is enough.
-    flags.set(EpollFlags::EPOLLONESHOT, !interest.readable && !interest.writable);
-    EpollEvent::new(flags, token.number())
+fn data(token: Token) -> epoll::EventData {
+    epoll::EventData::new_u64(token.number())
+}
+
+fn flags(interest: Interest) -> epoll::EventFlags {
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN, interest.readable);
+    flags.set(epoll::EventFlags::OUT, interest.writable);
+    // Linux reports hang-ups even without interest; one report is enough.
+    flags.set(epoll::EventFlags::ONESHOT, !interest.readable && !interest.writable);
+    flags
 }
 
 impl Kernel<LiveCell> for Sockets {
@@ -522,7 +529,7 @@ mod tests {
 
         other.write_all(b"for the new channel").unwrap();
         let mut tokens = Vec::new();
-        node.sockets.wait(1000, |token, _| tokens.push(token)).unwrap();
+        node.sockets.wait(Duration::from_secs(1), |token, _| tokens.push(token)).unwrap();
         assert_eq!(tokens, [Token::Channel(new)]);
         assert!(node.sockets.channel(old).is_none());
     }
