@@ -115,11 +115,16 @@ pub struct Limits {
     /// closes. Windows keep each stream far below this limit. XOFF takes effect only after one round trip. C tor has no
     /// corresponding limit and relies on the out-of-memory handler.
     pub edge_buffer: u32,
-    /// Maximum memory of all circuit queues and stream buffers [B]; `None` sets no limit. If it is exceeded, the relay
-    /// closes the circuits with the oldest cells until nine tenths of the limit are in use.
+    /// Maximum memory that peers make the relay use [B]: circuits, their queues, streams, output buffers, and the
+    /// driver's connections. `None` sets no limit. Above it, the relay closes circuits of the holder with the most
+    /// memory until nine tenths of the limit are in use.
     ///
     /// Source: C tor `MaxMemInQueues`, `circuits_handle_oom()`.
     pub memory: Option<Bytes>,
+    /// The size of a circuit without cells and streams, as `memory` counts it [B].
+    pub circuit: Bytes,
+    /// The size of a stream without payloads, as `memory` counts it [B].
+    pub stream: Bytes,
 }
 
 impl Default for Limits {
@@ -131,6 +136,8 @@ impl Default for Limits {
             outbuf: Bytes::mib(4),
             edge_buffer: 131_072,
             memory: None,
+            circuit: Bytes::ZERO,
+            stream: Bytes::ZERO,
         }
     }
 }

@@ -71,6 +71,22 @@ pub trait Kernel<C: Cell> {
     /// Sets the readiness that the kernel reports for the channel.
     fn want(&mut self, channel: ChannelKey, interest: Interest);
 
+    /// The holder of a channel, for the memory limit: channels of one host have the same holder. A host without a
+    /// memory limit need not implement this.
+    fn holder(&self, channel: ChannelKey) -> u128 {
+        channel.index() as u128
+    }
+
+    /// Memory of the channel's connection [B], a part of the [driver's memory](crate::Relay::set_driver_memory).
+    fn memory(&self, _channel: ChannelKey) -> Bytes {
+        Bytes::ZERO
+    }
+
+    /// Memory of the stream's connection [B], a part of the [driver's memory](crate::Relay::set_driver_memory).
+    fn stream_memory(&self, _stream: StreamKey) -> Bytes {
+        Bytes::ZERO
+    }
+
     /// Closes the channel's socket.
     fn close(&mut self, channel: ChannelKey);
 

@@ -15,9 +15,35 @@ pub fn take_first<T>(queue: &mut VecDeque<T>) -> Option<T> {
     first
 }
 
+/// The capacity that a queue keeps in any case.
+const KEPT: usize = 64;
+
+/// Frees most of the unused memory of a queue that was long. The cost is constant for each element, on average.
+#[inline]
+pub fn trim<T>(queue: &mut VecDeque<T>) {
+    if queue.capacity() > KEPT && queue.len() < queue.capacity() / 4 {
+        shrink(queue);
+    }
+}
+
+#[cold]
+fn shrink<T>(queue: &mut VecDeque<T>) {
+    queue.shrink_to((queue.capacity() / 2).max(KEPT));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_queue_returns_its_memory_when_it_is_short_again() {
+        let mut queue: VecDeque<u32> = (0..10_000).collect();
+        while queue.pop_front().is_some() {
+            trim(&mut queue);
+            assert!(queue.capacity() <= KEPT || queue.len() * 4 + 4 >= queue.capacity());
+        }
+        assert!(queue.capacity() <= KEPT);
+    }
 
     #[test]
     fn an_emptied_queue_restarts_at_the_same_memory() {

@@ -40,6 +40,8 @@ pub struct Counters {
     pub scans: u64,
     /// Circuits that the out-of-memory handler closed ([`Limits::memory`](crate::config::Limits)).
     pub oom_closed: u64,
+    /// Channels that the out-of-memory handler closed [1].
+    pub oom_channels: u64,
 }
 
 impl Counters {

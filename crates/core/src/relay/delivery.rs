@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::kernel::{Interest, Kernel};
 use crate::keys::{CircuitIndex, StreamKey};
 use crate::stream::{Stream, Wait};
-use penstock_units::{Bytes, Instant};
+use penstock_units::{Bytes, Instant, fifo::trim};
 use std::collections::VecDeque;
 
 impl<C: Cell> Parts<C> {
@@ -72,6 +72,7 @@ impl<C: Cell> Parts<C> {
             let left = if state.outbuf.is_empty() { Bytes::ZERO } else { state.outbuf_bytes - bytes };
             state.outbuf_bytes = left;
             let (circuit, taken) = (state.circuit, waiting - state.outbuf.len());
+            trim(&mut state.outbuf);
             if taken > 0 {
                 state.wait.on_taken(Stamp::at(now), taken, state.outbuf.len());
             }

@@ -10,7 +10,7 @@ use crate::hop_control::{HopControl, Source};
 use crate::kernel::{Kernel, SocketInfo};
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use crate::scheduler::{Flushed, SchedulerContext};
-use penstock_units::{Bytes, Cells, Instant};
+use penstock_units::{Bytes, Cells, Instant, fifo::trim};
 
 #[derive(Debug)]
 pub(super) struct RelayContext<'a, C: Cell, K> {
@@ -97,6 +97,7 @@ impl<C: Cell, K: Kernel<C>> SchedulerContext for RelayContext<'_, C, K> {
         let (own_direction, class) = (circuit.own_direction(), circuit.class);
         let half = circuit.half_mut(direction);
         let Queued { cell, source, .. } = half.pop().expect("a policy serves only circuits that may send");
+        trim(&mut half.queue);
         let is_relay = cell.command() == Command::Relay;
         let feedback = if is_relay { half.hop.on_sent(now, source) } else { None };
         let exhausted = !half.may_send();
@@ -132,6 +133,7 @@ impl<C: Cell, K: Kernel<C>> SchedulerContext for RelayContext<'_, C, K> {
         let state = &mut parts.channels[channel];
         let before = state.outbuf.len();
         let bytes = state.transport.write(self.now, channel, &mut state.outbuf, limit, self.kernel);
+        trim(&mut state.outbuf);
         let cells = (before - state.outbuf.len()) as u64;
         let refused = !state.outbuf.is_empty() && bytes < limit;
         if let Some(delay) = &mut state.delay {

@@ -2,61 +2,152 @@ use super::{Parts, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD};
 use crate::circuit::{Circuit, Stamp};
 use crate::kernel::Kernel;
+use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use crate::reason::DestroyReason;
 use penstock_units::{Bytes, Instant};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The size of a queued cell in the memory count [B], equal to the size on the wire.
 const CELL: u64 = 514;
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryUse {
+    /// Cells in all circuit queues [cell].
     pub(super) cells: u64,
     pub(super) payloads: u64,
+    /// Memory of the driver for peers [B]: connections, lookups, directory answers.
+    driver: Bytes,
 }
 
-impl MemoryUse {
-    fn bytes(&self) -> Bytes {
-        Bytes::new(self.cells * CELL + self.payloads * u64::from(MAX_PAYLOAD))
-    }
+/// The circuits and channels of one holder, the next to close last.
+#[derive(Debug, Default)]
+struct Holder {
+    bytes: u64,
+    /// The bytes of circuits that were neither extended nor used.
+    unused: u64,
+    circuits: Vec<Closing>,
+    channels: Vec<(u64, ChannelKey)>,
+}
+
+/// A circuit that the out-of-memory handler may close.
+#[derive(Debug)]
+struct Closing {
+    circuit: CircuitIndex,
+    age: Option<u32>,
+    is_unused: bool,
+    bytes: u64,
 }
 
 impl<C: Cell> Relay<C> {
-    /// Closes circuits if the queued data exceeds the memory limit, until nine tenths of the limit are in use.
+    /// Sets the memory that the driver uses for peers [B]. It counts toward the memory limit.
+    pub fn set_driver_memory(&mut self, bytes: Bytes) {
+        self.parts.memory.driver = bytes;
+    }
+
+    /// The memory that peers make this node use, as the memory limit counts it [B].
+    pub fn memory(&self) -> Bytes {
+        self.parts.memory_use()
+    }
+
+    /// Closes circuits and channels if peers use more than the memory limit, until nine tenths of the limit are in use.
     ///
-    /// The age of a circuit is the age of its oldest queued cell, or of its oldest payload that waits for an
-    /// application. The oldest circuits close first. So a circuit whose cells nobody reads closes early, and busy
-    /// circuits stay open.
+    /// The [holder](Kernel::holder) of the most memory loses a circuit first: the one with the oldest queued cell, or
+    /// with the oldest payload that waits for an application. So a flood with a slow or absent reader closes first, and
+    /// busy circuits stay. If most of the holder's memory is that of unused circuits, these close first. A holder
+    /// without circuits loses its channels.
+    ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
-    /// Deviation: only memory that closing a circuit frees is counted. Output buffers have their own limit for each
-    /// channel; TLS, kernel and directory buffers are not counted.
+    /// Deviation: C tor compares the ages of all circuits, whoever holds them, and counts no idle circuits.
     /// Deviation: if an application does not read a stream, the whole circuit closes; C tor may close only the stream.
     /// The age of a payload is overestimated by a factor of up to two ([`Wait`](crate::stream::Wait)).
     pub(super) fn handle_oom(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         let Some(limit) = self.parts.config.limits.memory else { return };
-        if self.parts.memory.bytes() > limit {
-            self.close_oldest(now, limit, kernel);
+        if self.parts.memory_use() > limit {
+            self.close_worst(now, limit, kernel);
         }
     }
 
     #[cold]
-    fn close_oldest(&mut self, now: Instant, limit: Bytes, kernel: &mut impl Kernel<C>) {
-        let stamp = Stamp::at(now);
-        let circuits = self.parts.circuits.iter();
-        let ages = circuits.filter_map(|(key, circuit)| Some((self.parts.age(circuit, stamp)?, key)));
-        let mut ages: Vec<_> = ages.collect();
-        ages.sort_unstable_by_key(|(age, circuit)| (std::cmp::Reverse(*age), *circuit));
+    fn close_worst(&mut self, now: Instant, limit: Bytes, kernel: &mut impl Kernel<C>) {
+        let mut holders = self.parts.holders(now, kernel);
+        let mut order: BTreeSet<_> = holders.iter().map(|(id, holder)| (holder.bytes, *id)).collect();
         let target = Bytes::new(limit.get() / 10 * 9);
-        for (_, circuit) in ages {
-            if self.parts.memory.bytes() <= target {
-                break;
-            }
-            self.parts.counters.oom_closed += 1;
-            self.close(now, circuit, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
+        while self.parts.memory_use() > target {
+            let Some((bytes, id)) = order.pop_last() else { break };
+            let Some(holder) = holders.get_mut(&id) else { continue };
+            let freed = if let Some(Closing { circuit, bytes, .. }) = holder.circuits.pop() {
+                self.parts.counters.oom_closed += 1;
+                self.close(now, circuit, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
+                bytes
+            } else if let Some((bytes, channel)) = holder.channels.pop() {
+                self.parts.counters.oom_channels += 1;
+                self.parts.channels.close_soon(channel);
+                // The driver counts again after this call.
+                let driver = &mut self.parts.memory.driver;
+                *driver = Bytes::new(driver.get().saturating_sub(kernel.memory(channel).get()));
+                bytes
+            } else {
+                continue;
+            };
+            order.insert((bytes.saturating_sub(freed), id));
         }
     }
 }
 
 impl<C: Cell> Parts<C> {
+    fn memory_use(&self) -> Bytes {
+        let (counters, limits) = (&self.counters, &self.config.limits);
+        let held = counters.received + counters.made - counters.sent - counters.consumed - counters.dropped;
+        let queued = held * CELL + self.memory.payloads * u64::from(MAX_PAYLOAD);
+        let circuits = self.circuits.len() as u64 * limits.circuit.get();
+        let streams = self.edges.streams.len() as u64 * limits.stream.get();
+        Bytes::new(queued + circuits + streams) + self.memory.driver
+    }
+
+    /// The memory of each holder. A circuit belongs to the holder of the channel from which it came.
+    fn holders(&self, now: Instant, kernel: &impl Kernel<C>) -> BTreeMap<u128, Holder> {
+        let stamp = Stamp::at(now);
+        let mut holders = BTreeMap::<u128, Holder>::new();
+        for (key, circuit) in self.circuits.iter() {
+            let [forward, backward] = Direction::BOTH.map(|direction| circuit.half(direction).to);
+            let Some(leg) = backward.or(forward) else { continue };
+            let bytes = self.circuit_memory(circuit, kernel);
+            let age = self.age(circuit, stamp);
+            let is_unused =
+                age.is_none() && circuit.edge.is_none() && (forward.is_none() || backward.is_none());
+            let holder = holders.entry(kernel.holder(leg.channel)).or_default();
+            holder.bytes += bytes;
+            holder.unused += if is_unused { bytes } else { 0 };
+            holder.circuits.push(Closing { circuit: key, age, is_unused, bytes });
+        }
+        for (key, channel) in self.channels.iter() {
+            let bytes = channel.outbuf.len() as u64 * CELL + kernel.memory(key).get();
+            let holder = holders.entry(kernel.holder(key)).or_default();
+            holder.bytes += bytes;
+            holder.channels.push((bytes, key));
+        }
+        for holder in holders.values_mut() {
+            let unused_first = holder.unused * 2 > holder.bytes;
+            holder.circuits.sort_unstable_by_key(|closing| {
+                (unused_first && closing.is_unused, closing.age, Reverse(closing.circuit))
+            });
+            holder.channels.sort_unstable();
+        }
+        holders
+    }
+
+    fn circuit_memory(&self, circuit: &Circuit<C>, kernel: &impl Kernel<C>) -> u64 {
+        let limits = &self.config.limits;
+        let cells: usize = circuit.halves().into_iter().map(|half| half.queue.len()).sum();
+        let edge = circuit.edge.as_deref().map_or(0, |edge| {
+            let streams =
+                edge.streams.iter().map(|stream| (limits.stream + kernel.stream_memory(*stream)).get());
+            edge.waiting * u64::from(MAX_PAYLOAD) + streams.sum::<u64>()
+        });
+        limits.circuit.get() + cells as u64 * CELL + edge
+    }
+
     /// The age of a circuit's oldest queued cell or payload; `None` if nothing is queued.
     fn age(&self, circuit: &Circuit<C>, now: Stamp) -> Option<u32> {
         let cells = circuit.halves().into_iter().filter_map(|half| Some(half.queue.front()?.since));

@@ -51,7 +51,7 @@ fn the_oldest_unread_circuits_close_first() {
 
 #[test]
 fn cells_that_a_slow_client_leaves_in_their_queue_go_before_others() {
-    let mut net = net(300);
+    let mut net = net(380);
     let slow = net.add(true, RelayConfig::default());
     net.set_link(1, slow, Link { rate: DataRate::kib(4), send_buffer: 4 << 10, ..Link::default() });
     let (slow_circuit, circuit) = (net.build(slow, &[1]), net.build(0, &[1]));
@@ -109,4 +109,39 @@ fn a_slow_reader_with_an_older_queue_closes_before_a_younger_one_that_reads_noth
     net.stall(waits, Side::Server, false);
     net.drive_for(Duration::from_secs(1));
     assert!(net.at(waits).is_complete());
+}
+
+/// The size of a circuit in these tests [B].
+const CIRCUIT: u64 = 8192;
+
+#[test]
+fn idle_circuits_count_and_the_holder_of_the_most_loses_its_own() {
+    let limits =
+        Limits { memory: Some(Bytes::new(40 * CIRCUIT)), circuit: Bytes::new(CIRCUIT), ..Limits::default() };
+    let mut net = Net::path(1, &RelayConfig::default());
+    net.configure(1, RelayConfig { limits, ..RelayConfig::default() });
+    let flood = net.add(true, RelayConfig::default());
+    net.set_link(1, flood, Link::default());
+    let good: Vec<_> = (0..10).map(|_| net.build(0, &[1])).collect();
+    for _ in 0..100 {
+        net.build(flood, &[1]);
+    }
+    assert_eq!((gone(&net), net.nodes[1].relay.population()[1] <= 40), (vec![], true));
+    assert!(net.nodes[1].relay.counters().oom_closed >= 70);
+    let transfer = net.transfer(0, good[9], 100_000, 100_000);
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+}
+
+#[test]
+fn a_holder_without_circuits_loses_its_channel() {
+    let mut net = net(1000);
+    let circuit = net.build(0, &[1]);
+    let relay = &mut net.nodes[1].relay;
+    assert!(relay.memory() < Bytes::new(1000 * 514));
+    relay.set_driver_memory(Bytes::mib(1));
+    net.transfer(0, circuit, 0, 1000);
+    net.drive();
+    let counters = net.nodes[1].relay.counters();
+    assert!(counters.oom_closed > 0 && counters.oom_channels == 1, "{counters:?}");
 }

@@ -39,6 +39,8 @@ pub(super) fn relay(choices: &mut Choices<'_>, is_scarce: bool) -> RelayConfig {
             // A stream's window is 500 cells.
             edge_buffer: if edge & 7 == 1 { 600 } else { 60 },
             memory: is_scarce.then_some(Bytes::kib(64)),
+            circuit: Bytes::new(512),
+            stream: Bytes::new(64),
         },
         ..RelayConfig::default()
     }
