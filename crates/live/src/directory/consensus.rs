@@ -9,6 +9,7 @@ use super::params::Params;
 use digest::Digest;
 use penstock_network::document::{Item, Malformed, base64, hex};
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tor_llcrypto::d::{Sha1, Sha256};
@@ -52,6 +53,8 @@ pub struct Consensus {
     /// Digests of server descriptors, each with the RSA identity of the relay.
     pub(super) descriptors: Vec<([u8; 20], Fingerprint)>,
     pub(super) microdescriptors: Vec<[u8; 32]>,
+    /// The addresses and OR ports of all relays, in the plain flavor only.
+    pub(super) or_ports: BTreeSet<SocketAddr>,
     signatures: Vec<Signature>,
     digests: ([u8; 20], [u8; 32]),
 }
@@ -116,6 +119,7 @@ struct Reading {
     params: Params,
     descriptors: Vec<([u8; 20], Fingerprint)>,
     microdescriptors: Vec<[u8; 32]>,
+    or_ports: BTreeSet<SocketAddr>,
     signatures: Vec<Signature>,
     /// Length of the signed text [B].
     signed: Option<usize>,
@@ -130,6 +134,7 @@ impl Reading {
             params: Params::default(),
             descriptors: Vec::new(),
             microdescriptors: Vec::new(),
+            or_ports: BTreeSet::new(),
             signatures: Vec::new(),
             signed: None,
         }
@@ -149,6 +154,12 @@ impl Reading {
             b"params" => self.params = Params::read(item.arguments()?)?,
             b"r" if self.flavour == Flavour::Plain => {
                 self.descriptors.push((base64(item.argument(2)?)?, base64(item.argument(1)?)?));
+                let address = item.argument(5)?.parse().map_err(|_| Malformed)?;
+                let port = item.argument(6)?.parse().map_err(|_| Malformed)?;
+                self.or_ports.insert(SocketAddr::new(address, port));
+            }
+            b"a" if self.flavour == Flavour::Plain => {
+                self.or_ports.insert(item.argument(0)?.parse().map_err(|_| Malformed)?);
             }
             b"m" if self.flavour == Flavour::Microdescriptors => {
                 self.microdescriptors.push(base64(item.argument(0)?)?);
@@ -179,6 +190,7 @@ impl Reading {
             params: self.params,
             descriptors: self.descriptors,
             microdescriptors: self.microdescriptors,
+            or_ports: self.or_ports,
             signatures: self.signatures,
             digests: (Sha1::digest(signed).into(), Sha256::digest(signed).into()),
         })
@@ -218,6 +230,7 @@ mod tests {
         }
         assert_eq!((plain.flavour, micro.flavour), (Flavour::Plain, Flavour::Microdescriptors));
         assert_eq!((plain.descriptors.len(), micro.microdescriptors.len()), (5, 5));
+        assert_eq!((plain.or_ports.len(), micro.or_ports.len()), (5, 0));
     }
 
     #[test]

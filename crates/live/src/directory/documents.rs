@@ -10,6 +10,7 @@ use super::{between, items};
 use digest::Digest;
 use penstock_network::document::{base64, split};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tor_llcrypto::d::{Sha1, Sha256};
@@ -115,6 +116,18 @@ impl Documents {
         self.consensuses.iter().all(Option::is_some)
             && self.missing_microdescriptors().next().is_none()
             && self.missing_descriptors().next().is_none()
+    }
+
+    /// Whether exit streams to this address and port are refused, because a relay or authority is there. Otherwise a client
+    /// could attack the network through the exit.
+    ///
+    /// Source: C tor `nodelist_reentry_contains()`, and the consensus parameter `allow-network-reentry`.
+    /// Deviation: OR ports of authorities that the consensus does not list are not known here.
+    pub fn refuses_reentry(&self, to: SocketAddr) -> bool {
+        let Some(consensus) = self.consensus(Flavour::Plain) else { return false };
+        let is_authority = self.authorities.iter().any(|authority| authority.dir_port == to);
+        let is_allowed = || consensus.params.get("allow-network-reentry", 0, 0..=1) == 1;
+        (is_authority || consensus.or_ports.contains(&to)) && !is_allowed()
     }
 
     /// Whether the consensus lists the relay with this identity; `None` without a consensus.
