@@ -1,5 +1,6 @@
 //! One TCP connection with TLS.
 
+use super::shares::Host;
 use super::stamps::{Stamped, Stamps};
 use penstock_core::kernel::Interest;
 use penstock_core::{PeerId, Tag};
@@ -12,6 +13,8 @@ use std::net::TcpStream;
 
 /// Maximum size of one read from a socket [B]. This is the largest I/O quantum.
 pub(super) const READ_SIZE: usize = 16 * 1024;
+/// The size that the buffer of decrypted bytes keeps when it is empty [B].
+const KEPT: usize = 2 * READ_SIZE;
 
 /// A TCP connection with TLS, of a channel or of a link handshake.
 pub(super) struct Conn {
@@ -22,6 +25,13 @@ pub(super) struct Conn {
     taken: usize,
     /// The peer; `None` on an accepted connection until the link handshake ends.
     pub(super) peer: Option<PeerId>,
+    /// The host at the other end, and the link's number among its links.
+    pub(super) host: Host,
+    pub(super) link: u64,
+    /// The size of the buffer, as it was last counted [B].
+    pub(super) counted: u64,
+    /// Whether the peer is a client for C tor's defences.
+    pub(super) is_client: bool,
     pub(super) interest: Interest,
     /// Readiness that epoll currently reports.
     pub(super) watched: Option<Interest>,
@@ -40,13 +50,17 @@ impl fmt::Debug for Conn {
 }
 
 impl Conn {
-    pub(super) fn new(socket: TcpStream, tls: Connection, peer: Option<PeerId>) -> Self {
+    pub(super) fn new(socket: TcpStream, tls: Connection, peer: Option<PeerId>, host: Host) -> Self {
         Conn {
             socket,
             tls,
             inbuf: Vec::new(),
             taken: 0,
             peer,
+            host,
+            link: 0,
+            counted: 0,
+            is_client: false,
             interest: Interest::default(),
             watched: None,
             broken: false,
@@ -96,6 +110,11 @@ impl Conn {
         }
     }
 
+    /// The size of the buffer of decrypted bytes [B].
+    pub(super) fn buffered(&self) -> u64 {
+        self.inbuf.capacity() as u64
+    }
+
     pub(super) fn decrypted(&mut self) -> Vec<u8> {
         self.inbuf.split_off(std::mem::take(&mut self.taken))
     }
@@ -122,6 +141,7 @@ impl Conn {
         }
         if self.taken == self.inbuf.len() {
             self.inbuf.clear();
+            self.inbuf.shrink_to(KEPT);
             self.taken = 0;
         } else if self.taken >= self.inbuf.len() - self.taken {
             // Moves the remaining bytes only if they are fewer than the consumed bytes.

@@ -13,6 +13,8 @@ pub struct DirectoryStream {
     request: Vec<u8>,
     state: State,
     pub(super) interest: Interest,
+    /// The size of the request and of the answer's list, as it was last counted [B].
+    pub(super) counted: u64,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,19 @@ impl DirectoryStream {
             State::Asked(question) => Some(question),
             State::Asking | State::Answering(..) => None,
         }
+    }
+
+    /// The memory of the request and of the list of documents in the answer [B]. Streams share the documents.
+    pub(super) fn memory(&self) -> u64 {
+        let list = match &self.state {
+            State::Asking | State::Asked(_) => 0,
+            State::Answering(pieces, _) => {
+                let own =
+                    pieces.iter().filter(|piece| Arc::strong_count(piece) == 1).map(|piece| piece.len());
+                pieces.capacity() * size_of::<Arc<str>>() + own.sum::<usize>()
+            }
+        };
+        (self.request.capacity() + list) as u64
     }
 
     pub(super) fn answer(&mut self, pieces: Vec<Arc<str>>) {

@@ -1,10 +1,11 @@
 //! Exit streams: name lookups, the exit policy, connections to servers, and end reasons.
 
+use super::dos::StreamDefence;
 use super::lookups::Begun;
 use super::member::Member;
 use super::{Node, dial};
 use crate::names::{Found, Question, arpa};
-use penstock_core::{Direction, EndReason, StreamKey};
+use penstock_core::{DestroyReason, Direction, EndReason, StreamKey};
 use penstock_link::cell::{BeginFlags, Connected, End, Resolved, StreamEnd, Target};
 use penstock_link::descriptor::is_private;
 use std::io;
@@ -23,6 +24,18 @@ impl Node {
     ///
     /// Source: C tor `connection_exit_begin_conn()`, `connection_exit_begin_resolve()`.
     pub(super) fn begin(&mut self, stream: StreamKey, target: Target) {
+        let is_exit = matches!(target, Target::Host { .. } | Target::Resolve(_));
+        if let Some(circuit) = self.relay.circuit_of(stream).filter(|_| is_exit)
+            && let Some(defence) = self.dos.on_stream(self.clock.now(), circuit)
+        {
+            return match defence {
+                StreamDefence::Refuse => self.end(stream, EndReason::RESOURCE_LIMIT),
+                StreamDefence::CloseCircuit => {
+                    let (now, reason) = (self.clock.now(), DestroyReason::RESOURCE_LIMIT);
+                    self.relay.close_circuit(now, circuit, reason, &mut self.sockets);
+                }
+            };
+        }
         match target {
             Target::Host { .. } if !self.may_exit(stream) => self.end(stream, EndReason::PROTOCOL),
             Target::Host { host, port, flags } => match host.parse() {
@@ -134,9 +147,21 @@ impl Node {
             self.counters.stream("refused");
             return self.end(stream, StreamEnd::End(End { reason, address: Some((*first, clip(ttl))) }));
         };
-        let said = Connected(Some((*address, clip(ttl))));
-        let begun = dial(SocketAddr::new(*address, port), self.outbound.streams, self.tcp);
-        if let Err(error) = begun.and_then(|socket| self.sockets.attach_stream(stream, socket, said)) {
+        let to = SocketAddr::new(*address, port);
+        if self.documents().is_some_and(|documents| documents.refuses_reentry(to)) {
+            // As in C tor `connection_exit_connect()`.
+            self.counters.stream("reentry");
+            return self.end(stream, EndReason::CONNECT_REFUSED);
+        }
+        let Some(holder) = self.holder(stream) else { return };
+        if !self.make_room_for_stream(holder.0, holder.1) {
+            self.counters.stream("limited");
+            return self.end(stream, EndReason::RESOURCE_LIMIT);
+        }
+        let said = Connected(Some((to.ip(), clip(ttl))));
+        let begun = dial(to, self.outbound.streams, self.tcp);
+        if let Err(error) = begun.and_then(|socket| self.sockets.attach_stream(stream, holder, socket, said))
+        {
             self.counters.stream("failed");
             self.end(stream, end_reason(&error));
         }

@@ -114,6 +114,11 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
         replaced.map_or(Begun::Started(number), |(stream, old)| Begun::Replaces(number, stream, old))
     }
 
+    /// The number of running lookups [1].
+    pub(super) fn len(&self) -> usize {
+        self.running.len()
+    }
+
     /// The stream that an answer belongs to; `None` if the stream is closed.
     pub(super) fn answered(&mut self, number: u64) -> Option<(S, V)> {
         let Running { peer, circuit, waiting } = self.running.remove(&number)?;

@@ -173,7 +173,9 @@ impl Node {
             let answer = member.directory.documents().answer(question, date);
             exchange.answer(answer);
         }
-        if exchange.interest.readable {
+        let readable = exchange.interest.readable;
+        self.sockets.recount_stream(stream);
+        if readable {
             self.relay.on_stream_readable(now, stream, &mut self.sockets);
         }
         self.sockets.wake(stream);
@@ -184,6 +186,7 @@ impl Node {
         let Some(params) = member.update(self.clock, self.relay.counters(), &self.keys) else { return };
         let now = self.clock.now();
         self.relay.apply_parameters(now, params.core(member.overrides));
+        self.dos.set(None, &params);
         self.renewal.rotation = params.onion_keys();
         // Existing buckets keep their level, unless the rate in the consensus changes.
         let asked = params.connection_bandwidth();

@@ -5,6 +5,8 @@
 //! |---|---|
 //! | `conn`, `sockets`, `socket_info` | TLS connections, the core's kernel, the kernel's state of a socket |
 //! | `peers`, `relay_list` | numbers of other nodes for the core, and which peers are relays |
+//! | `links`, `room`, `shares` | new links, file descriptors, the shares of hosts |
+//! | `dos` | C tor's defences against denial of service |
 //! | `exits`, `lookups` | exit streams, and limits of name lookups |
 //! | `handshake_worker`, `fair_queue`, `pending`, `wake` | threads, their queues and their answers |
 //! | `renewal` | new keys and certificates |
@@ -14,9 +16,11 @@
 mod conn;
 mod counters;
 mod directory_stream;
+mod dos;
 mod exits;
 mod fair_queue;
 mod handshake_worker;
+mod links;
 mod lookups;
 mod member;
 mod operate;
@@ -24,6 +28,8 @@ mod peers;
 mod pending;
 mod relay_list;
 mod renewal;
+mod room;
+mod shares;
 mod socket_info;
 mod sockets;
 mod stamps;
@@ -32,30 +38,34 @@ mod wake;
 
 use crate::clock::Clock;
 use crate::names::{NameServers, Names};
-use crate::tls::{self, TlsConfigs};
+use crate::tls::TlsConfigs;
 use crate::torrc::Outbound;
 use conn::Conn;
+use dos::Dos;
 use exits::{ResolvePurpose, end_reason};
 use handshake_worker::HandshakeWorker;
+use links::{Opening, listen};
 use lookups::{LookupLimits, Lookups};
 use member::Member;
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
-use peers::{LinkAddress, Peers};
+use peers::Peers;
 use pending::Pending;
+use penstock_core::config::Limits;
 use penstock_core::kernel::Interest;
 use penstock_core::{
-    ChannelKey, CircuitIndex, DestroyReason, Direction, EndReason, Event, PeerId, Relay, RelayConfig,
+    ChannelKey, CircuitIndex, DestroyReason, Direction, Event, PeerId, Relay, RelayConfig, SecondaryMap,
     StreamKey,
 };
 use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
 use penstock_link::certs::{Credentials, Identity};
 use penstock_link::crypto::Identities;
 use penstock_link::descriptor::{ExitPolicy, is_private};
-use penstock_link::handshake::{Established, Expected, Link, LinkFailure, Peer};
 use penstock_link::keys::Keys;
-use penstock_units::{Duration, Instant};
+use penstock_units::{Bytes, Duration, Instant};
 use relay_list::RelayList;
 use renewal::Renewal;
+use shares::{Host, Shares};
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 use sockets::{Sockets, Token};
@@ -70,22 +80,29 @@ use wake::Wake;
 
 pub use counters::NodeCounters;
 pub use directory_stream::DirectoryStream;
+pub use dos::{DOS_OPTIONS, DosCounters, DosOption, DosOptions};
 pub use member::Membership;
 pub use operate::Observation;
 pub use trace::{Left, TraceConfig, Traced};
 
 /// Time limit of a link handshake (C tor: `TLS_HANDSHAKE_TIMEOUT`).
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum number of unfinished link handshakes, separately for accepted and for opened connections [1].
-const MAX_OPENING: usize = 1024;
 /// Number of new peers since the last cleanup [1]. Above it, the node forgets all peers without channels.
 const MAX_IDLE_PEERS: usize = 1024;
 /// Longest wait for events [ns].
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Random padding of a cell whose tag a SENDME carries [B]: four zeros and 16 random bytes (prop289 §3.4).
 const SENDME_PADDING: u16 = 20;
-/// Pause in accepting connections after the process has run out of file descriptors.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// The memory of a circuit that carries cells now and then [B]: keys and keystreams of two directions, and queues that
+/// keep room for four cells. An idle circuit has about half of it.
+const CIRCUIT_MEMORY: Bytes = Bytes::kib(8);
+/// The memory of a stream without data [B].
+const STREAM_MEMORY: Bytes = Bytes::kib(1);
+/// The memory of a link without cells [B]: TLS, and the buffers of its records.
+const LINK_MEMORY: u64 = 16 * 1024;
+/// The memory of a running name lookup [B].
+const LOOKUP_MEMORY: u64 = 16 * 1024;
 
 /// Settings of a node.
 #[derive(Debug)]
@@ -110,6 +127,10 @@ pub struct NodeConfig {
     pub handshake_timeout: Duration,
     /// Settings of TCP sockets.
     pub tcp: SocketTcp,
+    /// Maximum number of file descriptors of the process [1].
+    pub descriptors: usize,
+    /// C tor's defences against denial of service, as the operator set them.
+    pub dos: DosOptions,
     /// Clock of the node.
     pub clock: Clock,
 }
@@ -157,21 +178,11 @@ impl NodeConfig {
             single_hop: false,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             tcp: SocketTcp::default(),
+            descriptors: getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft as usize),
+            dos: DosOptions::default(),
             clock: Clock::start(),
         }
     }
-}
-
-#[derive(Debug)]
-struct Opening {
-    conn: Conn,
-    /// The link handshake. It starts after the TLS handshake.
-    link: Option<Link>,
-    credentials: Arc<Credentials>,
-    from: IpAddr,
-    /// The channel that waits for the connection, if this node opened it.
-    channel: Option<ChannelKey>,
-    until: Instant,
 }
 
 /// A live node.
@@ -199,6 +210,15 @@ pub struct Node {
     sockets: Sockets,
     peers: Peers,
     opening: Slab<Opening>,
+    /// Unfinished link handshakes of accepted connections, by their hosts.
+    accepted: Shares<Host, u32>,
+    /// Unfinished link handshakes of opened connections, by the hosts that asked for them.
+    opened: Shares<Host, u32>,
+    /// The hosts whose circuits asked for the connection of a new channel.
+    requesters: SecondaryMap<ChannelKey, Host>,
+    /// The highest number of links and exit streams in sum [1].
+    descriptors: usize,
+    dos: Dos,
     /// The node forgets peers without channels above this number of peers [1].
     peer_limit: usize,
     /// End of the pause in accepting connections, after the process ran out of file descriptors.
@@ -225,8 +245,7 @@ impl Node {
     pub fn bind(config: NodeConfig, keys: Keys) -> io::Result<Self> {
         let clock = config.clock;
         let credentials = renewal::first(&keys, clock);
-        let listener = TcpListener::bind(config.listen)?;
-        listener.set_nonblocking(true)?;
+        let listener = listen(config.listen)?;
         config.tcp.apply(&listener)?;
         let sockets = Sockets::new(clock)?;
         sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
@@ -238,7 +257,8 @@ impl Node {
         {
             log::warn!("DNS lookups are not possible: {error}");
         }
-        let relay = RelayConfig { sendme_padding: SENDME_PADDING, ..config.relay };
+        let limits = Limits { circuit: CIRCUIT_MEMORY, stream: STREAM_MEMORY, ..config.relay.limits };
+        let relay = RelayConfig { sendme_padding: SENDME_PADDING, limits, ..config.relay };
         Ok(Node {
             tls: TlsConfigs::new(&credentials),
             relay: Relay::new(relay, clock.now()),
@@ -266,6 +286,11 @@ impl Node {
             sockets,
             peers: Peers::default(),
             opening: Slab::new(),
+            accepted: Shares::new(),
+            opened: Shares::new(),
+            requesters: SecondaryMap::new(),
+            descriptors: room::usable(config.descriptors),
+            dos: Dos::new(config.dos),
             peer_limit: MAX_IDLE_PEERS,
             accept_backoff: None,
             member: None,
@@ -314,6 +339,7 @@ impl Node {
             self.serve(token, what);
         }
         self.serve_directory_streams();
+        self.relay.set_driver_memory(self.driver_memory());
         self.poll_directory();
         let now = self.clock.now();
         self.classify_channels(now);
@@ -326,6 +352,13 @@ impl Node {
         self.resume_accepting(now);
         self.renew(now);
         Ok(())
+    }
+
+    /// Memory of connections, lookups and directory answers [B].
+    fn driver_memory(&self) -> Bytes {
+        let links = (self.opening.len() + self.sockets.links.len()) as u64;
+        let lookups = self.lookups.len() as u64;
+        Bytes::new(links * LINK_MEMORY + lookups * LOOKUP_MEMORY + self.sockets.buffered)
     }
 
     /// Time to wait for events [ns].
@@ -367,6 +400,7 @@ impl Node {
         if what.writable && self.sockets.channel(channel).is_some_and(is_free) {
             self.relay.on_writable(now, channel, &mut self.sockets);
         }
+        self.sockets.recount(channel);
         let Some(conn) = self.sockets.channel(channel) else { return };
         if conn.interest.readable && conn.has_cell() {
             self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
@@ -421,6 +455,7 @@ impl Node {
                 Event::StreamRequested { stream, target } => self.begin(stream, target),
                 Event::CircuitClosed { circuit, violation } => {
                     self.forget_handshake(circuit);
+                    self.dos.on_circuit_closed(circuit);
                     self.note_over(circuit, violation);
                 }
                 Event::StreamClosed { stream } => {
@@ -436,10 +471,20 @@ impl Node {
                 | Event::StreamConnected { .. } => {}
             }
         }
+        for host in self.sockets.closed_clients.drain(..) {
+            self.dos.on_closed(host);
+        }
     }
 
     fn answer(&mut self, circuit: CircuitIndex, handshake: Handshake) {
         let Some((channel, _)) = self.relay.leg(circuit, Direction::Backward) else { return };
+        let now = self.clock.now();
+        let Some(conn) = self.sockets.channel(channel) else { return };
+        let (host, is_client) = (conn.host, conn.is_client);
+        if is_client && !self.dos.may_create(now, host, &mut self.rng) {
+            let reason = DestroyReason::RESOURCE_LIMIT;
+            return self.relay.close_circuit(now, circuit, reason, &mut self.sockets);
+        }
         let number = self.opening_circuits.await_for(circuit, (channel, handshake.kind));
         let agree = self.relay.agree(circuit);
         let dropped = self.handshake_worker.ask(number, channel, handshake, self.identities.clone(), agree);
@@ -490,7 +535,8 @@ impl Node {
         let first = to.addresses.first().copied();
         let reachable = first.filter(|at| self.extend_to_private || !is_private(at.ip()));
         let leg = self.relay.leg(circuit, Direction::Backward);
-        let before = leg.and_then(|(channel, _)| self.sockets.channel(channel)?.peer);
+        let conn = leg.and_then(|(channel, _)| self.sockets.channel(channel));
+        let (before, host) = (conn.as_ref().and_then(|conn| conn.peer), conn.map(|conn| conn.host));
         let is_back = before.is_some_and(|peer| self.peers.is(peer, to));
         // A refused relay gets no number.
         let Some(at) = reachable.filter(|_| to.rsa != [0; 20] && !is_back) else {
@@ -498,6 +544,12 @@ impl Node {
         };
         let peer = self.peers.relay(to, at, |peer| self.relay.shares(peer));
         self.relay.extend(now, circuit, peer, handshake, &mut self.sockets);
+        if let (Some((channel, _)), Some(host)) = (self.relay.leg(circuit, Direction::Forward), host)
+            && !self.sockets.channels.contains(channel)
+            && !self.requesters.contains(channel)
+        {
+            self.requesters.insert(channel, host);
+        }
     }
 
     /// Forgets peers without channels. The core may reuse their numbers.
@@ -507,179 +559,6 @@ impl Node {
             self.peer_limit = self.peers.len() + MAX_IDLE_PEERS;
         }
     }
-
-    fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
-        let now = self.clock.now();
-        // All circuits to a relay share an existing link.
-        let address = match self.peers.known(peer).map(|known| known.address) {
-            Some(LinkAddress::Dial(address)) => Ok(address),
-            _ => Err(io::ErrorKind::NotFound.into()),
-        };
-        let opened = address.and_then(|to: SocketAddr| {
-            self.evict_opening(true);
-            Ok((dial(to, self.outbound.relays, self.tcp)?, to))
-        });
-        let begun = opened.and_then(|(socket, to)| {
-            let conn = Conn::new(socket, self.tls.connect(), Some(peer));
-            self.open(conn, to.ip(), Some(channel))
-        });
-        if begun.is_err() {
-            self.counters.no_link("connect");
-            self.relay.on_channel_closed(now, channel, &mut self.sockets);
-        }
-    }
-
-    fn accept(&mut self) {
-        let (socket, from) = match self.listener.accept() {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Without a pause, epoll would report the listener in each turn.
-                if end_reason(&error) == EndReason::RESOURCE_LIMIT {
-                    self.sockets.forget(&self.listener);
-                    self.accept_backoff = Some(self.clock.now() + ACCEPT_BACKOFF);
-                }
-                return;
-            }
-        };
-        if socket.set_nonblocking(true).is_err() {
-            return;
-        }
-        self.evict_opening(false);
-        let _ = socket.set_nodelay(self.tcp.nodelay);
-        let conn = Conn::new(socket, self.tls.accept(), None);
-        // If epoll cannot watch the connection, it is dropped.
-        let _ = self.open(conn, from.ip(), None);
-    }
-
-    /// Closes the oldest connection with an unfinished handshake if there are too many. Accepted and opened
-    /// connections have separate limits.
-    fn evict_opening(&mut self, by_us: bool) {
-        // Counting is necessary only when the total reaches the limit.
-        if self.opening.len() >= MAX_OPENING {
-            let mut kind = self.opening.iter().filter(|(_, open)| open.channel.is_some() == by_us);
-            let oldest = kind.clone().min_by_key(|(_, open)| open.until).map(|(number, _)| number as u32);
-            if let Some(oldest) = oldest.filter(|_| kind.nth(MAX_OPENING - 1).is_some()) {
-                self.fail_link(oldest, "crowded");
-            }
-        }
-    }
-
-    fn resume_accepting(&mut self, now: Instant) {
-        if self.accept_backoff.take_if(|until| *until <= now).is_some() {
-            let readable = Interest { readable: true, writable: false };
-            if self.sockets.watch(&self.listener, Token::Listener, readable).is_err() {
-                self.accept_backoff = Some(now + ACCEPT_BACKOFF);
-            }
-        }
-    }
-
-    fn open(&mut self, conn: Conn, from: IpAddr, channel: Option<ChannelKey>) -> io::Result<()> {
-        let until = self.clock.now() + self.handshake_timeout;
-        let entry = self.opening.vacant_entry();
-        let token = Token::Opening(entry.key() as u32);
-        self.sockets.watch(&conn.socket, token, Interest { readable: true, writable: true })?;
-        let credentials = self.credentials.clone();
-        entry.insert(Opening { conn, link: None, credentials, from, channel, until });
-        Ok(())
-    }
-
-    fn drive_handshake(&mut self, number: u32) {
-        let Some(open) = self.opening.get_mut(number as usize) else { return };
-        open.conn.fill(&mut self.sockets.scratch);
-        let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
-        open.conn.flush();
-        match outcome {
-            Ok(None) if !open.conn.broken => {
-                let interest = Interest { readable: true, writable: open.conn.is_stuck() };
-                let token = Token::Opening(number);
-                self.sockets.watch_for(&self.opening[number as usize].conn.socket, token, interest);
-            }
-            Ok(Some(done)) => self.established(number, &done),
-            Ok(None) => self.fail_link(number, "closed"),
-            Err(reason) => self.fail_link(number, reason),
-        }
-    }
-
-    /// Handles the end of a link handshake. A channel takes the connection.
-    fn established(&mut self, number: u32, done: &Established) {
-        let now = self.clock.now();
-        let Opening { mut conn, from, channel, .. } = self.opening.remove(number as usize);
-        conn.put_back(done.rest.clone());
-        let peer = match &done.peer {
-            Peer::Relay(identity) => self.peers.proven(identity, done.is_canonical(from), from),
-            Peer::Client => self.peers.client(from),
-        };
-        conn.peer = Some(peer);
-        let is_client = done.peer == Peer::Client;
-        self.counters.link(is_client);
-        if let Some(channel) = channel {
-            // Before this point, the peer's identity was not proven.
-            self.relay.set_peer(channel, peer);
-        }
-        let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
-        let begun = conn.has_cell();
-        self.sockets.attach(channel, conn);
-        self.relay.on_channel_open(now, channel, None, &mut self.sockets);
-        self.classify_channel(now, channel);
-        if begun {
-            self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
-        }
-    }
-
-    fn fail_link(&mut self, number: u32, reason: &'static str) {
-        self.counters.no_link(reason);
-        let open = self.opening.remove(number as usize);
-        if let Some(channel) = open.channel {
-            self.relay.on_channel_closed(self.clock.now(), channel, &mut self.sockets);
-        }
-    }
-
-    fn close_timed_out(&mut self, now: Instant) {
-        self.sockets.close_timed_out(now);
-        let late = self.opening.iter().filter(|(_, open)| open.until <= now);
-        let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
-        for number in late {
-            self.fail_link(number, "timeout");
-            self.process_events();
-        }
-    }
-}
-
-/// The identity that a peer must prove when this node opens the connection.
-fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
-    let known = peer.and_then(|peer| peers.known(peer));
-    known.map_or(Expected::default(), |known| Expected { rsa: Some(known.rsa), ed25519: known.ed25519 })
-}
-
-fn step(
-    open: &mut Opening,
-    address: IpAddr,
-    peers: &Peers,
-    clock: Clock,
-    rng: &mut rand::rngs::ThreadRng,
-) -> Result<Option<Established>, &'static str> {
-    if open.conn.tls.is_handshaking() {
-        return Ok(None);
-    }
-    let link = match &mut open.link {
-        Some(link) => link,
-        link @ None if open.channel.is_some() => {
-            let certificate = tls::certificate_sha256(&open.conn.tls).ok_or("tls")?;
-            let expected = expected(peers, open.conn.peer);
-            link.insert(Link::connect(expected, certificate, open.from, vec![address]))
-        }
-        link @ None => link.insert(Link::respond(rng, open.from, vec![address])),
-    };
-    let bytes = open.conn.decrypted();
-    let connection = &open.conn.tls;
-    let export = |context: &[u8; 32]| tls::export(connection, context);
-    let done =
-        link.on_bytes(clock.date(), &bytes, &open.credentials, &export, rng).map_err(LinkFailure::label)?;
-    let say = link.poll_output();
-    if !say.is_empty() {
-        open.conn.encrypt(&say);
-    }
-    Ok(done)
 }
 
 /// Starts a TCP connection from the configured source address. Connections to this machine use no source address.

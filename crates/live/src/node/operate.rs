@@ -2,8 +2,8 @@
 
 use super::sockets::Token;
 use super::trace::{Trace, TraceConfig, Traced, unknown};
-use super::{Node, NodeCounters, peers, socket_info};
-use crate::directory::OperatorOverrides;
+use super::{DosCounters, DosOptions, Node, NodeCounters, peers, socket_info};
+use crate::directory::{Flavour, OperatorOverrides};
 use crate::torrc::Outbound;
 use penstock_core::kernel::Interest;
 use penstock_core::{CircuitIndex, Counters, Direction, Kernel, RelayConfig, Station, Tag, Violation};
@@ -36,6 +36,12 @@ pub struct Observation {
     pub kernel_out: Bytes,
     /// Channels that wait for a token bucket [1].
     pub throttled: u32,
+    /// Memory that peers make the node use, as the memory limit counts it [B].
+    pub memory: Bytes,
+    /// File descriptors of links and of exit streams [1].
+    pub descriptors: [usize; 2],
+    /// Refusals of C tor's defences.
+    pub dos: DosCounters,
 }
 
 impl Observation {
@@ -74,6 +80,9 @@ impl Node {
             outbuf: self.relay.outbuf_bytes(),
             kernel_out: conns.map(|conn| socket_info::queued(&conn.socket)).sum(),
             throttled: self.relay.throttled_channels(),
+            memory: self.relay.memory(),
+            descriptors: self.held(),
+            dos: self.dos.counters,
         }
     }
 
@@ -110,6 +119,15 @@ impl Node {
     /// Sets the source addresses of new connections.
     pub fn set_outbound(&mut self, outbound: Outbound) {
         self.outbound = outbound;
+    }
+
+    /// Sets the operator's values of C tor's defences against denial of service.
+    pub fn set_dos(&mut self, options: DosOptions) {
+        let documents = self.documents();
+        let consensus =
+            documents.as_ref().and_then(|documents| documents.consensus(Flavour::Microdescriptors));
+        let params = consensus.map(|consensus| consensus.params.clone()).unwrap_or_default();
+        self.dos.set(Some(options), &params);
     }
 
     /// Sets the exit policy for new streams.

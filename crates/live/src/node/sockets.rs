@@ -3,20 +3,23 @@
 use super::conn::{Conn, READ_SIZE, is_transient};
 use super::directory_stream::DirectoryStream;
 use super::exits::end_reason;
+use super::shares::{Held, Host, NestedShares, Shares};
 use super::socket_info;
 use super::stamps;
 use super::trace::{Left, Trace};
 use crate::clock::Clock;
 use penstock_core::cell::{Cell as _, Command, Payload};
 use penstock_core::kernel::Interest;
-use penstock_core::{ChannelKey, EndReason, Kernel, SecondaryMap, SocketInfo, StreamKey, StreamRead};
+use penstock_core::{
+    ChannelKey, CircuitIndex, EndReason, Kernel, SecondaryMap, SocketInfo, StreamKey, StreamRead,
+};
 use penstock_link::cell::{CELL_LEN, Connected, LiveCell, LivePayload};
 use penstock_units::{Bytes, Duration, Instant};
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::mem::MaybeUninit;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Cells in a TLS record, if enough cells remain for another record [cell] (C tor passes 4 KiB to TLS in one call).
@@ -81,7 +84,11 @@ pub(super) struct Stream {
     pub(super) connecting: bool,
     pub(super) said: Connected,
     broken: bool,
+    held: StreamShare,
 }
+
+/// The place of a stream among the streams of a host and circuit.
+pub(super) type StreamShare = Held<Host, CircuitIndex>;
 
 #[derive(Debug)]
 pub(super) struct Sockets {
@@ -89,6 +96,14 @@ pub(super) struct Sockets {
     pub(super) channels: SecondaryMap<ChannelKey, Conn>,
     pub(super) streams: SecondaryMap<StreamKey, Stream>,
     pub(super) lingering: slab::Slab<(Stream, Instant)>,
+    /// The buffers of all channels, and directory requests with their answers [B].
+    pub(super) buffered: u64,
+    /// The links of each host.
+    pub(super) links: Shares<Host, ChannelKey>,
+    /// The sockets of streams, open or lingering, of each host and circuit.
+    pub(super) held: NestedShares<Host, CircuitIndex, Token>,
+    /// The hosts of clients whose links ended.
+    pub(super) closed_clients: Vec<Host>,
     pub(super) directory_streams: BTreeMap<StreamKey, DirectoryStream>,
     /// Directory streams with pending work. Epoll does not watch them.
     pub(super) woken: BTreeSet<StreamKey>,
@@ -113,6 +128,10 @@ impl Sockets {
             channels,
             streams,
             lingering,
+            buffered: 0,
+            links: Shares::new(),
+            held: NestedShares::new(),
+            closed_clients: Vec::new(),
             directory_streams,
             woken,
             full,
@@ -172,6 +191,7 @@ impl Sockets {
         if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
             conn.stamps = stamps::begin(&conn.socket);
         }
+        conn.link = self.links.add(conn.host, key);
         self.channels.insert(key, conn);
         self.rewatch(key);
     }
@@ -180,11 +200,13 @@ impl Sockets {
     pub(super) fn attach_stream(
         &mut self,
         key: StreamKey,
+        (host, circuit): (Host, CircuitIndex),
         socket: TcpStream,
         said: Connected,
     ) -> io::Result<()> {
         let interest = Interest { writable: true, ..Interest::default() };
         self.watch(&socket, Token::Stream(key), interest)?;
+        let held = self.held.add(host, circuit, Token::Stream(key));
         let stream = Stream {
             socket,
             unwritten: Vec::new(),
@@ -192,6 +214,7 @@ impl Sockets {
             connecting: true,
             said,
             broken: false,
+            held,
         };
         self.streams.insert(key, stream);
         Ok(())
@@ -297,6 +320,7 @@ impl Sockets {
         let Some((stream, _)) = self.lingering.get_mut(number as usize) else { return };
         stream.flush();
         if stream.broken || stream.unwritten.is_empty() {
+            self.held.remove(stream.held);
             // Closing the socket also removes it from epoll.
             self.lingering.remove(number as usize);
         }
@@ -306,7 +330,44 @@ impl Sockets {
 impl Sockets {
     /// Closes the connections of closed streams after the time limit.
     pub(super) fn close_timed_out(&mut self, now: Instant) {
-        self.lingering.retain(|_, (_, until)| *until > now);
+        let held = &mut self.held;
+        self.lingering.retain(|_, (stream, until)| {
+            let stays = *until > now;
+            if !stays {
+                held.remove(stream.held);
+            }
+            stays
+        });
+    }
+
+    /// Counts the buffer of a channel again.
+    pub(super) fn recount(&mut self, key: ChannelKey) {
+        if let Some(conn) = self.channels.get_mut(key) {
+            let now = conn.buffered();
+            self.buffered = self.buffered + now - std::mem::replace(&mut conn.counted, now);
+        }
+    }
+
+    /// Counts the request and the answer of a directory stream again.
+    pub(super) fn recount_stream(&mut self, key: StreamKey) {
+        if let Some(exchange) = self.directory_streams.get_mut(&key) {
+            let now = exchange.memory();
+            self.buffered = self.buffered + now - std::mem::replace(&mut exchange.counted, now);
+        }
+    }
+
+    /// Closes the connection of a closed stream before all bytes are sent.
+    pub(super) fn end_lingering(&mut self, number: u32) {
+        if let Some((stream, _)) = self.lingering.try_remove(number as usize) {
+            self.held.remove(stream.held);
+        }
+    }
+
+    /// Drops the unsent bytes of a stream, so that its connection closes at once.
+    pub(super) fn forget_unwritten(&mut self, stream: StreamKey) {
+        if let Some(stream) = self.stream(stream) {
+            stream.unwritten.clear();
+        }
     }
 }
 
@@ -402,8 +463,27 @@ impl Kernel<LiveCell> for Sockets {
         }
     }
 
+    fn holder(&self, channel: ChannelKey) -> u128 {
+        // No host has such a small number.
+        self.channels.get(channel).map_or(channel.index() as u128, |conn| conn.host.number())
+    }
+
+    fn memory(&self, channel: ChannelKey) -> Bytes {
+        let conn = self.channels.get(channel);
+        conn.map_or(Bytes::ZERO, |conn| Bytes::new(conn.counted + super::LINK_MEMORY))
+    }
+
+    fn stream_memory(&self, stream: StreamKey) -> Bytes {
+        self.directory_streams.get(&stream).map_or(Bytes::ZERO, |exchange| Bytes::new(exchange.counted))
+    }
+
     fn close(&mut self, channel: ChannelKey) {
         if let Some(mut conn) = self.channels.remove(channel) {
+            self.links.remove(conn.host, conn.link);
+            self.buffered -= conn.counted;
+            if conn.is_client {
+                self.closed_clients.push(conn.host);
+            }
             conn.tls.send_close_notify();
             conn.flush();
             let _ = conn.socket.shutdown(Shutdown::Both);
@@ -443,6 +523,7 @@ impl Kernel<LiveCell> for Sockets {
                 taken += u64::from(payload.len());
                 exchange.take(payload.as_bytes());
             }
+            self.recount_stream(key);
             self.wake(key);
             return Bytes::new(taken);
         }
@@ -478,11 +559,15 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn close_stream(&mut self, stream: StreamKey) {
-        self.directory_streams.remove(&stream);
-        if let Some(stream) = self.streams.remove(stream)
-            && !stream.unwritten.is_empty()
-        {
+        if let Some(exchange) = self.directory_streams.remove(&stream) {
+            self.buffered -= exchange.counted;
+        }
+        let Some(mut stream) = self.streams.remove(stream) else { return };
+        self.held.remove(stream.held);
+        if !stream.unwritten.is_empty() {
             let until = self.clock.now() + LINGERING;
+            let token = Token::Lingering(self.lingering.vacant_key() as u32);
+            stream.held = self.held.add(stream.held.holder, stream.held.part, token);
             let number = self.lingering.insert((stream, until)) as u32;
             let interest = Interest { writable: true, ..Interest::default() };
             self.watch_for(&self.lingering[number as usize].0.socket, Token::Lingering(number), interest);
@@ -519,7 +604,7 @@ mod tests {
         let listener = TcpListener::bind(at).unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut other, _) = listener.accept().unwrap();
-        let conn = Conn::new(socket, node.tls.connect(), Some(peer));
+        let conn = Conn::new(socket, node.tls.connect(), Some(peer), Host::of(localhost));
         assert!(conn.is_stuck());
         node.sockets.watch(&conn.socket, Token::Opening(0), Interest::default()).unwrap();
         node.sockets.attach(new, conn);

@@ -196,6 +196,25 @@ impl Collector for Observation {
             "Bytes in the send queues of all channels' sockets.",
             self.kernel_out.get(),
         )?;
+        let [links, streams] = self.descriptors.map(|count| count as u64);
+        page.gauge("memory_bytes", "Memory that peers use, as MaxMemInQueues counts it.", self.memory.get())?;
+        page.counter(
+            "relieved_channels",
+            "Channels that the out-of-memory handler closed.",
+            core.oom_channels,
+        )?;
+        page.gauge("link_descriptors", "File descriptors of links.", links)?;
+        page.gauge("stream_descriptors", "File descriptors of exit streams.", streams)?;
+        let dos = &self.dos;
+        let refusals = [
+            ("connection_rate", dos.connections),
+            ("concurrent_connections", dos.concurrent),
+            ("circuit_creation", dos.circuits),
+            ("stream_creation", dos.streams),
+        ];
+        let refusals = refusals.map(|(defence, count)| (vec![("defence", defence)], count));
+        page.counters("dos_refusals", "Refusals of C tor's defences (DoS options).", refusals)?;
+        page.counter("dos_marked_clients", "Client addresses whose circuits were refused.", dos.marked)?;
         let links = ["relay", "client"]
             .into_iter()
             .zip(node.links)
@@ -228,7 +247,7 @@ fn page(seen: &Observation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::NodeCounters;
+    use crate::node::{DosCounters, NodeCounters};
     use penstock_core::Counters;
     use penstock_units::{Bytes, Cells};
 
@@ -243,6 +262,9 @@ mod tests {
             outbuf: Bytes::new(6),
             kernel_out: Bytes::new(7),
             throttled: 8,
+            memory: Bytes::new(12),
+            descriptors: [9, 10],
+            dos: DosCounters { circuits: 11, ..DosCounters::default() },
         }
     }
 

@@ -211,6 +211,7 @@ impl Program {
             name_servers,
             keys_folder: Some(options.key_directory.clone()),
             extend_to_private: options.extend_to_private,
+            dos: options.dos,
             ..NodeConfig::new(options.listen, address, relay, policy)
         };
         let mut node = Node::bind(config, keys)

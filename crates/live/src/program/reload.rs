@@ -36,13 +36,14 @@ impl Program {
         (old.relay.circuit_policy, old.relay.bandwidth) = (new.relay.circuit_policy, new.relay.bandwidth);
         (old.relay.throttle, old.relay.client_buckets) = (new.relay.throttle, new.relay.client_buckets);
         (old.exit_rules, old.private, old.reject_local) = (new.exit_rules, new.private, new.reject_local);
-        (old.outbound, old.shutdown_wait) = (new.outbound, new.shutdown_wait);
+        (old.outbound, old.shutdown_wait, old.dos) = (new.outbound, new.shutdown_wait, new.dos);
         (old.logs, old.warnings, old.heartbeat) = (new.logs, new.warnings, new.heartbeat);
         old.overrides = overrides;
         let now = self.node.now();
         self.next_heartbeat = old.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period);
         let policy = policy(&self.options, self.address);
         self.node.set_outbound(self.options.outbound);
+        self.node.set_dos(self.options.dos);
         self.node.set_policy(policy);
         self.update_description();
         log::info!("the torrc was applied");

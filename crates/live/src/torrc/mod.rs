@@ -2,8 +2,8 @@
 //! lacks.
 //!
 //! Modules: `lines` (the syntax), `values` (the types of values), `authority` (directory authorities), `known` (the
-//! names of C tor's options), `reader` (options by name), `ports`, `log_lines`, `memory` (the memory limit), and
-//! `relay` (the options of the core).
+//! names of C tor's options), `reader` (options by name), `ports`, `log_lines`, `memory` (the memory limit),
+//! `dos` (limits against denial of service), and `relay` (the options of the core).
 //!
 //! The parser ignores no option silently. An option of C tor that has no effect in this program causes a warning with
 //! its line. An unknown option or a value out of range is an error.
@@ -11,6 +11,7 @@
 //! Source: C tor's manual (0.4.9), for the meanings and ranges of options.
 
 mod authority;
+mod dos;
 mod known;
 mod lines;
 mod log_lines;
@@ -24,6 +25,7 @@ mod values;
 mod tests;
 
 use crate::directory::OperatorOverrides;
+use crate::node::DosOptions;
 use lines::Line;
 use log_lines::logs;
 use penstock_core::RelayConfig;
@@ -150,6 +152,8 @@ pub struct Options {
     pub resolv_conf: Option<PathBuf>,
     /// Whether circuits may extend to private addresses.
     pub extend_to_private: bool,
+    /// C tor's defences against denial of service.
+    pub dos: DosOptions,
     /// The record of the relay's state, if there is one.
     pub record: Option<Record>,
     /// One warning for each option that has no effect, or an effect different from C tor's.
@@ -231,6 +235,7 @@ impl Options {
             metrics,
             resolv_conf: read.one("ServerDNSResolvConfFile", path)?,
             extend_to_private: read.one("ExtendAllowPrivateAddresses", values::flag)?.unwrap_or(testing),
+            dos: dos::options(&mut read)?,
             record: record(&mut read)?,
             warnings: read.finish()?,
         })

@@ -1,19 +1,20 @@
 //! Floods from one host, and honest clients at other addresses beside them. Each flood has a small version for every
 //! test run, and a full version that `make attacks` runs and reports.
 
-use super::common::{Client, Running, dial, pattern, serve};
-use super::one_at_a_time;
+use super::common::{Client, Running, dial, pattern, serve, silent};
 use super::pressure::{cpu, seconds};
+use super::{one_at_a_time, resident, stream};
 use penstock_core::scheduler::SchedulerConfig;
-use penstock_core::{Cell, CircId, Command};
-use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
+use penstock_core::{Cell, CircId, Command, EndReason};
+use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell, RelayMessage};
 use penstock_live::clock::Clock;
 use penstock_live::node::NodeConfig;
-use penstock_units::Duration;
+use penstock_units::{Bytes, Duration};
+use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -234,4 +235,135 @@ fn a_link_with_many_circuits_closes_fast() {
 #[ignore = "it takes a minute"]
 fn attack_1_a_link_with_65530_circuits_hangs_up() {
     hang_up(65_530, 1.0, FULL);
+}
+
+/// Opens TCP connections at this rate from one address, and says nothing on them. Returns the number of connections.
+fn connects(to: SocketAddr, rate: f64, time: f64) -> u64 {
+    let (clock, mut count) = (Clock::start(), 0);
+    let mut held = VecDeque::new();
+    while seconds(clock) < time {
+        if count as f64 > seconds(clock) * rate {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        count += 1;
+        let Ok(socket) = dial(ATTACKER, to) else { continue };
+        // A reset leaves no TIME_WAIT, which would use up the ports.
+        socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
+        held.push_back(socket);
+        if held.len() > 2000 {
+            held.pop_front();
+        }
+    }
+    count
+}
+
+fn flood_of_connections(rate: f64, time: f64, timing: Timing) {
+    let _guard = one_at_a_time();
+    let node = node(|_| {});
+    beside("a flood of connections", &node, timing, || {
+        let before = cpu(&node);
+        let count = connects(node.spec.addresses[0], rate, time);
+        format!(
+            "{:.0} connections a second, {:.2} of a processor",
+            count as f64 / time,
+            (cpu(&node) - before) / time
+        )
+    });
+}
+
+#[test]
+fn a_flood_of_connections_keeps_no_slow_peer_out() {
+    flood_of_connections(3000.0, 4.0, Timing { delay: Duration::from_millis(50), ..SMALL });
+}
+
+#[test]
+#[ignore = "it takes a minute"]
+fn attack_2_10000_connections_a_second() {
+    flood_of_connections(10_000.0, 30.0, Timing { lanes: 4, delay: Duration::from_millis(100), ..FULL });
+}
+
+/// One client opens streams that its server never closes, as many as it gets.
+fn streams_without_end(descriptors: usize, circuits: u32, each: u16, timing: Timing) {
+    let _guard = one_at_a_time();
+    let node = node(|config| config.descriptors = descriptors);
+    let (server, download) = (silent(), serve(DOWNLOAD));
+    let mut before = Client::connect_from(HONEST, &node.spec);
+    before.build(&[node.hop()]);
+    beside("streams without end", &node, timing, || {
+        let mut client = Client::connect_from(ATTACKER, &node.spec);
+        let [open, refused] = [AtomicU64::new(0), AtomicU64::new(0)];
+        for circuit in 0..circuits {
+            client.another(circuit + 100);
+            client.build(&[node.hop()]);
+            // The client lets a few BEGINs be unanswered, so that the sockets do not fill.
+            let mut unanswered = 0;
+            for number in 1..=each {
+                client.begin(server, stream(number));
+                unanswered += 1;
+                while unanswered >= 64 || (number == each && unanswered > 0) {
+                    match client.hear().1 {
+                        RelayMessage::Connected(_) => drop(open.fetch_add(1, Ordering::Relaxed)),
+                        RelayMessage::End(end) => {
+                            assert_eq!(end, EndReason::RESOURCE_LIMIT.into());
+                            refused.fetch_add(1, Ordering::Relaxed);
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                    unanswered -= 1;
+                }
+            }
+        }
+        // A circuit that was there before opens new streams.
+        for number in 1..20 {
+            assert!(before.download(download, number) == pattern(DOWNLOAD));
+        }
+        let seen = node.window.now();
+        format!(
+            "{} streams opened, {} refused, {} open",
+            open.into_inner(),
+            refused.into_inner(),
+            seen.population[2]
+        )
+    });
+}
+
+#[test]
+fn streams_without_end_leave_descriptors_for_others() {
+    streams_without_end(600, 5, 500, SMALL);
+}
+
+#[test]
+#[ignore = "it takes a minute"]
+fn attack_4_five_circuits_with_4096_streams() {
+    streams_without_end(9_000, 5, 4096, FULL);
+}
+
+/// Clients open circuits and leave them idle.
+fn idle_circuits(limit: u64, links: u32, each: u32, spare: u64, timing: Timing) {
+    let _guard = one_at_a_time();
+    let node = node(|config| config.relay.limits.memory = Some(Bytes::new(limit)));
+    let before = resident();
+    beside("idle circuits", &node, timing, || {
+        let mut held = Vec::new();
+        for _ in 0..links {
+            let mut client = Client::connect_from(ATTACKER, &node.spec);
+            open_circuits(&mut client, each);
+            held.push(client);
+        }
+        let (grown, left) = (resident().saturating_sub(before), node.window.now().population[1]);
+        assert!(grown < limit / 10 * 11 + spare, "{grown} B");
+        format!("{} circuits opened, {left} left, {:.0} MB more", links * each, grown as f64 / 1e6)
+    });
+}
+
+#[test]
+fn idle_circuits_count_as_memory() {
+    idle_circuits(24 << 20, 2, 8000, 24 << 20, SMALL);
+}
+
+#[test]
+#[ignore = "it takes a minute"]
+fn attack_5_262120_idle_circuits_on_four_links() {
+    idle_circuits(256 << 20, 4, 65_530, 0, FULL);
 }

@@ -1,0 +1,281 @@
+//! Links begin: the node accepts and opens connections, and drives their handshakes. Each host has a limited share of
+//! the unfinished handshakes.
+
+use super::conn::Conn;
+use super::exits::end_reason;
+use super::peers::{LinkAddress, Peers};
+use super::shares::Host;
+use super::sockets::Token;
+use super::{Node, dial};
+use crate::clock::Clock;
+use crate::tls;
+use penstock_core::kernel::Interest;
+use penstock_core::{ChannelKey, EndReason, PeerId};
+use penstock_link::certs::Credentials;
+use penstock_link::handshake::{Established, Expected, Link, LinkFailure, Peer};
+use penstock_units::{Duration, Instant};
+use socket2::{Domain, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+/// Maximum number of unfinished link handshakes, separately for accepted and for opened connections [1].
+const MAX_OPENING: usize = 1024;
+/// Maximum number of unfinished handshakes of connections that one host opened [1].
+const MAX_OPENING_OF_HOST: usize = MAX_OPENING / 4;
+/// Maximum number of connections that the node accepts in one turn [1].
+const MAX_ACCEPTS: usize = 64;
+/// Maximum number of connections that wait in the kernel to be accepted [1] (C tor listens with SOMAXCONN).
+const BACKLOG: i32 = 4096;
+/// Pause in accepting connections after the process has run out of file descriptors.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// A connection with an unfinished link handshake.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) conn: Conn,
+    /// The link handshake. It starts after the TLS handshake.
+    link: Option<Link>,
+    /// The certificates that this node uses in TLS.
+    credentials: Arc<Credentials>,
+    from: IpAddr,
+    /// The channel that waits for the connection, if this node opened it.
+    channel: Option<ChannelKey>,
+    /// The host in whose share the handshake is, and its number there.
+    share: (Host, u64),
+    until: Instant,
+}
+
+/// Opens a socket that listens and never blocks.
+pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&at.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+impl Node {
+    /// Opens the connection for a channel.
+    pub(super) fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
+        if let Err(reason) = self.try_connect(channel, peer) {
+            self.counters.no_link(reason);
+            self.relay.on_channel_closed(self.clock.now(), channel, &mut self.sockets);
+        }
+    }
+
+    fn try_connect(&mut self, channel: ChannelKey, peer: PeerId) -> Result<(), &'static str> {
+        // All circuits to a relay share an existing link.
+        let Some(LinkAddress::Dial(to)) = self.peers.known(peer).map(|known| known.address) else {
+            return Err("connect");
+        };
+        let host = self.requesters.remove(channel).unwrap_or_else(|| Host::of(to.ip()));
+        if self.opened.len() >= MAX_OPENING {
+            let crowded =
+                if self.has_largest_share(host, true) { None } else { self.opened.oldest_of_most() };
+            self.fail_link(crowded.ok_or("crowded")?, "crowded");
+        }
+        if !self.make_room_for_link(host) {
+            return Err("descriptors");
+        }
+        let socket = dial(to, self.outbound.relays, self.tcp).map_err(|_| "connect")?;
+        let conn = Conn::new(socket, self.tls.connect(), Some(peer), Host::of(to.ip()));
+        self.open(conn, to.ip(), Some(channel), host).map_err(|_| "connect")
+    }
+
+    /// Accepts the connections that wait. A flood takes a limited time of each turn.
+    pub(super) fn accept(&mut self) {
+        for _ in 0..MAX_ACCEPTS {
+            match self.listener.accept() {
+                Ok((socket, from)) => {
+                    if let Err(reason) = self.admit(socket, from.ip()) {
+                        self.counters.no_link(reason);
+                    }
+                }
+                Err(error) => {
+                    // Without a pause, epoll would report the listener in each turn.
+                    if end_reason(&error) == EndReason::RESOURCE_LIMIT {
+                        self.sockets.forget(&self.listener);
+                        self.accept_backoff = Some(self.clock.now() + ACCEPT_BACKOFF);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Starts the handshake of an accepted connection, or closes the connection. The checks come before TLS, so that a
+    /// refused connection costs little.
+    ///
+    /// If there are too many unfinished handshakes, the oldest one of the host with the most makes room, unless that is
+    /// the new connection's host. So a host that floods the relay delays only itself.
+    ///
+    /// Deviation: C tor has no limit on unfinished handshakes.
+    fn admit(&mut self, socket: TcpStream, from: IpAddr) -> Result<(), &'static str> {
+        let host = Host::of(from);
+        if !self.dos.may_connect(self.clock.now(), host) {
+            return Err("dos");
+        }
+        if self.accepted.count(host) >= MAX_OPENING_OF_HOST {
+            return Err("crowded");
+        }
+        if self.accepted.len() >= MAX_OPENING {
+            if self.has_largest_share(host, false) {
+                return Err("crowded");
+            }
+            if let Some(oldest) = self.accepted.oldest_of_most() {
+                self.fail_link(oldest, "crowded");
+            }
+        }
+        if !self.make_room_for_link(host) {
+            return Err("descriptors");
+        }
+        socket.set_nonblocking(true).map_err(|_| "accept")?;
+        let _ = socket.set_nodelay(self.tcp.nodelay);
+        let conn = Conn::new(socket, self.tls.accept(), None, host);
+        self.open(conn, from, None, host).map_err(|_| "accept")
+    }
+
+    /// Whether no host has more unfinished handshakes than `host`, which has at least two.
+    fn has_largest_share(&self, host: Host, by_us: bool) -> bool {
+        let shares = if by_us { &self.opened } else { &self.accepted };
+        shares.count(host).max(2) >= shares.most().max(2) && shares.count(host) >= 2
+    }
+
+    pub(super) fn resume_accepting(&mut self, now: Instant) {
+        if self.accept_backoff.take_if(|until| *until <= now).is_some() {
+            let readable = Interest { readable: true, writable: false };
+            if self.sockets.watch(&self.listener, Token::Listener, readable).is_err() {
+                self.accept_backoff = Some(now + ACCEPT_BACKOFF);
+            }
+        }
+    }
+
+    fn open(&mut self, conn: Conn, from: IpAddr, channel: Option<ChannelKey>, host: Host) -> io::Result<()> {
+        let until = self.clock.now() + self.handshake_timeout;
+        let entry = self.opening.vacant_entry();
+        let number = entry.key() as u32;
+        let token = Token::Opening(number);
+        self.sockets.watch(&conn.socket, token, Interest { readable: true, writable: true })?;
+        let shares = if channel.is_some() { &mut self.opened } else { &mut self.accepted };
+        let share = (host, shares.add(host, number));
+        let credentials = self.credentials.clone();
+        entry.insert(Opening { conn, link: None, credentials, from, channel, share, until });
+        Ok(())
+    }
+
+    /// Takes a connection out of the table of unfinished handshakes.
+    fn take_opening(&mut self, number: u32) -> Opening {
+        let open = self.opening.remove(number as usize);
+        let shares = if open.channel.is_some() { &mut self.opened } else { &mut self.accepted };
+        shares.remove(open.share.0, open.share.1);
+        open
+    }
+
+    /// Continues a link handshake.
+    pub(super) fn drive_handshake(&mut self, number: u32) {
+        let Some(open) = self.opening.get_mut(number as usize) else { return };
+        open.conn.fill(&mut self.sockets.scratch);
+        let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
+        open.conn.flush();
+        match outcome {
+            Ok(None) if !open.conn.broken => {
+                let interest = Interest { readable: true, writable: open.conn.is_stuck() };
+                let token = Token::Opening(number);
+                self.sockets.watch_for(&self.opening[number as usize].conn.socket, token, interest);
+            }
+            Ok(Some(done)) => self.established(number, &done),
+            Ok(None) => self.fail_link(number, "closed"),
+            Err(reason) => self.fail_link(number, reason),
+        }
+    }
+
+    /// Handles the end of a link handshake. A channel takes the connection.
+    fn established(&mut self, number: u32, done: &Established) {
+        let now = self.clock.now();
+        let Opening { mut conn, from, channel, .. } = self.take_opening(number);
+        conn.put_back(done.rest.clone());
+        let peer = match &done.peer {
+            Peer::Relay(identity) => self.peers.proven(identity, done.is_canonical(from), from),
+            Peer::Client => self.peers.client(from),
+        };
+        conn.peer = Some(peer);
+        let is_client = done.peer == Peer::Client;
+        self.counters.link(is_client);
+        let is_relay = |known: &super::peers::Known| self.is_relay(&known.rsa);
+        conn.is_client = channel.is_none() && !self.peers.known(peer).is_some_and(is_relay);
+        if conn.is_client {
+            self.dos.on_connected(now, conn.host, &mut self.rng);
+        }
+        if let Some(channel) = channel {
+            // Before this point, the peer's identity was not proven.
+            self.relay.set_peer(channel, peer);
+        }
+        let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
+        let begun = conn.has_cell();
+        self.sockets.attach(channel, conn);
+        self.relay.on_channel_open(now, channel, None, &mut self.sockets);
+        self.classify_channel(now, channel);
+        if begun {
+            self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
+        }
+    }
+
+    /// Closes a connection after a failed link handshake.
+    pub(super) fn fail_link(&mut self, number: u32, reason: &'static str) {
+        self.counters.no_link(reason);
+        let open = self.take_opening(number);
+        if let Some(channel) = open.channel {
+            self.relay.on_channel_closed(self.clock.now(), channel, &mut self.sockets);
+        }
+    }
+
+    pub(super) fn close_timed_out(&mut self, now: Instant) {
+        self.sockets.close_timed_out(now);
+        let late = self.opening.iter().filter(|(_, open)| open.until <= now);
+        let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
+        for number in late {
+            self.fail_link(number, "timeout");
+            self.process_events();
+        }
+    }
+}
+
+/// The identity that a peer must prove when this node opens the connection.
+fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
+    let known = peer.and_then(|peer| peers.known(peer));
+    known.map_or(Expected::default(), |known| Expected { rsa: Some(known.rsa), ed25519: known.ed25519 })
+}
+
+/// Continues a handshake with the bytes that have arrived.
+fn step(
+    open: &mut Opening,
+    address: IpAddr,
+    peers: &Peers,
+    clock: Clock,
+    rng: &mut rand::rngs::ThreadRng,
+) -> Result<Option<Established>, &'static str> {
+    if open.conn.tls.is_handshaking() {
+        return Ok(None);
+    }
+    let link = match &mut open.link {
+        Some(link) => link,
+        link @ None if open.channel.is_some() => {
+            let certificate = tls::certificate_sha256(&open.conn.tls).ok_or("tls")?;
+            let expected = expected(peers, open.conn.peer);
+            link.insert(Link::connect(expected, certificate, open.from, vec![address]))
+        }
+        link @ None => link.insert(Link::respond(rng, open.from, vec![address])),
+    };
+    let bytes = open.conn.decrypted();
+    let connection = &open.conn.tls;
+    let export = |context: &[u8; 32]| tls::export(connection, context);
+    let done =
+        link.on_bytes(clock.date(), &bytes, &open.credentials, &export, rng).map_err(LinkFailure::label)?;
+    let say = link.poll_output();
+    if !say.is_empty() {
+        open.conn.encrypt(&say);
+    }
+    Ok(done)
+}
