@@ -34,7 +34,7 @@ def exit_status(error: PenstockError) -> int:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path, which replaces `path` at the end; so readers find the old or the new file, never a part."""
+    """A temporary path, which replaces `path` at the end. Readers find the old or the new file, never a part of it."""
     temporary = path.with_name(f"{path.name}.tmp")
     with naming(path):
         yield temporary

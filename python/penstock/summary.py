@@ -49,7 +49,7 @@ def workloads(transfers: pl.DataFrame, *others: pl.DataFrame) -> list[str]:
 def by_replicate(
     transfers: pl.DataFrame, replicates: Replicates, variant: str, workload: str, metric: Metric
 ) -> list[list[NDArray[np.float64]]]:
-    """One metric of all counted downloads of a variant and workload, apart for each replicate and run [s]."""
+    """One metric of all counted downloads of a variant and workload [s]: for each replicate, a sample for each run."""
     return replicates.samples(counted(transfers, variant=variant, workload=workload), metric.column)
 
 
