@@ -1,4 +1,4 @@
-//! A cell that notices every mistake on its way.
+//! A cell for tests: its onion layers detect lost, repeated and reordered cells.
 
 use crate::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use crate::circuit_policy::PriorityClass;
@@ -9,7 +9,8 @@ use crate::keys::Direction;
 use crate::reason::{DestroyReason, EndReason};
 use std::num::NonZeroU16;
 
-/// A cell without bytes: its layers are counted, its payload is a place in a transfer.
+/// A cell without bytes: it has a list of layers instead of a ciphertext, and a range of a transfer
+/// instead of a payload.
 #[derive(Debug)]
 pub(super) struct TestCell {
     id: CircId,
@@ -20,41 +21,41 @@ pub(super) struct TestCell {
 #[derive(Debug)]
 enum Body {
     /// `None` is a malformed handshake.
-    Create(Option<Hello>),
-    Created(Option<Hello>),
+    Create(Option<TestHandshake>),
+    Created(Option<TestHandshake>),
     Destroy,
-    /// `None` is malformed.
+    /// `None` is a malformed cell.
     Feedback(Option<Feedback>),
-    /// `None` is malformed.
+    /// `None` is a malformed cell.
     Class(Option<PriorityClass>),
-    /// Layers, innermost first, and the message; `None` is a malformed message.
-    Relay(Vec<Skin>, Option<StreamId>, Option<Box<Message<TestCell>>>),
+    /// The layers, innermost first, and the message. `None` is a malformed message.
+    Relay(Vec<OnionLayer>, Option<StreamId>, Option<Box<Message<TestCell>>>),
 }
 
-/// One layer: its key and its number. As with a stream cipher, all cells after a lost, repeated or
-/// overtaken one are unreadable.
+/// One onion layer: its key and its sequence number. As with a stream cipher, all cells after a
+/// lost, repeated or reordered cell are unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Skin(u32, u64);
+pub(super) struct OnionLayer(u32, u64);
 
-/// Datagrams may carry a cell more than once. The layers detect a cell that is taken twice.
+/// Datagrams may carry a cell more than once. The layers detect a cell that a node processes twice.
 impl Clone for TestCell {
     fn clone(&self) -> Self {
         let body = match &self.body {
-            Body::Create(hello) => Body::Create(*hello),
-            Body::Created(hello) => Body::Created(*hello),
+            Body::Create(handshake) => Body::Create(*handshake),
+            Body::Created(handshake) => Body::Created(*handshake),
             Body::Destroy => Body::Destroy,
             Body::Feedback(feedback) => Body::Feedback(*feedback),
             Body::Class(class) => Body::Class(*class),
-            Body::Relay(skins, stream, message) => {
-                let message = message.as_ref().map(|message| Box::new(repeat(message)));
-                Body::Relay(skins.clone(), *stream, message)
+            Body::Relay(layers, stream, message) => {
+                let message = message.as_ref().map(|message| Box::new(clone_message(message)));
+                Body::Relay(layers.clone(), *stream, message)
             }
         };
         TestCell { id: self.id, marked: self.marked, body }
     }
 }
 
-fn repeat(message: &Message<TestCell>) -> Message<TestCell> {
+fn clone_message(message: &Message<TestCell>) -> Message<TestCell> {
     match message {
         Message::Begin(target) => Message::Begin(*target),
         Message::Connected(()) => Message::Connected(()),
@@ -63,19 +64,19 @@ fn repeat(message: &Message<TestCell>) -> Message<TestCell> {
         Message::Sendme { proof, marked } => Message::Sendme { proof: *proof, marked: *marked },
         Message::Xoff => Message::Xoff,
         Message::Xon(rate) => Message::Xon(*rate),
-        Message::Extend(peer, hello) => Message::Extend(*peer, *hello),
-        Message::Extended(hello) => Message::Extended(*hello),
+        Message::Extend(peer, handshake) => Message::Extend(*peer, *handshake),
+        Message::Extended(handshake) => Message::Extended(*handshake),
         Message::Truncate => Message::Truncate,
         Message::Truncated(reason) => Message::Truncated(*reason),
         Message::Drop => Message::Drop,
     }
 }
 
-const GARBLED: Skin = Skin(u32::MAX, 0);
-/// The layer of a cell that no node takes.
-const FORBIDDEN: Skin = Skin(u32::MAX, 1);
+const GARBLED: OnionLayer = OnionLayer(u32::MAX, 0);
+/// The layer of a cell that every node rejects.
+const FORBIDDEN: OnionLayer = OnionLayer(u32::MAX, 1);
 
-/// One hop's key for one circuit, at one of its ends.
+/// The key of one hop of one circuit, at one of its ends.
 #[derive(Debug)]
 pub(super) struct Layer {
     key: u32,
@@ -88,23 +89,23 @@ impl Layer {
         Layer { key, added: 0, removed: 0 }
     }
 
-    fn add(&mut self) -> Skin {
+    fn add(&mut self) -> OnionLayer {
         self.added += 1;
-        Skin(self.key, self.added)
+        OnionLayer(self.key, self.added)
     }
 }
 
-/// A handshake: the key itself, and the part about congestion control.
+/// A handshake: the key, and the negotiation of congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hello {
+pub(super) struct TestHandshake {
     pub(super) key: u32,
     pub(super) congestion: Negotiation,
 }
 
-impl Hello {
-    /// One that says nothing of it.
+impl TestHandshake {
+    /// A handshake that does not negotiate congestion control.
     pub(super) fn new(key: u32) -> Self {
-        Hello { key, congestion: Negotiation::Nothing }
+        TestHandshake { key, congestion: Negotiation::Nothing }
     }
 }
 
@@ -123,9 +124,9 @@ impl Payload for Piece {
     }
 }
 
-/// Cells as a hostile peer makes them.
+/// Cells that a hostile peer makes.
 impl TestCell {
-    /// A cell of this command with nonsense in it.
+    /// A cell of this command with a malformed body.
     pub(super) fn malformed(id: CircId, command: Command) -> Self {
         let body = match command {
             Command::Create => Body::Create(None),
@@ -138,28 +139,28 @@ impl TestCell {
         TestCell { id, marked: false, body }
     }
 
-    /// A RELAY cell that is not to be taken.
+    /// A RELAY cell that every node rejects.
     pub(super) fn forbidden(id: CircId) -> Self {
         TestCell { id, marked: false, body: Body::Relay(vec![FORBIDDEN], None, None) }
     }
 
-    /// DATA of an unknown stream for the last hop with these keys, nearest first. Each key has the
-    /// number of its next cell.
+    /// A DATA cell of an unknown stream for the last hop of `layers`. Each hop has its key and the
+    /// sequence number of its next cell, nearest hop first.
     pub(super) fn unwanted(id: CircId, layers: &[(u32, u64)]) -> Self {
-        let skins = layers.iter().rev().map(|(key, place)| Skin(*key, *place)).collect();
+        let layers = layers.iter().rev().map(|(key, place)| OnionLayer(*key, *place)).collect();
         let message = Message::Data(Piece { transfer: 0, download: false, offset: 0, len: 1 });
         let stream = Some(StreamId(NonZeroU16::MAX));
-        TestCell { id, marked: false, body: Body::Relay(skins, stream, Some(Box::new(message))) }
+        TestCell { id, marked: false, body: Body::Relay(layers, stream, Some(Box::new(message))) }
     }
 
-    /// Replaces the message, under any layers, by another one or by garbage.
+    /// Replaces the message below all layers by another message, or by garbage.
     pub(super) fn replace(&mut self, stream: Option<StreamId>, other: Option<Message<TestCell>>) {
         if let Body::Relay(_, id, message) = &mut self.body {
             (*id, *message) = (stream, other.map(Box::new));
         }
     }
 
-    /// The message in it, even if it is encrypted.
+    /// The message of the cell, even below layers.
     pub(super) fn message(&self) -> Option<(Option<StreamId>, &Message<TestCell>)> {
         let Body::Relay(_, stream, Some(message)) = &self.body else { return None };
         Some((*stream, message))
@@ -168,15 +169,15 @@ impl TestCell {
 
 impl Cell for TestCell {
     type Payload = Piece;
-    /// The transfer that the server is to serve.
+    /// The transfer that the server sends.
     type Target = usize;
     type Connected = ();
     type End = EndReason;
     type LinkSpec = PeerId;
-    type Handshake = Hello;
+    type Handshake = TestHandshake;
     type Layer = Layer;
-    /// The layer that the end alone adds.
-    type Digest = Skin;
+    /// The layer that only the end of the circuit adds.
+    type Digest = OnionLayer;
 
     fn wire_size(&self) -> u32 {
         512
@@ -201,19 +202,19 @@ impl Cell for TestCell {
         None
     }
     fn mark(&mut self) {
-        assert!(matches!(self.body, Body::Relay(..)), "only RELAY cells are marked");
+        assert!(matches!(self.body, Body::Relay(..)), "only a RELAY cell can be marked");
         self.marked = true;
     }
     fn is_marked(&self) -> bool {
         self.marked
     }
-    fn create(id: CircId, handshake: Hello) -> Self {
+    fn create(id: CircId, handshake: TestHandshake) -> Self {
         TestCell { id, marked: false, body: Body::Create(Some(handshake)) }
     }
-    fn created(id: CircId, handshake: Hello) -> Self {
+    fn created(id: CircId, handshake: TestHandshake) -> Self {
         TestCell { id, marked: false, body: Body::Created(Some(handshake)) }
     }
-    fn into_handshake(self) -> Option<Hello> {
+    fn into_handshake(self) -> Option<TestHandshake> {
         match self.body {
             Body::Create(handshake) | Body::Created(handshake) => handshake,
             _ => None,
@@ -241,37 +242,41 @@ impl Cell for TestCell {
         TestCell { id, marked: false, body: Body::Relay(Vec::new(), stream, Some(Box::new(message))) }
     }
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
-        let Body::Relay(skins, stream, message) = self.body else { panic!("a relay reads only RELAY cells") };
-        assert_eq!(skins, [], "a relay reads only what is in the clear");
+        let Body::Relay(layers, stream, message) = self.body else {
+            panic!("a relay decodes only RELAY cells")
+        };
+        assert_eq!(layers, [], "a relay decodes only cells without layers");
         Some((stream, *message?))
     }
     fn admit(&self, _layer: &mut Layer, _direction: Direction) -> Result<(), Violation> {
         match &self.body {
-            Body::Relay(skins, ..) if skins.last() == Some(&FORBIDDEN) => Err(Violation::UnexpectedEarlyCell),
+            Body::Relay(layers, ..) if layers.last() == Some(&FORBIDDEN) => {
+                Err(Violation::UnexpectedEarlyCell)
+            }
             _ => Ok(()),
         }
     }
-    fn seal(&mut self, layer: &mut Layer) -> Skin {
-        let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are sealed") };
-        assert_eq!(*skins, [], "only what is in the clear is sealed");
-        let skin = layer.add();
-        skins.push(skin);
-        skin
+    fn seal(&mut self, layer: &mut Layer) -> OnionLayer {
+        let Body::Relay(layers, ..) = &mut self.body else { panic!("only a RELAY cell can be sealed") };
+        assert_eq!(*layers, [], "a sealed cell has no layers before");
+        let layer_added = layer.add();
+        layers.push(layer_added);
+        layer_added
     }
     fn wrap(&mut self, layer: &mut Layer) {
-        let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are wrapped") };
-        assert_ne!(*skins, [], "only what is sealed is wrapped");
-        skins.push(layer.add());
+        let Body::Relay(layers, ..) = &mut self.body else { panic!("only a RELAY cell can be wrapped") };
+        assert_ne!(*layers, [], "a wrapped cell was sealed before");
+        layers.push(layer.add());
     }
-    fn peel(&mut self, layer: &mut Layer) -> Option<Skin> {
-        let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are peeled") };
+    fn peel(&mut self, layer: &mut Layer) -> Option<OnionLayer> {
+        let Body::Relay(layers, ..) = &mut self.body else { panic!("only a RELAY cell can be peeled") };
         layer.removed += 1;
-        let skin = Skin(layer.key, layer.removed);
-        if skins.last() == Some(&skin) {
-            skins.pop();
+        let layer_added = OnionLayer(layer.key, layer.removed);
+        if layers.last() == Some(&layer_added) {
+            layers.pop();
         } else {
-            skins.push(GARBLED);
+            layers.push(GARBLED);
         }
-        skins.is_empty().then_some(skin)
+        layers.is_empty().then_some(layer_added)
     }
 }

@@ -11,41 +11,41 @@ use penstock_units::{Cells, Instant};
 
 const FACTOR: f64 = 7.0;
 
-/// Takes turns, and panics at a DATA-like crowd of cells of another weight than `FACTOR` says.
+/// Round robin that panics if a cell's weight does not match the class of the circuit.
 #[derive(Debug, Default)]
-struct Scale<const WORSE: bool> {
-    turns: RoundRobin,
-    /// Cells at their own weight, and at the factor.
+struct WeightCheck<const WORSE: bool> {
+    inner: RoundRobin,
+    /// Number of cells with weight 1, and with weight `FACTOR`.
     charged: [u64; 2],
 }
 
-impl<const WORSE: bool> CircuitPolicy for Scale<WORSE> {
+impl<const WORSE: bool> CircuitPolicy for WeightCheck<WORSE> {
     fn on_ready(&mut self, now: Instant, circuit: CircuitKey) {
-        self.turns.on_ready(now, circuit);
+        self.inner.on_ready(now, circuit);
     }
     fn on_blocked(&mut self, now: Instant, circuit: CircuitKey) {
-        self.turns.on_blocked(now, circuit);
+        self.inner.on_blocked(now, circuit);
     }
     fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight) {
         assert!([1.0, FACTOR].contains(&weight.0));
         self.charged[usize::from(weight.0 == FACTOR)] += cells.get();
-        // Building and announcing come before the class is known.
+        // Cells that build the circuit and announce the class have weight 1.
         assert!(self.charged[usize::from(!WORSE)] < 12, "{:?}", self.charged);
-        self.turns.on_flush(now, circuit, cells, weight);
+        self.inner.on_flush(now, circuit, cells, weight);
     }
     fn on_close(&mut self, circuit: CircuitKey) {
-        self.turns.on_close(circuit);
+        self.inner.on_close(circuit);
     }
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
-        self.turns.head(now)
+        self.inner.head(now)
     }
 }
 
-/// All relays of the path learn the class, in both directions, and those of other circuits do not.
+/// All relays of the path charge the circuit by its class, in both directions.
 #[test]
-fn every_relay_charges_cells_as_their_client_said() {
-    let worse = || Box::new(Scale::<true>::default()) as Box<dyn CircuitPolicy>;
-    let better = || Box::new(Scale::<false>::default()) as Box<dyn CircuitPolicy>;
+fn every_relay_charges_cells_by_the_class_of_the_client() {
+    let worse = || Box::new(WeightCheck::<true>::default()) as Box<dyn CircuitPolicy>;
+    let better = || Box::new(WeightCheck::<false>::default()) as Box<dyn CircuitPolicy>;
     for (class, policy) in [
         (PriorityClass::Worse, CircuitPolicyConfig::Custom(Factory::<dyn CircuitPolicy>::new(worse))),
         (PriorityClass::Better, CircuitPolicyConfig::Custom(Factory::<dyn CircuitPolicy>::new(better))),
@@ -64,9 +64,9 @@ fn every_relay_charges_cells_as_their_client_said() {
     }
 }
 
-/// The class is said once, before the first stream: one cell a hop.
+/// The client announces the class once, before the first stream, with one cell for each hop.
 #[test]
-fn a_class_costs_a_cell_for_each_hop_and_the_better_one_none() {
+fn the_worse_class_costs_one_cell_per_hop_and_the_better_class_none() {
     let cells = |priority_class: PriorityClass| {
         let mut net = Net::path(3, &RelayConfig::default());
         net.configure(0, RelayConfig { priority_class, ..RelayConfig::default() });

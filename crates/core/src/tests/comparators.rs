@@ -1,7 +1,7 @@
-//! DCTCP and TIMELY over a whole path: a slow relay, and peers that send false reports.
+//! DCTCP and TIMELY on a whole path: a slow relay, and peers that send false reports.
 
-use super::cell::{Hello, Layer, TestCell};
-use super::util::{Link, Net, Weather};
+use super::cell::{Layer, TestCell, TestHandshake};
+use super::util::{Impairments, Link, Net};
 use crate::cell::{Cell, CircId, Message, StreamId};
 use crate::datagram::DatagramConfig;
 use crate::edge_control::{
@@ -25,9 +25,10 @@ fn timely() -> RelayConfig {
     config(EdgeControlConfig::Timely(TimelyConfig::default()))
 }
 
-/// The initial windows of the two ends, by the congestion controls that they have.
+/// The initial windows of client and exit, for each combination of congestion control at the two
+/// ends.
 #[test]
-fn a_circuit_has_one_of_them_if_its_two_ends_have_the_same() {
+fn both_ends_need_the_same_congestion_control() {
     let (stock, vegas) = (RelayConfig::default(), config(EdgeControlConfig::Vegas(VegasConfig::default())));
     for (client, middles, exit, inc) in [
         (dctcp(), stock.clone(), dctcp(), 10),
@@ -51,7 +52,8 @@ fn a_circuit_has_one_of_them_if_its_two_ends_have_the_same() {
     }
 }
 
-/// The slow link is behind the middle relay, whose output buffer and sockets hold little.
+/// The slow link follows the middle relay, which has a small output buffer and small socket
+/// buffers.
 fn bottleneck(config: &RelayConfig) -> Net {
     let small = VanillaConfig { outbuf_low: Bytes::kib(1), outbuf_high: Bytes::kib(1) };
     let mut net = Net::path(3, &RelayConfig { scheduler: SchedulerConfig::Vanilla(small), ..config.clone() });
@@ -59,7 +61,8 @@ fn bottleneck(config: &RelayConfig) -> Net {
     net
 }
 
-/// Bytes of two downloads in ten seconds, the median of the middle's queue in them and the exit's window after them.
+/// Two downloads in ten seconds: their bytes, the median of the middle's queue, and the exit's
+/// window at the end.
 fn download(config: &RelayConfig) -> (u64, u64, u64) {
     let mut net = bottleneck(config);
     let (circuit, received, queue) = net.two_downloads();
@@ -74,32 +77,33 @@ fn over_datagrams(config: RelayConfig) -> RelayConfig {
 }
 
 #[test]
-fn both_keep_queues_short_where_windows_fill_them_and_are_as_fast() {
+fn dctcp_and_timely_keep_queues_short_at_the_same_goodput() {
     let [stock, dctcp, timely] = [RelayConfig::default(), dctcp(), timely()].map(|config| download(&config));
-    assert!(stock.1 > 800, "{stock:?}: a thousand cells less what is elsewhere");
+    assert!(stock.1 > 800, "{stock:?}: most of the window waits at the middle");
     for (name, found) in [("dctcp", dctcp), ("timely", timely)] {
         assert!(found.0 * 100 >= stock.0 * 95, "{name}: {found:?} against {stock:?}");
         assert!(found.1 < 100, "{name}: {found:?} against {stock:?}");
     }
 }
 
-/// Over datagrams no queue forms in a circuit: cells wait for the link, and only round trips show it.
+/// Over datagrams, cells wait for the link and not in a circuit queue. Only the RTT shows this
+/// delay.
 #[test]
-fn over_datagrams_timely_keeps_its_window_small_and_is_as_fast() {
+fn timely_over_datagrams_keeps_its_window_small_at_the_same_goodput() {
     let [stock, timely] = [RelayConfig::default(), timely()].map(|config| download(&over_datagrams(config)));
     assert!(timely.0 * 100 >= stock.0 * 95, "{timely:?} against {stock:?}");
     assert!(stock.2 == 1000 && timely.2 < 300, "{timely:?} against {stock:?}");
 }
 
-/// Without marks nothing but its greatest window ends DCTCP's growth.
+/// Without marks, only the maximum window ends the growth of DCTCP's window.
 #[test]
-fn where_no_relay_marks_dctcp_has_the_greatest_window() {
+fn dctcp_without_marks_reaches_the_maximum_window() {
     let found = download(&RelayConfig { ecn_threshold: None, ..dctcp() });
     assert_eq!(found.2, 1000);
     assert!(found.1 > 800, "{found:?}");
 }
 
-/// The exit's own queue is a queue of the circuit like any other.
+/// The exit's own queue counts as a queue of the circuit.
 #[test]
 fn an_exit_that_is_the_bottleneck_marks_its_own_cells() {
     let mut net = Net::path(3, &dctcp());
@@ -112,16 +116,17 @@ fn an_exit_that_is_the_bottleneck_marks_its_own_cells() {
     assert!(window < Cells::new(200), "{window:?} of a thousand");
 }
 
-/// An exit that marks cells that join a nonempty queue, which are most of those that a SENDME releases.
+/// The exit marks cells that join a nonempty queue. Most cells that a SENDME releases do.
 #[test]
-fn marks_cross_every_kind_of_hop() {
+fn every_type_of_hop_carries_marks() {
     for datagrams in [false, true] {
         let config = RelayConfig { ecn_threshold: None, ..dctcp() };
         let config = if datagrams { over_datagrams(config) } else { config };
         let mut net = Net::path(3, &config);
         net.configure(3, RelayConfig { ecn_threshold: Some(0), ..config });
         if datagrams {
-            net.weather = Weather { loss: 0.05, late: 0.1, twice: 0.05, ..Weather::default() };
+            net.impairments =
+                Impairments { loss: 0.05, delayed: 0.1, duplicated: 0.05, ..Impairments::default() };
         }
         let circuit = net.build(0, &[1, 2, 3]);
         let transfer = net.transfer(0, circuit, 1_000_000, 300_000);
@@ -129,51 +134,51 @@ fn marks_cross_every_kind_of_hop() {
         assert!(net.at(transfer).is_complete());
         let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
         let window = |node: usize, circuit| net.nodes[node].relay.circuit_window(circuit).unwrap().0.get();
-        assert!(window(3, exit) <= 30, "{}: the exit heard of marks", window(3, exit));
-        assert!(
-            window(0, circuit) > 100,
-            "{}: and of the client's cells none was marked",
-            window(0, circuit)
-        );
+        assert!(window(3, exit) <= 30, "{}: marks reach the exit", window(3, exit));
+        assert!(window(0, circuit) > 100, "{}: no cell of the client is marked", window(0, circuit));
         assert!(net.nodes.iter().all(|node| node.closed.is_empty()));
     }
 }
 
-/// A client that is only its cells, on a circuit of one hop with DCTCP and a stream that downloads.
-struct Puppet {
+/// A client that sends individual cells, on a circuit of one hop with DCTCP and one download.
+struct ManualClient {
     net: Net,
     id: CircId,
     layer: Layer,
 }
 
-impl Puppet {
+impl ManualClient {
     fn new() -> Self {
         let relay = RelayConfig { authenticated_sendmes: false, ..dctcp() };
         let mut net = Net::path(1, &relay);
         net.build(0, &[1]);
         let id = CircId(NonZeroU32::new(1 << 31 | 77).unwrap());
         let congestion = Negotiation::Asked(Congestion::Dctcp);
-        net.inject(0, 1, TestCell::create(id, Hello { key: 7, congestion }));
+        net.inject(0, 1, TestCell::create(id, TestHandshake { key: 7, congestion }));
         assert!(net.drive_until(|net| net.nodes[1].relay.population()[1] == 2));
-        let mut puppet = Puppet { net, id, layer: Layer::new(7) };
-        let transfer = puppet.net.script(10_000_000, 0);
-        puppet.say(Some(StreamId(NonZeroU16::MIN)), Message::Begin(transfer));
-        puppet.net.drive();
-        assert_eq!(puppet.packaged(), 20, "the first window");
-        puppet
+        let mut client = ManualClient { net, id, layer: Layer::new(7) };
+        let transfer = client.net.script(10_000_000, 0);
+        client.send(Some(StreamId(NonZeroU16::MIN)), Message::Begin(transfer));
+        client.net.drive();
+        assert_eq!(client.packaged(), 20, "the first window");
+        client
     }
 
-    fn say(&mut self, stream: Option<StreamId>, message: Message<TestCell>) {
+    fn send(&mut self, stream: Option<StreamId>, message: Message<TestCell>) {
         let mut cell = TestCell::relay(self.id, stream, message);
         cell.seal(&mut self.layer);
         self.net.inject(0, 1, cell);
     }
 
-    /// Acknowledges ten cells, of which so many are said to be marked; returns why the circuit closed, if it did.
+    /// Acknowledges ten cells and reports `marked` of them as marked. Returns the reason if the
+    /// circuit closed.
     fn acknowledge(&mut self, marked: u8) -> Option<Violation> {
-        self.say(None, Message::Sendme { proof: None, marked });
+        self.send(None, Message::Sendme { proof: None, marked });
         self.net.drive();
-        self.net.nodes[1].closed.first().map(|(_, reason)| reason.expect("it was not asked to"))
+        self.net.nodes[1]
+            .closed
+            .first()
+            .map(|(_, reason)| reason.expect("the relay closed the circuit for a violation"))
     }
 
     fn packaged(&self) -> u64 {
@@ -183,22 +188,23 @@ impl Puppet {
 
 #[test]
 fn a_client_that_reports_more_marks_than_cells_loses_only_its_circuit() {
-    let mut puppet = Puppet::new();
-    assert_eq!(puppet.acknowledge(10), None);
-    assert_eq!(puppet.acknowledge(11), Some(Violation::ForgedMarks));
-    assert_eq!(puppet.net.nodes[1].relay.population(), [1, 1, 0], "and nothing else closed");
+    let mut client = ManualClient::new();
+    assert_eq!(client.acknowledge(10), None);
+    assert_eq!(client.acknowledge(11), Some(Violation::ForgedMarks));
+    assert_eq!(client.net.nodes[1].relay.population(), [1, 1, 0], "no other circuit and no channel closed");
 }
 
-/// It gains as much as a client with more circuits: the exit believes it up to the maximum window.
+/// A client that reports no marks gains as much as a client with more circuits: the exit believes
+/// it up to the maximum window.
 #[test]
-fn reporting_no_marks_gives_the_largest_window_and_all_marks_the_smallest() {
+fn no_reported_marks_give_the_largest_window_and_all_marks_the_smallest() {
     for (marked, expected) in [(0, 1000), (10, 20)] {
-        let mut puppet = Puppet::new();
+        let mut client = ManualClient::new();
         for sendme in 1..=300 {
-            assert_eq!(puppet.acknowledge(marked), None);
-            assert!(puppet.packaged() <= sendme * 10 + 1000);
+            assert_eq!(client.acknowledge(marked), None);
+            assert!(client.packaged() <= sendme * 10 + 1000);
         }
-        assert_eq!(puppet.packaged() - 3000, expected);
+        assert_eq!(client.packaged() - 3000, expected);
     }
 }
 
@@ -212,5 +218,5 @@ fn an_end_without_dctcp_ignores_marks() {
         assert!(net.at(transfer).is_complete());
         (net.now, (0..4).map(|node| net.nodes[node].relay.counters()).collect::<Vec<_>>())
     };
-    assert!(run(Some(0)) == run(None), "every cell that waits is marked");
+    assert!(run(Some(0)) == run(None), "marks do not change the window");
 }

@@ -1,5 +1,5 @@
-//! N23 on a path (G-20 to G-25): queues are bounded and everything arrives, with upgraded and other
-//! nodes.
+//! N23 on a path (G-20 to G-25): queues are bounded and all data arrives, with nodes that support
+//! N23 and nodes that do not.
 
 use super::cell::TestCell;
 use super::host::Side;
@@ -43,7 +43,7 @@ fn exponential() -> N23Config {
     adaptive(LawConfig::Exponential(ExponentialConfig::default()))
 }
 
-/// A link that is slow, with a small buffer before it.
+/// A slow link with a small send buffer.
 fn slow(kib: u64) -> Link {
     Link { rate: DataRate::kib(kib), send_buffer: 4 << 10, ..Link::default() }
 }
@@ -58,9 +58,9 @@ fn credits_made(net: &Net) -> [u64; 4] {
     [0, 1, 2, 3].map(|node| net.nodes[node].relay.counters().credits)
 }
 
-/// Each is a transfer, the server's side or the client's, whether it stands still from then on, and how long until the next
-/// [ms]. In the end all of them read again.
-fn stall_for_a_while(net: &mut Net, transfers: &[usize], stalls: Vec<(usize, bool, bool, u64)>) {
+/// Each stall is a transfer, whether the server's side, whether the reader stops, and the time
+/// until the next stall [ms]. At the end all readers read.
+fn stall_and_resume(net: &mut Net, transfers: &[usize], stalls: Vec<(usize, bool, bool, u64)>) {
     for (which, server, stalled, millis) in stalls {
         let side = if server { Side::Server } else { Side::Client };
         net.stall(transfers[which], side, stalled);
@@ -75,14 +75,14 @@ fn assert_nothing_closed(net: &Net) {
     assert!(net.nodes.iter().all(|node| node.closed.is_empty()), "no circuit is closed");
 }
 
-/// D-51 and G-24: every subset of client, entry, middle and exit knows N23 and wants no windows.
+/// D-51 and G-24: every subset of client, entry, middle and exit supports N23 and needs no windows.
 #[test]
-fn every_half_upgraded_path_carries_bulk_and_web_both_ways() {
+fn every_partly_upgraded_path_carries_bulk_and_web_both_ways() {
     for subset in 0u32..16 {
         for active in [true, false] {
-            let speaks = |node: usize| subset >> node & 1 == 1;
+            let supports = |node: usize| subset >> node & 1 == 1;
             let mut net = Net::path(3, &RelayConfig::default());
-            for node in (0..4).filter(|node| speaks(*node)) {
+            for node in (0..4).filter(|node| supports(*node)) {
                 net.configure(node, credits(N23Config { active, ..constant(20, 70) }, Ends::Ignored));
             }
             net.set_link(1, 2, slow(60));
@@ -96,12 +96,14 @@ fn every_half_upgraded_path_carries_bulk_and_web_both_ways() {
             net.drive();
             assert!((0..net.transfers()).all(|at| net.at(at).is_complete()), "{subset:04b}, {active}");
             assert_nothing_closed(&net);
-            // Windows are off if, and only if, everyone knows it and the consensus says so.
+            // Windows are off if and only if all nodes support N23 and the consensus turns windows
+            // off.
             assert_eq!(limited, [subset != 15 || !active; 2], "{subset:04b}, {active}");
-            // A hop has credits if both its nodes know them: each gives some for one of the two directions.
+            // A hop has credits if both its nodes support N23: each node sends credits for one of
+            // the two directions.
             let credits = credits_made(&net);
             for node in 0..4 {
-                let beside = |other: usize| active && speaks(node) && speaks(other);
+                let beside = |other: usize| active && supports(node) && supports(other);
                 let expected = node > 0 && beside(node - 1) || node < 3 && beside(node + 1);
                 assert_eq!(credits[node] > 0, expected, "{subset:04b}, {active}: {credits:?}");
             }
@@ -109,9 +111,9 @@ fn every_half_upgraded_path_carries_bulk_and_web_both_ways() {
     }
 }
 
-/// A client that says that all hops have credits, where the exit's own has none.
+/// A client that claims that all hops have credits, while the exit's hop has none.
 #[test]
-fn an_exit_keeps_its_windows_unless_its_own_hop_is_controlled() {
+fn an_exit_keeps_its_windows_unless_its_own_hop_has_credits() {
     let mut net = Net::path(3, &RelayConfig::default());
     for node in [0, 1, 3] {
         net.configure(node, credits(constant(20, 70), Ends::Ignored));
@@ -124,9 +126,9 @@ fn an_exit_keeps_its_windows_unless_its_own_hop_is_controlled() {
     assert_eq!(are_limited(&net, circuit), [true; 2]);
 }
 
-/// Vegas beside credits, and windows beside credits, where ends do not agree.
+/// Vegas together with credits, and windows together with credits, at ends that differ.
 #[test]
-fn credits_stand_beside_any_edge_control() {
+fn credits_work_with_every_edge_control() {
     let vegas = EdgeControlConfig::Vegas(VegasConfig::default());
     for (client, exit) in [
         (vegas.clone(), vegas.clone()),
@@ -150,7 +152,7 @@ fn credits_stand_beside_any_edge_control() {
 }
 
 #[test]
-fn a_client_that_takes_no_part_has_no_credits_and_no_windows() {
+fn a_client_without_credits_has_no_windows_if_the_exit_disables_them() {
     for who in 0..2 {
         let mut net = Net::path(3, &credits(constant(10, 30), Ends::Suppressed));
         let alone = N23Config { with_clients: false, ..constant(10, 30) };
@@ -166,7 +168,7 @@ fn a_client_that_takes_no_part_has_no_credits_and_no_windows() {
         assert_eq!(
             packaged,
             200_000u64.div_ceil(498),
-            "nothing stops what goes to a client that does not read"
+            "no window limits the cells to a client that does not read"
         );
         net.stall(transfer, Side::Client, false);
         net.drive();
@@ -177,9 +179,9 @@ fn a_client_that_takes_no_part_has_no_credits_and_no_windows() {
     }
 }
 
-/// G-23, on a hop that only its round trip limits.
+/// G-23, on a hop that only its RTT limits.
 #[test]
-fn a_hop_carries_a_credits_worth_in_a_round_trip() {
+fn a_hop_carries_one_credit_window_per_round_trip() {
     for (n2, n3) in [(10, 90), (20, 60), (5, 20)] {
         let mut net = Net::path(3, &credits(constant(n2, n3), Ends::Suppressed));
         let latency = Duration::from_millis(100);
@@ -198,7 +200,8 @@ fn a_hop_carries_a_credits_worth_in_a_round_trip() {
     }
 }
 
-/// Cells of a circuit besides DATA at the edge: a CONNECTED, or an END from outside, for each stream.
+/// A circuit also has cells that need no edge queue space: a CONNECTED, or an END of the server,
+/// for each stream.
 fn assert_bounded(net: &Net, bound: u64, streams: u64) {
     for node in 0..4 {
         let more = if node == 0 || node == 3 { streams } else { 0 };
@@ -210,9 +213,10 @@ fn assert_bounded(net: &Net, bound: u64, streams: u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// G-20 by the assertions in the core, G-21, G-22 and G-24: behind any bottleneck, with sinks that stall.
+    /// G-20 by the assertions in the core, G-21, G-22 and G-24: behind any bottleneck, with readers
+    /// that stop.
     #[test]
-    fn queues_keep_the_bound_and_everything_arrives(
+    fn queues_keep_the_bound_and_all_data_arrives(
         seed in any::<u64>(),
         n2 in 1u32..=50,
         n3 in 0u32..=500,
@@ -228,11 +232,12 @@ proptest! {
         }
         let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
         let transfers = [0, 1, 0, 1].map(|which| net.transfer(0, circuits[which], 120_000, 60_000));
-        stall_for_a_while(&mut net, &transfers, stalls);
+        stall_and_resume(&mut net, &transfers, stalls);
         net.drive();
         prop_assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
         assert_nothing_closed(&net);
-        // In a circuit's queue credits wait beside the cells: no more than there can be unheard.
+        // In a circuit queue, credits wait next to the cells. Their number is at most that of
+        // unacknowledged cells.
         let beside = if circuit_path { u64::from((n2 + n3) / n2) } else { 0 };
         let streams = 2 + beside;
         if !circuit_path {
@@ -242,15 +247,16 @@ proptest! {
             let peak = net.nodes[node].peak_queue;
             prop_assert!(peak.iter().all(|cells| *cells <= u64::from(n2 + n3) + streams), "{:?}", peak);
         }
-        // The client's credits for downloads: one for each N2 cells of each circuit.
+        // The client sends credits for downloads: one for every N2 cells of each circuit.
         let cells = 2 * 120_000u64.div_ceil(498) + 2 * (1 + 2 * 2) + 60_000 / 498;
         let made = credits_made(&net)[0];
         prop_assert!(made <= 2 * cells / u64::from(n2) + 2, "{} credits", made);
     }
 
-    /// Nothing is stuck, lost or killed while N3 moves, and it comes to rest where it may.
+    /// While N3 changes, no circuit stalls or closes and no cell is lost. The timers stop when the
+    /// network is idle.
     #[test]
-    fn everything_arrives_while_n3_adapts(
+    fn all_data_arrives_while_n3_adapts(
         seed in any::<u64>(),
         pool in any::<bool>(),
         kernel in any::<bool>(),
@@ -263,7 +269,7 @@ proptest! {
             false => LawConfig::Exponential(ExponentialConfig::default()),
         };
         let mut n23 = N23Config { n2, ..adaptive(law) };
-        n23.adapt.as_mut().expect("it is adaptive").kernel = kernel;
+        n23.adapt.as_mut().expect("the configuration is adaptive").kernel = kernel;
         let mut net = Net::path(3, &credits(n23, Ends::Ignored));
         net.shuffle = Some(Seed(seed).stream("ready"));
         if bottleneck < 3 {
@@ -271,8 +277,8 @@ proptest! {
         }
         let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
         let transfers = [0, 1, 0].map(|which| net.transfer(0, circuits[which], 250_000, 100_000));
-        stall_for_a_while(&mut net, &transfers, stalls);
-        // It ends, so all timers stop.
+        stall_and_resume(&mut net, &transfers, stalls);
+        // The network comes to rest, so all timers stop.
         net.drive();
         prop_assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
         assert_nothing_closed(&net);
@@ -280,9 +286,10 @@ proptest! {
     }
 }
 
-/// G-25: an application that does not read stops the sender, which resumes where it stopped.
+/// G-25: an application that does not read stops the sender. The sender resumes when the
+/// application reads again.
 #[test]
-fn a_sink_that_stalls_freezes_the_source() {
+fn a_reader_that_stops_stops_the_sender_until_it_reads_again() {
     let (n2, n3) = (20, 70);
     for upload in [false, true] {
         let mut net = Net::path(3, &credits(constant(n2, n3), Ends::Suppressed));
@@ -298,11 +305,13 @@ fn a_sink_that_stalls_freezes_the_source() {
             let received = if upload { at.upload.received } else { at.download.received };
             source.data_packaged - received / 498
         };
-        // Three hops, and the queue of the source; each hop keeps less than N2 to itself.
+        // Three hops and the edge queue of the sender fill. Each hop withholds fewer than N2
+        // credits.
         let bound = 4 * u64::from(n2 + n3);
         let least = bound - 3 * u64::from(n2 - 1) - 1;
         assert!((least..=bound).contains(&frozen(&net)), "{} of {bound} cells", frozen(&net));
-        // Space that appears is felt a hop's round trip later at each hop: the credits' way back and N2 cells.
+        // At each hop the free space reaches the sender one RTT later: the way back of the credits,
+        // and N2 cells.
         let since = net.now;
         net.stall(transfer, side, false);
         let packaged = |net: &Net| {
@@ -318,9 +327,10 @@ fn a_sink_that_stalls_freezes_the_source() {
     }
 }
 
-/// A download goes on while an upload of the same circuit stands still, and its SENDMEs fill no queue.
+/// A download continues while an upload of the same circuit is stopped. The SENDMEs of the download
+/// fill no queue.
 #[test]
-fn ignored_sendmes_do_not_pile_up() {
+fn sendmes_do_not_fill_the_queue_of_a_stopped_upload() {
     let limits = Limits { max_circuit_queue: 60, ..Limits::default() };
     for authenticated_sendmes in [false, true] {
         let config =
@@ -332,12 +342,15 @@ fn ignored_sendmes_do_not_pile_up() {
         let download = net.transfer(0, circuit, 4_000_000, 0);
         net.drive();
         assert_eq!(net.at(download).download.received, 4_000_000);
-        assert!(net.at(upload).upload.received == 0 && net.nodes[0].peak_queue[0] >= 40, "it stood still");
+        assert!(
+            net.at(upload).upload.received == 0 && net.nodes[0].peak_queue[0] >= 40,
+            "the upload is stopped"
+        );
         net.stall(upload, Side::Server, false);
         net.drive();
         assert!(net.at(upload).is_complete());
         assert_nothing_closed(&net);
-        assert_eq!(net.nodes[0].relay.counters().sendmes, 0, "there was never room for one");
+        assert_eq!(net.nodes[0].relay.counters().sendmes, 0, "the queue never had space for a SENDME");
         let another = net.transfer(0, circuit, 498 * 1000, 0);
         net.drive();
         assert!(net.at(another).is_complete());
@@ -351,13 +364,13 @@ fn n3_falls_when_cells_wait_in_the_output_buffer_and_recovers_later() {
         [(false, 4 << 10, true), (false, 64 << 10, false), (true, 64 << 10, true)]
     {
         let mut n23 = exponential();
-        n23.adapt.as_mut().expect("it is adaptive").kernel = kernel;
+        n23.adapt.as_mut().expect("the configuration is adaptive").kernel = kernel;
         let mut net = Net::path(3, &credits(n23, Ends::Suppressed));
-        // Cells wait for 0.3 s before the link: in the output buffer, or in a kernel that takes them at
-        // once.
+        // Cells wait for 0.3 s before the link: in the output buffer, or in a kernel that accepts
+        // them immediately.
         net.set_link(2, 3, Link { rate: DataRate::kib(100), send_buffer, ..Link::default() });
         if send_buffer > 4 << 10 {
-            // Everything fits into the kernel: a window of 100 cells.
+            // The kernel has space for the whole window of 100 cells.
             let edge_control =
                 EdgeControlConfig::Windows(WindowsConfig { circuit_window: 100, ..WindowsConfig::default() });
             net.configure(3, RelayConfig { edge_control, ..credits(n23, Ends::Suppressed) });
@@ -375,14 +388,18 @@ fn n3_falls_when_cells_wait_in_the_output_buffer_and_recovers_later() {
         assert!(!falls || net.nodes[3].peak_queue[1] <= 120, "{:?}", net.nodes[3].peak_queue);
         net.drive();
         assert!(net.at(transfer).is_complete());
-        assert_eq!(limit(&net).map(|cells| cells.get()), Some(510), "after forty seconds of peace");
-        assert_eq!(net.nodes[3].relay.poll_timeout(), None, "and then nobody asks for more time");
+        assert_eq!(
+            limit(&net).map(|cells| cells.get()),
+            Some(510),
+            "N3 recovers after forty seconds without a queue"
+        );
+        assert_eq!(net.nodes[3].relay.poll_timeout(), None, "the relay then needs no timer");
     }
 }
 
-/// A circuit that moves nothing gets the minimum of a pool; one that moves cells gets the free part.
+/// A circuit without traffic gets the minimum of a pool. A circuit with traffic gets the free part.
 #[test]
-fn a_pool_is_shared_by_moved_and_waiting_cells() {
+fn a_pool_is_shared_by_forwarded_and_waiting_cells() {
     let law = LawConfig::Kung94(Kung94Config { pool: 600 });
     let mut net = Net::path(3, &credits(adaptive(law), Ends::Suppressed));
     net.set_link(2, 3, slow(100));
@@ -395,14 +412,15 @@ fn a_pool_is_shared_by_moved_and_waiting_cells() {
         let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
         net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward).map(|cells| cells.get())
     });
-    assert_eq!(limits[1], Some(110), "it moves nothing");
-    // Of half the pool, 300 cells, at least 110 wait, and there are two circuits.
+    assert_eq!(limits[1], Some(110), "the circuit has no traffic");
+    // The pool has 600 cells. Of its half, 300 cells, at least 110 wait, and two circuits share the
+    // rest.
     assert!(limits[0].is_some_and(|cells| (110..=200).contains(&cells)), "{limits:?}");
 }
 
-/// Of half the pool each circuit of the channel takes a cell for itself, whether it moves anything or not.
+/// Each circuit of the channel takes one cell out of half the pool, with or without traffic.
 #[test]
-fn idle_circuits_take_a_cell_each_out_of_a_pool() {
+fn each_idle_circuit_takes_one_cell_out_of_a_pool() {
     let n3 = |idle: usize| {
         let law = LawConfig::Kung94(Kung94Config { pool: 1000 });
         let mut net = Net::path(3, &credits(adaptive(law), Ends::Suppressed));
@@ -413,13 +431,13 @@ fn idle_circuits_take_a_cell_each_out_of_a_pool() {
         let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
         net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward).expect("it has credits").get() - 10
     };
-    // When the last cells went nothing was left in any queue: (500 − 0 − N) · 1 + 1.
+    // When the last cells left, all queues were empty: (500 − 0 − N) · 1 + 1.
     assert_eq!([0, 40, 200].map(n3), [500, 460, 300]);
 }
 
-/// The edge reads for an increase of an adaptive N3 even if the circuit has no other event.
+/// The edge reads again when an adaptive N3 increases, even if the circuit has no other event.
 #[test]
-fn an_edge_reads_as_n3_grows_though_the_hop_stands_still() {
+fn an_edge_reads_when_n3_grows_while_the_hop_is_blocked() {
     let mut net = Net::path(3, &credits(exponential(), Ends::Suppressed));
     net.set_link(2, 3, slow(100));
     let circuit = net.build(0, &[1, 2, 3]);
@@ -436,13 +454,13 @@ fn an_edge_reads_as_n3_grows_though_the_hop_stands_still() {
 }
 
 #[test]
-fn a_relay_whose_next_channel_is_slow_soon_holds_less() {
+fn a_relay_with_a_slow_next_channel_soon_queues_less() {
     let mut net = Net::path(3, &credits(exponential(), Ends::Suppressed));
     net.set_link(1, 2, slow(60));
     let circuit = net.build(0, &[1, 2, 3]);
     let transfer = net.transfer(0, circuit, 3_000_000, 0);
     net.drive_for(Duration::from_secs(1));
-    // 510 cells were let come at first; now the middle keeps no more than 110 of them.
+    // The middle accepts 510 cells at first. Later it holds at most 110 of them.
     let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
     let waiting =
         |net: &Net| net.nodes[2].relay.circuit_queue(middle, Direction::Backward).expect("it is there");
@@ -455,7 +473,7 @@ fn a_relay_whose_next_channel_is_slow_soon_holds_less() {
 }
 
 #[test]
-fn a_circuit_that_is_closed_in_the_middle_leaves_nothing_behind() {
+fn a_circuit_that_closes_at_a_middle_leaves_no_state() {
     for node in 0..4 {
         let mut net = Net::path(3, &credits(exponential(), Ends::Ignored));
         net.set_link(1, 2, slow(60));
@@ -466,7 +484,7 @@ fn a_circuit_that_is_closed_in_the_middle_leaves_nothing_behind() {
         let there = net.circuit_at(0, circuits[0], node).expect("the circuit is there");
         net.call(node, |relay, now, host| relay.close_circuit(now, there, DestroyReason::NONE, host));
         net.drive();
-        assert!(net.at(other).is_complete(), "credits for a circuit that is gone disturb nobody");
+        assert!(net.at(other).is_complete(), "credits for a closed circuit disturb no other circuit");
         for node in &net.nodes {
             assert_eq!(node.relay.population()[1], 1);
             assert_eq!((node.relay.queued().get(), node.relay.outbuf_cells().get()), (0, 0));
@@ -474,9 +492,10 @@ fn a_circuit_that_is_closed_in_the_middle_leaves_nothing_behind() {
     }
 }
 
-/// A neighbour that gives too much credit, or exceeds its credit, loses its circuit and no other one.
+/// A neighbour that sends too much credit, or exceeds its credit, loses its circuit and no other
+/// one.
 #[test]
-fn a_neighbour_that_cheats_loses_the_circuit() {
+fn a_neighbour_that_forges_credits_loses_only_the_circuit() {
     let forged = |forwarded, allowance| {
         move |id| {
             let direction = Direction::Backward;
@@ -486,18 +505,19 @@ fn a_neighbour_that_cheats_loses_the_circuit() {
     let flood = |id| (0..200).map(|_| TestCell::malformed(id, Command::Relay)).collect();
     assert_eq!(cheat(forged(1_000_000, 40)), Some((3, Violation::ForgedCredit)));
     assert_eq!(cheat(flood), Some((2, Violation::CreditExceeded)));
-    // The exit's cells of the other direction do not go to the middle, which has no say in their credit.
+    // The exit's cells of the other direction do not go to the middle, so the middle must not send
+    // credits for them.
     let backwards = Feedback { direction: Direction::Forward, forwarded: 0, allowance: 40 };
     assert_eq!(cheat(|id| vec![TestCell::feedback(id, backwards)]), Some((3, Violation::UnexpectedCell)));
-    // Old or true feedback does no harm, and neither does feedback for an unknown circuit.
+    // The relay ignores old or repeated feedback, and feedback for an unknown circuit.
     assert_eq!(cheat(forged(u32::MAX, 40)), None);
     assert_eq!(cheat(|_| vec![TestCell::feedback(CircId(NonZeroU32::MAX), NOTHING)]), None);
 }
 
 const NOTHING: Feedback = Feedback { direction: Direction::Backward, forwarded: 9, allowance: 9 };
 
-/// The effect of forged cells between middle and exit: sent to the exit if they are feedback, otherwise
-/// from it. `cells` makes them for the circuit's id on that channel.
+/// The violation that forged cells between middle and exit cause. Feedback goes to the exit, other
+/// cells come from the exit. `cells` makes the cells for the circuit's id on that channel.
 fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> {
     let mut net = Net::path(3, &credits(constant(10, 30), Ends::Suppressed));
     net.set_link(1, 2, slow(60));
@@ -520,9 +540,10 @@ fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> 
     reason
 }
 
-/// Credits in a circuit's queue wait behind the cells that may leave, and go past those that may not.
+/// Credits in a circuit queue wait behind cells that have credit, and overtake cells that have
+/// none.
 #[test]
-fn queued_credits_keep_their_place_while_cells_before_them_have_credit() {
+fn credits_overtake_only_cells_without_credit() {
     let n23 = N23Config { credit_path: CreditPath::Circuit, ..constant(1, 1) };
     let config = HopControlConfig::N23(n23);
     let mut circuit = Circuit::<TestCell>::new(Role::Opening, [config.build(None), config.build(None)]);
@@ -535,10 +556,10 @@ fn queued_credits_keep_their_place_while_cells_before_them_have_credit() {
     for cell in [cell(), credit(), cell(), cell(), credit(), credit(), cell()] {
         half.push(Queued { cell, source: Source::Here, since: Stamp::default() });
     }
-    // There is credit for two cells. Only cells that need no credit go before the third.
+    // Two cells have credit. Before the third cell, only cells that need no credit leave.
     let mut left = Vec::new();
     while half.may_send() {
-        let command = half.pop().expect("something may leave").cell.command();
+        let command = half.pop().expect("a cell has credit").cell.command();
         if command == Command::Relay {
             half.hop.on_sent(Instant::ZERO, Source::Here);
         }
@@ -549,27 +570,28 @@ fn queued_credits_keep_their_place_while_cells_before_them_have_credit() {
     assert_eq!(half.queue.len(), 2);
 }
 
-/// A peer that sends and does not read loses its channel when its credits pile up, on both credit paths.
+/// A peer that sends but does not read loses its channel when too many credits for it wait, on both
+/// credit paths.
 #[test]
-fn unread_credits_fill_no_memory() {
+fn a_channel_that_reads_no_credits_closes() {
     for credit_path in [CreditPath::Link, CreditPath::Circuit] {
         let limits = Limits { max_circuit_queue: 100, outbuf: Bytes::kib(64), ..Limits::default() };
         let n23 = N23Config { credit_path, ..constant(1, 30) };
         let mut net = Net::path(2, &RelayConfig { limits, ..credits(n23, Ends::Suppressed) });
-        // The way back to the client carries next to nothing.
+        // The link to the client is very slow.
         net.set_link(0, 1, Link { rate: DataRate::kib(1), send_buffer: 4 << 10, ..Link::default() });
         let circuit = net.build(0, &[1, 2]);
         let entry = net.circuit_at(0, circuit, 1).expect("the circuit is there");
         let (_, id) = net.nodes[1].relay.leg(entry, Direction::Backward).expect("it has a leg");
-        // The first cell of the entry's was the EXTEND.
+        // The first cell of the entry was the EXTEND.
         for place in 1..=2000 {
             net.inject(0, 1, TestCell::unwanted(id, &[(1, place + 1), (2, place)]));
             net.drive_for(Duration::from_millis(25));
             if net.channel(1, 0).is_none() {
                 break;
             }
-            // The client, which has sent nothing itself, would object.
-            net.under_way(1, 0).for_each(|cell| cell.set_circ_id(CircId(NonZeroU32::MAX)));
+            // The client has sent no cells itself and would reject the credits.
+            net.in_transit(1, 0).for_each(|cell| cell.set_circ_id(CircId(NonZeroU32::MAX)));
         }
         let peak = net.nodes[1].peak_queue[1];
         assert!(peak <= 201, "{peak} cells in the queue with {credit_path:?}");
@@ -577,7 +599,7 @@ fn unread_credits_fill_no_memory() {
     }
 }
 
-/// A stream that closes with unread data frees the hop: the next stream is not held up.
+/// A stream that closes with unread data frees the hop, so the next stream continues.
 #[test]
 fn a_closed_stream_frees_its_buffer() {
     for upload in [false, true] {
@@ -590,7 +612,7 @@ fn a_closed_stream_frees_its_buffer() {
             net.stall(stuck, side, true);
             net.drive();
             let mut sockets = net.nodes[node].host.sockets.iter();
-            let (stream, _) = sockets.find(|(_, at)| **at == (stuck, side)).expect("it is open");
+            let (stream, _) = sockets.find(|(_, at)| **at == (stuck, side)).expect("the stream is open");
             let stream = *stream;
             net.call(node, |relay, now, host| relay.close_stream(now, stream, EndReason::DONE, host));
             net.drive();

@@ -1,7 +1,8 @@
-//! Paths over datagrams (G-50 to G-54): everything arrives once and in order on any network.
+//! Paths over datagrams (G-50 to G-54): each cell arrives once and in order, whatever the network
+//! loses.
 
 use super::host::Side;
-use super::util::{Link, Net, Weather};
+use super::util::{Impairments, Link, Net};
 use crate::cell::{CircId, Command};
 use crate::circuit_policy::CircuitPolicyConfig;
 use crate::config::Bandwidth;
@@ -19,7 +20,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-/// Over datagrams, without windows between the ends.
+/// Datagrams without end-to-end windows.
 fn over_datagrams(hop_control: HopControlConfig) -> RelayConfig {
     RelayConfig {
         hop_control,
@@ -67,7 +68,7 @@ fn controls() -> Vec<HopControlConfig> {
     ]
 }
 
-fn again(net: &Net) -> u64 {
+fn retransmitted(net: &Net) -> u64 {
     net.nodes.iter().map(|node| node.relay.datagram_counters().again).sum()
 }
 
@@ -76,14 +77,14 @@ fn assert_at_rest(net: &Net) {
         assert_eq!(node.relay.unacknowledged(), 0);
         assert!(node.closed.is_empty(), "no circuit is closed: {:?}", node.closed);
     }
-    // All channels are of datagrams, so cells that left for the next node arrived there (G-01).
+    // All channels use datagrams, so each cell that left a node arrived at the next node (G-01).
     let counters = net.nodes.iter().map(|node| node.relay.counters());
     let (sent, received) = counters.fold((0, 0), |sum, of| (sum.0 + of.sent, sum.1 + of.received));
     assert_eq!(sent, received);
 }
 
 #[test]
-fn every_control_carries_bulk_and_web_both_ways_and_nothing_goes_again() {
+fn every_hop_control_carries_bulk_and_web_both_ways_without_retransmission() {
     for control in controls() {
         let mut net = Net::path(3, &over_datagrams(control.clone()));
         net.link.send_buffer = 4 << 20;
@@ -96,11 +97,11 @@ fn every_control_carries_bulk_and_web_both_ways_and_nothing_goes_again() {
         net.drive();
         assert!(net.at(bulk).is_complete(), "{control:?}");
         assert_at_rest(&net);
-        assert_eq!(again(&net), 0, "{control:?}");
+        assert_eq!(retransmitted(&net), 0, "{control:?}");
     }
 }
 
-/// KIST asks sockets, and there is none to ask.
+/// KIST reads the state of TCP sockets. A datagram channel has none.
 #[test]
 fn every_scheduler_writes_datagrams() {
     let schedulers = [
@@ -122,10 +123,11 @@ fn every_scheduler_writes_datagrams() {
 }
 
 #[test]
-fn every_node_forgets_a_closed_circuit_despite_losses() {
+fn every_node_frees_a_closed_circuit_despite_losses() {
     for seed in 0..20 {
         let mut net = Net::path(3, &over_datagrams(backtap()));
-        net.weather = Weather { loss: 0.3, late: 0.2, twice: 0.1, chance: Seed(seed).stream("weather") };
+        net.impairments =
+            Impairments { loss: 0.3, delayed: 0.2, duplicated: 0.1, rng: Seed(seed).stream("weather") };
         let circuit = net.build(0, &[1, 2, 3]);
         let bulk = net.transfer(0, circuit, 1_000_000, 100_000);
         assert!(net.drive_until(|net| net.at(bulk).download.received > 20_000));
@@ -135,16 +137,16 @@ fn every_node_forgets_a_closed_circuit_despite_losses() {
             assert_eq!(node.relay.population()[1..], [0, 0]);
             assert_eq!(node.relay.unacknowledged(), 0, "seed {seed}");
         }
-        // And the next one finds the channels as they were.
+        // The next circuit works on the same channels.
         let circuit = net.build(0, &[1, 2, 3]);
         let page = net.transfer(0, circuit, 20_000, 500);
         assert!(net.drive_until(|net| net.at(page).is_complete()));
     }
 }
 
-/// As in D-12: a node without datagrams gets a stream, and the others do not notice.
+/// As in D-12: a node without datagrams gets a byte stream, and the other channels use datagrams.
 #[test]
-fn every_half_upgraded_path_carries_everything() {
+fn every_partly_upgraded_path_carries_all_data() {
     for subset in 0u32..16 {
         let mut net = Net::path(3, &RelayConfig::default());
         for node in (0..4).filter(|node| subset >> node & 1 == 1) {
@@ -163,21 +165,21 @@ fn every_half_upgraded_path_carries_everything() {
     }
 }
 
-/// G-54.
+/// G-54: each queue stays below the window of the sender before it.
 #[test]
-fn a_reader_that_stops_stops_the_source_and_queues_stay_below_the_window_before_them() {
+fn a_reader_that_stops_stops_the_sender_and_queues_stay_below_their_windows() {
     for control in [backtap(), HopControlConfig::Marut(MarutConfig { counts: Counts::Path, ..marut() })] {
         let mut net = Net::path(3, &over_datagrams(control));
         net.link.send_buffer = 4 << 20;
         let circuit = net.build(0, &[1, 2, 3]);
         let upload = net.transfer(0, circuit, 0, 20_000_000);
         net.drive_for(Duration::from_secs(20));
-        // The server's buffer is all there is behind the exit.
+        // Behind the exit only the server's buffer holds data.
         net.stall(upload, Side::Server, true);
         net.drive_for(Duration::from_secs(3));
         let sent = net.at(upload).upload.sent;
         net.drive_for(Duration::from_secs(20));
-        assert_eq!(net.at(upload).upload.sent, sent, "nothing more is read");
+        assert_eq!(net.at(upload).upload.sent, sent, "the client reads no more data");
         for node in 0..3 {
             let here = net.circuit_at(0, circuit, node).unwrap();
             let window = net.nodes[node].relay.hop_window(here, Direction::Forward).unwrap();
@@ -193,17 +195,17 @@ fn a_reader_that_stops_stops_the_source_and_queues_stay_below_the_window_before_
     }
 }
 
-/// A forged datagram from `from` to `node`.
-fn lie(net: &mut Net, from: usize, node: usize, tell: impl Fn(u16) -> Message<TestCell>) {
+/// Delivers a forged datagram from `from` at `node`.
+fn inject_forged(net: &mut Net, from: usize, node: usize, forge: impl Fn(u16) -> Message<TestCell>) {
     let channel = net.channel(node, from).expect("the nodes are connected");
     let end = net.nodes[node].host.ends.get_mut(&channel).expect("the channel was just found");
-    // The client opened the channel: its first circuit.
-    end.mail.push_back(vec![tell(0x8001)]);
+    // The client opened the channel, so this is the id of its first circuit.
+    end.received_datagrams.push_back(vec![forge(0x8001)]);
     net.call(node, |relay, now, host| relay.on_readable(now, channel, host));
 }
 
 #[test]
-fn a_peer_that_lies_loses_the_circuit_and_no_more() {
+fn a_peer_that_forges_feedback_loses_only_its_circuit() {
     let feedback = |ack, forwarded| {
         move |circuit| Message::Feedback {
             circuit,
@@ -216,30 +218,30 @@ fn a_peer_that_lies_loses_the_circuit_and_no_more() {
     let id = CircId(NonZeroU32::new(1 << 31 | 1).unwrap());
     let far =
         move |circuit| Message::Data { circuit, seq: 5000, body: TestCell::malformed(id, Command::Relay) };
-    type Lie = Box<dyn Fn(u16) -> Message<TestCell>>;
-    let lies: [(Lie, Option<Violation>); 4] = [
+    type Forgery = Box<dyn Fn(u16) -> Message<TestCell>>;
+    let forgeries: [(Forgery, Option<Violation>); 4] = [
         (Box::new(feedback(900, 0)), Some(Violation::ForgedAcknowledgement)),
         (Box::new(feedback(1, 900)), Some(Violation::ForgedAcknowledgement)),
         (Box::new(far), Some(Violation::TooFarAhead)),
         (Box::new(|circuit| Message::Gone { circuit }), None),
     ];
-    for (lie_about, violation) in lies {
+    for (forge, violation) in forgeries {
         let mut net = Net::path(2, &over_datagrams(backtap()));
         let circuit = net.build(0, &[1, 2]);
         let other = net.build(0, &[1, 2]);
         net.transfer(0, circuit, 500_000, 0);
         net.drive_for(Duration::from_millis(500));
-        lie(&mut net, 0, 1, &lie_about);
+        inject_forged(&mut net, 0, 1, &forge);
         assert_eq!(net.nodes[1].closed.last().map(|(_, violation)| *violation), Some(violation));
         let page = net.transfer(0, other, 20_000, 500);
         net.drive();
-        assert!(net.at(page).is_complete(), "the other circuit goes on");
+        assert!(net.at(page).is_complete(), "the other circuit continues");
         assert_eq!(net.nodes.iter().map(|node| node.relay.unacknowledged()).sum::<u64>(), 0);
     }
 }
 
 #[test]
-fn nonsense_about_circuits_that_are_not_there_fills_no_memory() {
+fn datagrams_about_unknown_circuits_fill_no_memory() {
     let mut net = Net::path(2, &over_datagrams(backtap()));
     net.build(0, &[1, 2]);
     let channel = net.channel(1, 0).unwrap();
@@ -248,12 +250,12 @@ fn nonsense_about_circuits_that_are_not_there_fills_no_memory() {
         let end = net.nodes[1].host.ends.get_mut(&channel).unwrap();
         let data = |circuit| Message::Data { circuit, seq: 3, body: TestCell::malformed(id, Command::Relay) };
         let probe = |circuit| Message::Probe { circuit };
-        end.mail.push_back(vec![
+        end.received_datagrams.push_back(vec![
             data(round),
             probe(round.wrapping_mul(31)),
             Message::Gone { circuit: round },
         ]);
-        end.mail.push_back(vec![Message::Feedback {
+        end.received_datagrams.push_back(vec![Message::Feedback {
             circuit: 500 + round,
             ack: 7,
             forwarded: 7,
@@ -264,12 +266,13 @@ fn nonsense_about_circuits_that_are_not_there_fills_no_memory() {
     let before = net.nodes[1].relay.datagram_counters().sent;
     net.call(1, |relay, now, host| relay.on_readable(now, channel, host));
     net.drive();
-    let said = net.nodes[1].relay.datagram_counters().sent - before;
-    assert!((1..100).contains(&said), "{said} datagrams for 400");
+    let sent = net.nodes[1].relay.datagram_counters().sent - before;
+    assert!((1..100).contains(&sent), "{sent} datagrams for 400");
     assert_eq!(net.nodes[1].relay.population()[1], 1, "the honest circuit stays");
 }
 
-/// Cells that wait for the kernel when the peer closes their circuit make no new one of its number.
+/// A peer closes a circuit while its cells wait for the kernel. These cells must not start a new
+/// circuit with the same number.
 #[test]
 fn cells_of_a_circuit_that_the_peer_closed_are_not_sent() {
     let mut association: Association<TestCell> = Association::new(DatagramConfig::default());
@@ -293,10 +296,10 @@ fn cells_of_a_circuit_that_the_peer_closed_are_not_sent() {
     assert_eq!(flush(&mut association, &mut outbuf), 2, "the number is free again");
 }
 
-/// Cells that wait for missing ones are limited for a circuit and for a channel, and are freed with
-/// their circuit.
+/// The number of cells that wait for missing ones is limited for each circuit and channel. They are
+/// freed with their circuit.
 #[test]
-fn cells_that_come_early_fill_no_memory() {
+fn cells_received_out_of_order_fill_no_memory() {
     let mut association: Association<TestCell> = Association::new(DatagramConfig::default());
     let (mut cells, mut notes) = (VecDeque::new(), Vec::new());
     let id = |circuit: u32| CircId(NonZeroU32::new(circuit).unwrap());
@@ -309,7 +312,7 @@ fn cells_that_come_early_fill_no_memory() {
         association.on_datagram(Instant::ZERO, messages, &mut cells, &mut notes);
     }
     assert_eq!((association.early(), cells.len(), notes.len()), (MAX_EARLY, 10, 0));
-    // The one that is missing is taken all the same, and all behind it.
+    // The relay still accepts the missing cell, and then all cells after it.
     let missing = Message::Data { circuit: 1, seq: 1, body: TestCell::malformed(id(1), Command::Relay) };
     association.on_datagram(Instant::ZERO, [missing], &mut cells, &mut notes);
     assert_eq!((association.early(), cells.len()), (MAX_EARLY - 1999, 10 + 2000));
@@ -320,19 +323,19 @@ fn cells_that_come_early_fill_no_memory() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// G-50 on whole paths. The cells' layers detect losses, repetitions and wrong order.
+    /// G-50 on whole paths. The layers of the cells detect losses, repetitions and reordering.
     #[test]
-    fn a_bad_network_changes_nothing_but_time(
+    fn all_data_arrives_over_a_lossy_network(
         control in proptest::sample::select(controls()),
         loss in 0.0..0.3f64,
-        late in 0.0..0.4f64,
-        twice in 0.0..0.2f64,
+        delayed in 0.0..0.4f64,
+        duplicated in 0.0..0.2f64,
         slow in 20u64..400,
         stall in any::<bool>(),
         seed in any::<u64>(),
     ) {
         let mut net = Net::path(3, &over_datagrams(control));
-        net.weather = Weather { loss, late, twice, chance: Seed(seed).stream("weather") };
+        net.impairments = Impairments { loss, delayed, duplicated, rng: Seed(seed).stream("weather") };
         net.set_link(1, 2, Link { rate: DataRate::kib(slow), ..Link::default() });
         let circuit = net.build(0, &[1, 2, 3]);
         let bulk = net.transfer(0, circuit, 100_000, 50_000);

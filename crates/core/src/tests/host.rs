@@ -19,17 +19,17 @@ pub(super) struct End {
     pub(super) send_buffer: u64,
     pub(super) sending: VecDeque<TestCell>,
     pub(super) arrived: VecDeque<TestCell>,
-    /// Datagrams that were sent in this call, and that arrived.
-    pub(super) letters: Vec<Letter>,
-    pub(super) mail: VecDeque<Letter>,
+    /// Datagrams that the relay sent in this call, and datagrams that arrived.
+    pub(super) outgoing_datagrams: Vec<Datagram>,
+    pub(super) received_datagrams: VecDeque<Datagram>,
 }
 
-/// A datagram.
-pub(super) type Letter = Vec<Message<TestCell>>;
+/// The messages of a datagram.
+pub(super) type Datagram = Vec<Message<TestCell>>;
 
-/// Its size with all overhead [B].
-pub(super) fn letter_size(letter: &Letter) -> u64 {
-    letter.iter().map(Message::wire_size).sum::<usize>() as u64 + 65
+/// The size of a datagram on the wire [B].
+pub(super) fn datagram_size(datagram: &Datagram) -> u64 {
+    datagram.iter().map(Message::wire_size).sum::<usize>() as u64 + 65
 }
 
 impl End {
@@ -55,20 +55,20 @@ pub(super) struct Flow {
     pub(super) total: u64,
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// The reader takes nothing.
+    /// The reader takes no data.
     pub(super) stalled: bool,
-    /// How much more the reader takes before the test allows more [B].
-    pub(super) appetite: u64,
+    /// The bytes that the reader still takes before it stops [B].
+    pub(super) read_quota: u64,
 }
 
 impl Flow {
-    /// Of so many bytes, to a reader that takes all.
+    /// A flow of `total` bytes to a reader that takes all data.
     pub(super) fn new(total: u64) -> Self {
-        Flow { total, sent: 0, received: 0, stalled: false, appetite: u64::MAX }
+        Flow { total, sent: 0, received: 0, stalled: false, read_quota: u64::MAX }
     }
 
-    fn is_stuck(&self) -> bool {
-        self.stalled || self.appetite == 0
+    fn is_blocked(&self) -> bool {
+        self.stalled || self.read_quota == 0
     }
 }
 
@@ -96,7 +96,7 @@ impl Transfer {
         if side == Side::Client { &mut self.download } else { &mut self.upload }
     }
 
-    /// Servers close when all is sent and received.
+    /// A server closes when it has sent and received all data.
     fn is_over(&self, side: Side) -> bool {
         side == Side::Server
             && self.download.sent == self.download.total
@@ -104,7 +104,7 @@ impl Transfer {
     }
 }
 
-/// A call of the kernel that moved cells.
+/// One read or write of cells.
 #[derive(Clone, Debug)]
 pub(super) struct Moved {
     pub(super) at: Instant,
@@ -129,7 +129,10 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn is_readable(&self, channel: ChannelKey) -> bool {
         self.interests.get(&channel).is_some_and(|interest| interest.readable)
-            && self.ends.get(&channel).is_some_and(|end| !end.arrived.is_empty() || !end.mail.is_empty())
+            && self
+                .ends
+                .get(&channel)
+                .is_some_and(|end| !end.arrived.is_empty() || !end.received_datagrams.is_empty())
     }
 
     pub(super) fn is_writable(&self, channel: ChannelKey) -> bool {
@@ -161,7 +164,11 @@ impl Host {
     }
 
     pub(super) fn stream_is_writable(&self, stream: StreamKey) -> bool {
-        self.stream_is(stream, |interest| interest.writable, |transfer, side| !transfer.sink(side).is_stuck())
+        self.stream_is(
+            stream,
+            |interest| interest.writable,
+            |transfer, side| !transfer.sink(side).is_blocked(),
+        )
     }
 }
 
@@ -194,18 +201,18 @@ impl Kernel<TestCell> for Host {
 
     fn send(&mut self, channel: ChannelKey, messages: &mut dyn Iterator<Item = Message<&TestCell>>) -> Bytes {
         let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
-        let letter: Letter = messages.map(|message| message.map(TestCell::clone)).collect();
-        let bytes = letter_size(&letter);
+        let datagram: Datagram = messages.map(|message| message.map(TestCell::clone)).collect();
+        let bytes = datagram_size(&datagram);
         assert!(bytes <= 1465, "a datagram has at most 1400 B of messages: {bytes}");
-        end.letters.push(letter);
+        end.outgoing_datagrams.push(datagram);
         Bytes::new(bytes)
     }
 
     fn receive(&mut self, channel: ChannelKey, into: &mut Vec<Message<TestCell>>) -> Bytes {
         let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
-        let Some(letter) = end.mail.pop_front() else { return Bytes::ZERO };
-        let bytes = letter_size(&letter);
-        into.extend(letter);
+        let Some(datagram) = end.received_datagrams.pop_front() else { return Bytes::ZERO };
+        let bytes = datagram_size(&datagram);
+        into.extend(datagram);
         Bytes::new(bytes)
     }
 
@@ -216,7 +223,7 @@ impl Kernel<TestCell> for Host {
             capacity: Bytes::new(end.send_buffer),
             queued,
             not_sent: queued,
-            // As if its buffer were its window.
+            // The test kernel's buffer is its congestion window.
             cwnd: (end.send_buffer / 512) as u32,
             unacked: end.sending.len() as u32,
             mss: 512,
@@ -253,7 +260,7 @@ impl Kernel<TestCell> for Host {
         let transfer = &mut self.transfers.borrow_mut()[index];
         let sink = transfer.sink(side);
         let mut bytes = 0;
-        while bytes < limit.get() && !sink.is_stuck() {
+        while bytes < limit.get() && !sink.is_blocked() {
             let Some(piece) = payloads.pop_front() else { break };
             let expected = Piece {
                 transfer: index,
@@ -263,7 +270,7 @@ impl Kernel<TestCell> for Host {
             };
             assert_eq!(piece, expected, "bytes arrive once, in order, on their own stream (G-01)");
             sink.received += u64::from(piece.len);
-            sink.appetite = sink.appetite.saturating_sub(piece.len.into());
+            sink.read_quota = sink.read_quota.saturating_sub(piece.len.into());
             bytes += u64::from(piece.len);
         }
         Bytes::new(bytes)

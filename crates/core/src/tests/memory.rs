@@ -1,4 +1,4 @@
-//! Too much waits: the circuits close of which something has waited longest, and others go on.
+//! The out-of-memory handler closes the circuits with the oldest queues. Other circuits continue.
 
 use super::host::Side;
 use super::util::{Link, Net};
@@ -6,27 +6,28 @@ use crate::config::Limits;
 use crate::{CircuitIndex, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration};
 
-/// Room for so many cells.
-fn room(cells: u64) -> RelayConfig {
+/// A limit of `cells` for all queues.
+fn limit(cells: u64) -> RelayConfig {
     let limits = Limits { memory: Some(Bytes::new(cells * 514)), ..Limits::default() };
     RelayConfig { limits, ..RelayConfig::default() }
 }
 
-/// A path of one relay with so much room, and a client.
+/// A client, and one relay with this limit.
 fn net(cells: u64) -> Net {
     let mut net = Net::path(1, &RelayConfig::default());
-    net.configure(1, room(cells));
+    net.configure(1, limit(cells));
     net
 }
 
-/// The client's circuits that are gone.
-fn gone(net: &Net) -> Vec<CircuitIndex> {
+/// The client's closed circuits.
+fn closed(net: &Net) -> Vec<CircuitIndex> {
     net.nodes[0].closed.iter().map(|(circuit, _)| *circuit).collect()
 }
 
 #[test]
-fn the_oldest_unread_circuits_close_first() {
-    // A stream's window of 500 cells waits for each of six servers: five fit, and nine tenths are left when one more comes.
+fn the_circuits_with_the_oldest_unread_data_close_first() {
+    // Each of six servers leaves a stream window of 500 cells unread. Five windows fit into memory.
+    // The handler keeps nine tenths of the limit.
     let mut net = net(2600);
     let circuits: Vec<_> = (0..6).map(|_| net.build(0, &[1])).collect();
     let good = net.build(0, &[1]);
@@ -35,27 +36,27 @@ fn the_oldest_unread_circuits_close_first() {
         net.stall(upload, Side::Server, true);
         net.drive_for(Duration::from_secs(2));
     }
-    assert_eq!((gone(&net), net.nodes[1].relay.counters().oom_closed), (vec![], 0));
+    assert_eq!((closed(&net), net.nodes[1].relay.counters().oom_closed), (vec![], 0));
     let upload = net.transfer(0, circuits[5], 0, 1_000_000);
     net.stall(upload, Side::Server, true);
     net.drive_for(Duration::from_secs(2));
-    assert_eq!(gone(&net), [circuits[0]]);
-    // A large transfer that is read at once does not age.
+    assert_eq!(closed(&net), [circuits[0]]);
+    // A large transfer that the server reads immediately does not age.
     let transfer = net.transfer(0, good, 2_000_000, 2_000_000);
     net.drive();
     assert!(net.at(transfer).is_complete());
     let oom_closed = net.nodes[1].relay.counters().oom_closed as usize;
-    assert_eq!(gone(&net), circuits[..oom_closed]);
+    assert_eq!(closed(&net), circuits[..oom_closed]);
     assert!((1..3).contains(&oom_closed), "{oom_closed}");
 }
 
 #[test]
-fn cells_that_a_slow_client_leaves_in_their_queue_go_before_others() {
+fn the_queue_of_a_slow_client_closes_before_younger_queues() {
     let mut net = net(380);
     let slow = net.add(true, RelayConfig::default());
     net.set_link(1, slow, Link { rate: DataRate::kib(4), send_buffer: 4 << 10, ..Link::default() });
     let (slow_circuit, circuit) = (net.build(slow, &[1]), net.build(0, &[1]));
-    // A window of 500 cells, of which the exit's edge queue holds 256 at most.
+    // A window of 500 cells waits. The exit's edge queue holds at most 256 of them.
     let download = net.transfer(slow, slow_circuit, 1_000_000, 0);
     net.drive_for(Duration::from_secs(3));
     assert!(net.nodes[1].relay.queued().get() > 200);
@@ -66,7 +67,7 @@ fn cells_that_a_slow_client_leaves_in_their_queue_go_before_others() {
     net.stall(upload, Side::Server, false);
     net.drive();
     assert!(!net.at(download).is_complete() && net.at(upload).is_complete());
-    assert_eq!((net.nodes[slow].closed.len(), gone(&net)), (1, vec![]), "its cells waited longest");
+    assert_eq!((net.nodes[slow].closed.len(), closed(&net)), (1, vec![]), "its cells are the oldest");
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn a_circuit_that_fills_all_memory_closes_itself() {
     let upload = net.transfer(0, circuit, 0, 1_000_000);
     net.stall(upload, Side::Server, true);
     net.drive();
-    assert_eq!(gone(&net), [circuit]);
+    assert_eq!(closed(&net), [circuit]);
     assert_eq!(net.nodes[1].relay.population()[1], 0);
     let circuit = net.build(0, &[1]);
     let upload = net.transfer(0, circuit, 0, 1_000_000);
@@ -85,8 +86,8 @@ fn a_circuit_that_fills_all_memory_closes_itself() {
 }
 
 #[test]
-fn a_slow_reader_with_an_older_queue_closes_before_a_younger_one_that_reads_nothing() {
-    // Two windows of 500 cells fit, and one of 300; another does not.
+fn the_older_queue_of_a_slow_reader_closes_before_a_younger_unread_queue() {
+    // Two windows of 500 cells and one of 300 cells fit. A second one of 300 cells does not.
     let mut net = net(1400);
     let circuits: Vec<_> = (0..4).map(|_| net.build(0, &[1])).collect();
     let start = |net: &mut Net, circuit: usize, cells: u64| {
@@ -94,28 +95,28 @@ fn a_slow_reader_with_an_older_queue_closes_before_a_younger_one_that_reads_noth
         net.stall(upload, Side::Server, true);
         upload
     };
-    let drips = [start(&mut net, 0, 2000), start(&mut net, 1, 2000)];
+    let slow_uploads = [start(&mut net, 0, 2000), start(&mut net, 1, 2000)];
     net.drive_for(Duration::from_secs(10));
-    drips.iter().for_each(|upload| net.stall(*upload, Side::Server, false));
-    let waits = start(&mut net, 2, 300);
+    slow_uploads.iter().for_each(|upload| net.stall(*upload, Side::Server, false));
+    let unread = start(&mut net, 2, 300);
     for _ in 0..20 {
-        drips.iter().for_each(|upload| net.feed(*upload, Side::Server, 498));
+        slow_uploads.iter().for_each(|upload| net.allow_read(*upload, Side::Server, 498));
         net.drive_for(Duration::from_millis(100));
     }
-    assert_eq!(gone(&net), []);
+    assert_eq!(closed(&net), []);
     start(&mut net, 3, 300);
     net.drive_for(Duration::from_secs(1));
-    assert_eq!(gone(&net), circuits[..1]);
-    net.stall(waits, Side::Server, false);
+    assert_eq!(closed(&net), circuits[..1]);
+    net.stall(unread, Side::Server, false);
     net.drive_for(Duration::from_secs(1));
-    assert!(net.at(waits).is_complete());
+    assert!(net.at(unread).is_complete());
 }
 
 /// The size of a circuit in these tests [B].
 const CIRCUIT: u64 = 8192;
 
 #[test]
-fn idle_circuits_count_and_the_holder_of_the_most_loses_its_own() {
+fn idle_circuits_use_memory_and_the_peer_with_most_memory_loses_circuits() {
     let limits =
         Limits { memory: Some(Bytes::new(40 * CIRCUIT)), circuit: Bytes::new(CIRCUIT), ..Limits::default() };
     let mut net = Net::path(1, &RelayConfig::default());
@@ -126,7 +127,7 @@ fn idle_circuits_count_and_the_holder_of_the_most_loses_its_own() {
     for _ in 0..100 {
         net.build(flood, &[1]);
     }
-    assert_eq!((gone(&net), net.nodes[1].relay.population()[1] <= 40), (vec![], true));
+    assert_eq!((closed(&net), net.nodes[1].relay.population()[1] <= 40), (vec![], true));
     assert!(net.nodes[1].relay.counters().oom_closed >= 70);
     let transfer = net.transfer(0, good[9], 100_000, 100_000);
     net.drive();
@@ -134,7 +135,7 @@ fn idle_circuits_count_and_the_holder_of_the_most_loses_its_own() {
 }
 
 #[test]
-fn a_holder_without_circuits_loses_its_channel() {
+fn a_peer_that_uses_memory_without_circuits_loses_its_channel() {
     let mut net = net(1000);
     let circuit = net.build(0, &[1]);
     let relay = &mut net.nodes[1].relay;

@@ -1,12 +1,12 @@
-//! Any operations in any order: nothing panics, cells are conserved, and undisturbed circuits deliver
-//! their cells.
+//! Random operations in random order: the relays do not panic, they conserve cells, and open
+//! circuits deliver their cells.
 //!
-//! Every call is followed by the check of G-02 in `util`, every byte by that of G-01.
+//! `util` checks G-02 after every call and G-01 for every byte.
 
-use super::cell::{Hello, TestCell};
+use super::cell::{TestCell, TestHandshake};
 use super::host::Side;
 use super::schedulers::schedulers;
-use super::util::{Net, Weather};
+use super::util::{Impairments, Net};
 use crate::cell::{Cell, CircId, Command};
 use crate::config::{Bandwidth, Refill};
 use crate::datagram::{DatagramConfig, Downstream, Message};
@@ -28,19 +28,19 @@ use std::num::NonZeroU32;
 /// Operations of users, peers and networks. The numbers choose among existing objects.
 #[derive(Clone, Debug)]
 enum Operation {
-    /// A client begins a circuit over three relays.
+    /// A client opens a circuit over three relays.
     Build {
         client: usize,
         path: usize,
     },
-    /// It opens a stream over one of its circuits.
+    /// A client opens a stream on one of its circuits.
     Open {
         circuit: usize,
         download: u64,
         upload: u64,
     },
     CloseStream(usize),
-    /// Some node of the path closes the circuit.
+    /// A node of the path closes the circuit.
     CloseCircuit {
         circuit: usize,
         node: usize,
@@ -57,7 +57,7 @@ enum Operation {
         from: usize,
         to: usize,
     },
-    /// A timer before its time.
+    /// A timer that fires early.
     Timer(usize),
     /// A forged cell, perhaps on an existing circuit.
     Forge {
@@ -66,7 +66,7 @@ enum Operation {
         command: usize,
         id: u32,
     },
-    /// An operator throttles a node's clients, in another way, or not at all.
+    /// An operator sets, changes or removes the throttle of a node.
     Throttle {
         node: usize,
         how: usize,
@@ -105,7 +105,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
     let mut net = Net::path(0, &RelayConfig::default());
     net.shuffle = Some(Seed(seed).stream("ready"));
-    // Any of them may know congestion control or not, or want no windows.
+    // Each node supports congestion control or not, or disables windows.
     let edge_control = |node: u64| match (seed >> node & 1, seed >> 6 & 1) {
         (0, 0) => EdgeControlConfig::default(),
         (0, _) => {
@@ -117,7 +117,7 @@ fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
             _ => EdgeControlConfig::Vegas(VegasConfig::default()),
         },
     };
-    // Any of them may know credits or not, of one kind or another; or all do.
+    // Each node supports credits of some kind or not, or all nodes do.
     let hop_control = |node: u64| match (seed >> (8 + 2 * node) & 3) | (seed >> 7 & 1) {
         0 => HopControlConfig::None,
         1 => HopControlConfig::N23(N23Config { n2: 5, n3: 20, ..N23Config::default() }),
@@ -128,7 +128,8 @@ fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
         }),
         _ => HopControlConfig::N23(N23Config { adapt: Some(AdaptConfig::default()), ..N23Config::default() }),
     };
-    // Any of them may speak datagrams, or all do, over a good network or a bad one; then some have windows.
+    // Each node supports datagrams or not, or all nodes do, over a good or a bad network. In some
+    // networks windows stay on.
     let datagrams = |node: u64| ((seed >> (20 + node) | seed >> 26) & 1 == 1).then(DatagramConfig::default);
     let hop_control = |node: u64| match seed >> 28 & 3 {
         1 if datagrams(node).is_some() => HopControlConfig::BackTap(WindowConfig::default()),
@@ -139,7 +140,7 @@ fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
         _ => hop_control(node),
     };
     if seed >> 27 & 1 == 1 {
-        net.weather = Weather { loss: 0.1, late: 0.2, twice: 0.1, ..Weather::default() };
+        net.impairments = Impairments { loss: 0.1, delayed: 0.2, duplicated: 0.1, ..Impairments::default() };
     }
     let client = |node: u64| RelayConfig {
         edge_control: edge_control(node),
@@ -178,7 +179,7 @@ const PATHS: [[usize; 3]; 6] = [[2, 3, 4], [2, 4, 3], [3, 2, 4], [3, 4, 2], [4, 
 const COMMANDS: [Command; 6] =
     [Command::Create, Command::Created, Command::Relay, Command::Destroy, Command::Feedback, Command::Class];
 
-/// A circuit that a client began.
+/// A circuit that a client opened.
 struct Made {
     client: usize,
     circuit: CircuitIndex,
@@ -186,7 +187,7 @@ struct Made {
 }
 
 fn perform(net: &mut Net, made: &mut Vec<Made>, operation: &Operation) {
-    // A client forgets a circuit as soon as it closes.
+    // A client removes a circuit as soon as it closes.
     made.retain(|made| !net.nodes[made.client].closed.iter().any(|(circuit, _)| *circuit == made.circuit));
     (0..net.nodes.len()).for_each(|node| net.nodes[node].closed.clear());
     let transfers = net.transfers();
@@ -235,7 +236,7 @@ fn perform(net: &mut Net, made: &mut Vec<Made>, operation: &Operation) {
     }
 }
 
-/// With buckets so small that they matter.
+/// The buckets are so small that they limit the traffic.
 fn throttle(net: &mut Net, node: usize, how: usize, aggregate: bool) {
     let (half_life, rate) = (Duration::from_millis(300), DataRate::kib(20));
     let throttle = match how {
@@ -258,23 +259,23 @@ fn throttle(net: &mut Net, node: usize, how: usize, aggregate: bool) {
 
 fn forge(net: &mut Net, from: usize, to: usize, command: usize, id: u32) {
     if [from, to].iter().all(|node| net.nodes[*node].relay.speaks_datagrams()) {
-        forge_letter(net, from, to, command, id);
+        forge_datagram(net, from, to, command, id);
     } else if net.channel(to, from).is_some() {
         // Few circuits have other ids.
         let id = (id / 2 % 3 + 1) | (id % 2) << 31;
         let id = CircId(NonZeroU32::new(id).expect("ids count from one"));
         net.inject(from, to, TestCell::malformed(id, COMMANDS[command]));
-        net.inject(from, to, TestCell::create(id, Hello::new(1)));
+        net.inject(from, to, TestCell::create(id, TestHandshake::new(1)));
     }
 }
 
-/// A forged datagram about any circuit, except for claims that the relay cannot check.
-fn forge_letter(net: &mut Net, from: usize, to: usize, command: usize, number: u32) {
+/// A forged datagram about any circuit, except claims that the relay cannot check.
+fn forge_datagram(net: &mut Net, from: usize, to: usize, command: usize, number: u32) {
     let (low, top) = (number / 2 % 3 + 1, number % 2);
     let id = CircId(NonZeroU32::new(low | top << 31).expect("ids count from one"));
     let circuit = (low | top << 15) as u16;
     let cell = TestCell::malformed(id, COMMANDS[command]);
-    // A false acknowledgement stalls its own circuit and harms no other one.
+    // A false acknowledgement stalls its own circuit and no other one.
     let feedback = Message::Feedback {
         circuit,
         ack: number | 1 << 20,
@@ -282,21 +283,21 @@ fn forge_letter(net: &mut Net, from: usize, to: usize, command: usize, number: u
         hole: number >> 16 & 1 == 1,
         downstream: Downstream { congestion: Some(number as u16), ended: Some(number >> 17 & 15) },
     };
-    let letter = match number >> 4 & 7 {
+    let datagram = match number >> 4 & 7 {
         0 => vec![Message::Gone { circuit }, Message::Data { circuit, seq: 0, body: cell }],
         1 => vec![Message::Data { circuit, seq: number, body: cell }],
         2 => vec![feedback, Message::Probe { circuit }],
-        3 => vec![Message::Data { circuit, seq: 0, body: TestCell::create(id, Hello::new(1)) }],
+        3 => vec![Message::Data { circuit, seq: 0, body: TestCell::create(id, TestHandshake::new(1)) }],
         _ => vec![Message::Probe { circuit }, Message::Data { circuit, seq: number >> 8 & 7, body: cell }],
     };
-    net.deliver(from, to, letter);
+    net.deliver(from, to, datagram);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn nothing_panics_and_open_circuits_deliver_their_cells(
+    fn relays_do_not_panic_and_open_circuits_deliver_their_cells(
         seed in any::<u64>(),
         scheduler in 0usize..6,
         operations in proptest::collection::vec(operation(), 1..60),
@@ -310,7 +311,7 @@ proptest! {
             net.stall(transfer, Side::Client, false);
             net.stall(transfer, Side::Server, false);
         }
-        // A relay that throttles never rests.
+        // A relay that throttles always has a timer.
         (2..5).for_each(|node| throttle(&mut net, node, 0, false));
         net.drive();
         for Made { client, circuit, transfers } in made {
@@ -321,7 +322,7 @@ proptest! {
                 prop_assert_eq!(at.closed[0], true, "{:?}", at);
             }
         }
-        // Every circuit that a node still has is one that its neighbours have.
+        // Every circuit of a node also exists at its neighbours.
         for node in 0..net.nodes.len() {
             prop_assert_eq!(net.nodes[node].relay.queued().get(), 0);
             prop_assert_eq!(net.nodes[node].relay.outbuf_cells().get(), 0);

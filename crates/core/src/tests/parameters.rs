@@ -1,4 +1,4 @@
-//! Parameters of the consensus change running relays, but no existing agreement.
+//! Consensus parameters change running relays, but not circuits that have negotiated others.
 
 use super::util::Net;
 use crate::edge_control::{EdgeControlConfig, VegasConfig, WindowsConfig};
@@ -10,7 +10,7 @@ use std::num::NonZeroU8;
 
 const EXIT: usize = 3;
 
-/// Client, three relays, a server. Clients that ask for Vegas get it.
+/// Client, three relays, a server. Clients that request Vegas get it.
 fn path() -> Net {
     let edge_control = EdgeControlConfig::Vegas(VegasConfig::default());
     let config = RelayConfig { edge_control, authenticated_sendmes: true, ..RelayConfig::default() };
@@ -25,7 +25,7 @@ fn apply_parameters(net: &mut Net, node: usize, parameters: Parameters) {
     net.nodes[node].relay.apply_parameters(now, parameters);
 }
 
-/// Brings both ways all that is asked for; returns the exit's window before.
+/// Completes a transfer in both directions. Returns the exit's window before the transfer.
 fn window_of_exit(net: &mut Net, circuit: CircuitIndex) -> Cells {
     let transfer = net.transfer(0, circuit, 200_000, 100_000);
     assert!(net.drive_until(|net| net.at(transfer).connected));
@@ -37,7 +37,7 @@ fn window_of_exit(net: &mut Net, circuit: CircuitIndex) -> Cells {
 }
 
 #[test]
-fn vegas_that_is_no_longer_granted_stays_where_it_was() {
+fn open_circuits_keep_vegas_after_the_consensus_disables_it() {
     let mut net = path();
     let [used, unused] = [(); 2].map(|()| net.build(0, &[1, 2, EXIT]));
     assert_eq!(window_of_exit(&mut net, used), Cells::new(124));
@@ -45,15 +45,19 @@ fn vegas_that_is_no_longer_granted_stays_where_it_was() {
     apply_parameters(&mut net, EXIT, off);
     let new = net.build(0, &[1, 2, EXIT]);
     assert_eq!(window_of_exit(&mut net, new), Cells::new(300));
-    assert_eq!(window_of_exit(&mut net, unused), Cells::new(124), "it was agreed on, and never used before");
-    assert!(window_of_exit(&mut net, used) > Cells::new(124), "its window had grown");
+    assert_eq!(
+        window_of_exit(&mut net, unused),
+        Cells::new(124),
+        "the unused circuit keeps its negotiated window"
+    );
+    assert!(window_of_exit(&mut net, used) > Cells::new(124), "the window of the used circuit grew");
     apply_parameters(&mut net, EXIT, Parameters { grants_vegas: Some(true), ..Parameters::default() });
     let again = net.build(0, &[1, 2, EXIT]);
     assert_eq!(window_of_exit(&mut net, again), Cells::new(124));
 }
 
 #[test]
-fn another_increment_is_for_new_circuits() {
+fn a_new_sendme_increment_applies_to_new_circuits() {
     let mut net = path();
     let old = net.build(0, &[1, 2, EXIT]);
     let fifty = Parameters { sendme_inc: NonZeroU8::new(50), ..Parameters::default() };
@@ -72,7 +76,7 @@ fn another_increment_is_for_new_circuits() {
 }
 
 #[test]
-fn windows_stay_within_what_interoperates() {
+fn windows_stay_within_interoperable_bounds() {
     for (asked, held) in [(1, 100), (100_000, 1000)] {
         let mut net = Net::path(3, &RelayConfig::default());
         apply_parameters(&mut net, EXIT, Parameters { circuit_window: Some(asked), ..Parameters::default() });
@@ -83,7 +87,7 @@ fn windows_stay_within_what_interoperates() {
 }
 
 #[test]
-fn kist_runs_as_often_as_it_is_asked_to() {
+fn kist_runs_at_the_interval_of_the_consensus() {
     let scheduler = SchedulerConfig::KistDeployed(KistDeployedConfig::default());
     let mut net = Net::path(3, &RelayConfig { scheduler, ..RelayConfig::default() });
     let circuit = net.build(0, &[1, 2, EXIT]);

@@ -1,6 +1,6 @@
-//! Cells arrive: circuits are built, streams open, bytes come whole and in order (G-01, G-02).
+//! Circuits are built, streams open, and bytes arrive complete and in order (G-01, G-02).
 
-use super::cell::Hello;
+use super::cell::TestHandshake;
 use super::host::Side;
 use super::util::{Link, Net};
 use crate::cell::PeerId;
@@ -22,7 +22,7 @@ fn a_circuit_is_built_hop_by_hop() {
     let mut net = path();
     let circuit = net.open_circuit(0, &[1, 2, 3]);
     for relay in 1..=3 {
-        assert!(net.nodes[relay].relay.population() == [0, 0, 0], "relay {relay} knows nothing yet");
+        assert!(net.nodes[relay].relay.population() == [0, 0, 0], "relay {relay} has no circuit yet");
         let hop = net.drive_until(|net| net.nodes[relay].relay.population()[1] == 1);
         assert!(hop, "relay {relay} has the circuit");
     }
@@ -30,12 +30,13 @@ fn a_circuit_is_built_hop_by_hop() {
     net.drive();
     assert_eq!(net.nodes[0].built, [circuit]);
     let created = |node: usize| net.nodes[node].relay.counters().made;
-    // Client: CREATE and two EXTENDs. Relays: CREATED, CREATE and EXTENDED; the last one only CREATED.
+    // The client sends CREATE and two EXTENDs. Each relay sends CREATED, CREATE and EXTENDED, but
+    // the last relay sends only CREATED.
     assert_eq!([0, 1, 2, 3].map(created), [3, 3, 3, 1]);
 }
 
 #[test]
-fn circuits_share_a_channel_by_the_peer_that_answered() {
+fn circuits_to_the_same_peer_share_a_channel() {
     let mut net = path();
     net.build(0, &[1, 2, 3]);
     let [second, other] = [2, 77].map(PeerId);
@@ -46,7 +47,7 @@ fn circuits_share_a_channel_by_the_peer_that_answered() {
     assert!(relay.has_channel(other) && relay.shares(other) && !relay.has_channel(second));
     assert!(!relay.shares(second));
     net.build(0, &[1, 2, 3]);
-    assert_eq!(net.nodes[1].relay.population(), [3, 2, 0], "another one leads to the second relay");
+    assert_eq!(net.nodes[1].relay.population(), [3, 2, 0], "the third channel leads to the second relay");
     net.call(1, |relay, now, host| relay.close_channel(now, channel, host));
     let relay = &net.nodes[1].relay;
     assert!(relay.has_channel(second) && !relay.has_channel(other));
@@ -75,13 +76,13 @@ fn a_stream_opens_and_closes() {
     net.drive();
     net.stall(transfer, Side::Server, false);
     net.drive();
-    assert_eq!(net.at(transfer).closed, [true, true], "the server was done and closed");
+    assert_eq!(net.at(transfer).closed, [true, true], "the server closed after the transfer");
     assert_eq!(net.nodes[0].relay.population(), [1, 1, 0]);
     assert_eq!(net.nodes[3].relay.population(), [1, 1, 0]);
 }
 
 #[test]
-fn an_application_may_close_first() {
+fn an_application_can_close_first() {
     let mut net = path();
     let circuit = net.build(0, &[1, 2, 3]);
     let transfer = net.transfer(0, circuit, 10 << 20, 0);
@@ -90,15 +91,15 @@ fn an_application_may_close_first() {
     net.call(0, |relay, now, host| relay.close_stream(now, stream, EndReason::DONE, host));
     net.drive();
     assert_eq!(net.at(transfer).closed, [true, true]);
-    assert!(net.at(transfer).download.sent < 500_000, "the exit stopped reading");
-    // The circuit is as good as before.
+    assert!(net.at(transfer).download.sent < 500_000, "the exit stops reading");
+    // The circuit still works.
     let next = net.transfer(0, circuit, 700_000, 0);
     net.drive();
     assert!(net.at(next).is_complete());
 }
 
 #[test]
-fn a_download_arrives_whole_and_in_order() {
+fn a_download_arrives_complete_and_in_order() {
     for bytes in [1, 497, 498, 499, 50 << 10, 320 << 10, 1 << 20, 5_000_001] {
         let mut net = path();
         let circuit = net.build(0, &[1, 2, 3]);
@@ -111,7 +112,7 @@ fn a_download_arrives_whole_and_in_order() {
 }
 
 #[test]
-fn an_upload_arrives_whole_and_in_order() {
+fn an_upload_arrives_complete_and_in_order() {
     let mut net = path();
     let circuit = net.build(0, &[1, 2, 3]);
     let transfer = net.transfer(0, circuit, 0, 1 << 20);
@@ -146,7 +147,7 @@ fn streams_and_circuits_share_the_path_both_ways() {
 }
 
 #[test]
-fn narrow_buffers_lose_nothing() {
+fn small_buffers_lose_no_cells() {
     let mut net = path();
     net.link = Link { rate: DataRate::kib(200), send_buffer: 700, receive_buffer: 1100, ..Link::default() };
     let circuit = net.build(0, &[1, 2, 3]);
@@ -156,19 +157,22 @@ fn narrow_buffers_lose_nothing() {
 }
 
 #[test]
-fn a_half_written_output_buffer_keeps_the_refused_cells() {
+fn a_partly_written_output_buffer_keeps_the_rejected_cells() {
     let mut net = path();
-    // The kernel of the exit takes 5 cells at a time from an output buffer of 64.
+    // The kernel of the exit accepts 5 cells at a time from an output buffer of 64 cells.
     net.set_link(2, 3, Link { rate: DataRate::kib(50), send_buffer: 5 * 512, ..Link::default() });
     let circuit = net.build(0, &[1, 2, 3]);
     let transfer = net.transfer(0, circuit, 300_000, 0);
     let mut refused = 0;
     while net.step() {
         let exit = &net.nodes[3];
-        assert!(exit.relay.outbuf_bytes().get() <= 32 << 10, "filled only up to its high-water mark");
+        assert!(
+            exit.relay.outbuf_bytes().get() <= 32 << 10,
+            "the output buffer fills only to its high-water mark"
+        );
         refused += u32::from(exit.host.writes.last().is_some_and(|write| (1..5).contains(&write.ids.len())));
     }
-    assert!(refused > 0, "the kernel refused in the middle");
+    assert!(refused > 0, "the kernel rejects cells of a batch");
     assert!(net.at(transfer).is_complete());
 }
 
@@ -189,12 +193,9 @@ fn a_reader_that_stops_stops_the_sender() {
         } else {
             (state.upload, state.download)
         };
-        assert!(
-            stalled.sent - stalled.received <= 500 * 498,
-            "no more than the stream window waits: {stalled:?}"
-        );
+        assert!(stalled.sent - stalled.received <= 500 * 498, "at most the stream window waits: {stalled:?}");
         assert!(stalled.sent < stalled.total);
-        assert_eq!(other.received, other.total, "the other direction is not disturbed");
+        assert_eq!(other.received, other.total, "the other direction continues");
         net.stall(transfer, side, false);
         net.drive();
         assert!(net.at(transfer).is_complete());
@@ -202,7 +203,7 @@ fn a_reader_that_stops_stops_the_sender() {
 }
 
 #[test]
-fn a_stalled_stream_leaves_its_circuit_to_the_others() {
+fn a_stopped_stream_does_not_block_the_other_streams_of_its_circuit() {
     let mut net = path();
     let circuit = net.build(0, &[1, 2, 3]);
     let stalled = net.transfer(0, circuit, 2 << 20, 0);
@@ -220,15 +221,15 @@ fn a_stream_after_end_delivers_its_data_and_reads_no_more() {
     let circuit = net.build(0, &[1, 2, 3]);
     let transfer = net.transfer(0, circuit, 20 << 20, 100 * 498);
     net.stall(transfer, Side::Server, true);
-    // All of the upload waits at the exit, and its queue is full.
+    // All data of the upload waits at the exit, whose queue is full.
     assert!(net.drive_until(|net| net.nodes[3].relay.counters().data_delivered == 100));
     let stream = net.at(transfer).stream.expect("it was opened");
     net.call(0, |relay, now, host| relay.close_stream(now, stream, EndReason::DONE, host));
     net.drive_for(Duration::from_millis(100));
     let sent = net.at(transfer).download.sent;
     net.drive();
-    assert_eq!(net.at(transfer).download.sent, sent, "nothing was read after the END");
-    assert_eq!(net.at(transfer).closed, [true, false], "the server has not taken all yet");
+    assert_eq!(net.at(transfer).download.sent, sent, "the exit reads no data after the END");
+    assert_eq!(net.at(transfer).closed, [true, false], "the server has not read all data yet");
     net.stall(transfer, Side::Server, false);
     net.drive();
     assert_eq!(net.at(transfer).upload.received, 100 * 498);
@@ -236,7 +237,7 @@ fn a_stream_after_end_delivers_its_data_and_reads_no_more() {
 }
 
 #[test]
-fn destroy_in_mid_transfer_frees_everything() {
+fn destroy_during_a_transfer_frees_all_state() {
     for closer in 0..=3 {
         let mut net = path();
         let circuit = net.build(0, &[1, 2, 3]);
@@ -247,7 +248,11 @@ fn destroy_in_mid_transfer_frees_everything() {
         net.drive();
         for node in 0..=3 {
             let [_, circuits, streams] = net.nodes[node].relay.population();
-            assert_eq!((circuits, streams), (0, 0), "closed by {closer}: node {node} holds nothing");
+            assert_eq!(
+                (circuits, streams),
+                (0, 0),
+                "closed by {closer}: node {node} has no circuit and no stream"
+            );
             assert_eq!(net.nodes[node].closed.len(), 1);
             assert_eq!(net.nodes[node].closed[0].1, None);
             assert_eq!(net.nodes[node].relay.queued().get(), 0);
@@ -261,7 +266,7 @@ fn destroy_in_mid_transfer_frees_everything() {
 }
 
 #[test]
-fn a_channel_closed_in_mid_transfer_takes_only_its_circuits() {
+fn a_channel_that_closes_during_a_transfer_closes_only_its_circuits() {
     for (near, far) in [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)] {
         let mut net = path();
         let other = net.add(true, RelayConfig::default());
@@ -287,7 +292,7 @@ fn a_channel_closed_in_mid_transfer_takes_only_its_circuits() {
 }
 
 #[test]
-fn a_circuit_may_return_the_way_it_came() {
+fn a_circuit_may_return_on_the_same_channel() {
     // Relay 1 extends to relay 2 and relay 2 back to relay 1: two legs of one circuit on one channel.
     let mut net = path();
     let circuit = net.build(0, &[1, 2, 1]);
@@ -302,7 +307,7 @@ fn a_circuit_may_return_the_way_it_came() {
 }
 
 #[test]
-fn timers_called_early_or_often_change_nothing() {
+fn early_and_repeated_timers_change_nothing() {
     let bandwidth =
         crate::config::Bandwidth { rate: DataRate::kib(100), burst: penstock_units::Bytes::kib(100) };
     let config = RelayConfig { bandwidth: Some(bandwidth), ..RelayConfig::default() };
@@ -342,15 +347,15 @@ fn keys_of_closed_circuits_and_channels_are_ignored() {
         relay.on_stream_readable(now, stream, host);
         relay.on_stream_writable(now, stream, host);
         relay.on_stream_connected(now, stream, (), host);
-        relay.start_handshake(now, circuit, Hello::new(1), host);
-        relay.extend(now, circuit, crate::PeerId(2), Hello::new(1), host);
+        relay.start_handshake(now, circuit, TestHandshake::new(1), host);
+        relay.extend(now, circuit, crate::PeerId(2), TestHandshake::new(1), host);
         assert!(relay.open_stream(now, circuit, 0, host).is_none());
         assert_eq!(relay.leg(circuit, Direction::Forward), None);
     });
 }
 
 #[test]
-fn a_run_repeats_to_the_bit() {
+fn a_run_is_deterministic() {
     let run = || {
         let mut net = path();
         net.link.latency = Duration::from_millis(7);
@@ -371,7 +376,7 @@ fn acknowledged_cells_have_random_padding() {
     for (config, cells) in [(config, windows * 100), (RelayConfig::default(), windows * 100 - 1)] {
         let mut net = Net::path(3, &config);
         let circuit = net.build(0, &[1, 2, 3]);
-        // Of 100 cells 99 are full.
+        // 99 of 100 cells are full.
         let transfer = net.transfer(0, circuit, windows * (99 * 498 + 482), 0);
         net.drive();
         assert!(net.at(transfer).is_complete());

@@ -9,7 +9,7 @@ use crate::scheduler::{
 };
 use penstock_units::{Bytes, DataRate, Duration};
 
-/// All that are built in, vanilla first.
+/// All built-in schedulers, vanilla first.
 pub(super) fn schedulers() -> [SchedulerConfig; 6] {
     let kist = |global_limit| SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() });
     [
@@ -22,9 +22,10 @@ pub(super) fn schedulers() -> [SchedulerConfig; 6] {
     ]
 }
 
-/// Up and down, over narrow buffers, with a slow link behind the first relay and a rate at the second.
+/// Uploads and downloads with small buffers, a slow link after the first relay and a rate limit at
+/// the second relay.
 #[test]
-fn every_scheduler_carries_everything_and_comes_to_rest() {
+fn every_scheduler_carries_all_data_and_becomes_idle() {
     for scheduler in schedulers() {
         let config = RelayConfig { scheduler, ..RelayConfig::default() };
         let bandwidth = Some(Bandwidth { rate: DataRate::kib(200), burst: Bytes::kib(50) });
@@ -43,13 +44,14 @@ fn every_scheduler_carries_everything_and_comes_to_rest() {
         assert!((0..net.transfers()).all(|at| net.at(at).is_complete()), "{config:?}");
         assert!(
             net.nodes.iter().all(|node| node.relay.poll_timeout().is_none()),
-            "nobody has a timer: {config:?}"
+            "no node has a timer: {config:?}"
         );
     }
 }
 
-/// The bytes of two clients in 20 s through a middle relay. The second one's circuit is in the worse
-/// class. They share the entry and the middle, whose link is slow, or only the middle.
+/// The bytes of two clients in 20 s through a middle relay with a slow link. The second client's
+/// circuit has the worse class. The two circuits share the entry and the middle, or only the
+/// middle.
 fn shares(scheduler: &SchedulerConfig, shared: bool) -> [u64; 2] {
     let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
     let circuit_policy = CircuitPolicyConfig::EwmaHeap(ewma);
@@ -72,26 +74,30 @@ fn shares(scheduler: &SchedulerConfig, shared: bool) -> [u64; 2] {
     [after[0] - before[0], after[1] - before[1]]
 }
 
-/// K-38: a cell of the worse class counts as ten cells, so the class gets a tenth of the other one's
-/// share.
+/// K-38: a cell of the worse class counts as ten cells, so the class gets a tenth of the throughput
+/// of the better class.
 #[test]
-fn on_a_shared_socket_every_scheduler_separates_classes() {
+fn every_scheduler_separates_classes_on_a_shared_socket() {
     for scheduler in schedulers() {
         let [better, worse] = shares(&scheduler, true);
         let ratio = better as f64 / worse as f64;
         assert!((8.0..12.0).contains(&ratio), "{scheduler:?}: {better} and {worse}");
-        assert!((1_800_000..2_100_000).contains(&(better + worse)), "{scheduler:?}: the link is used");
+        assert!((1_800_000..2_100_000).contains(&(better + worse)), "{scheduler:?}: the link is fully used");
     }
 }
 
-/// Where KIST's global limit is the bottleneck, the best circuit of the relay is served, on any channel.
+/// KIST's global limit is the bottleneck. KIST then serves the best circuit of the relay, on any
+/// channel.
 #[test]
-fn on_separate_sockets_kist_separates_classes() {
+fn kist_separates_classes_on_separate_sockets() {
     let known = Some(DataRate::kib(100));
     let global_limit = GlobalLimitConfig::Rate { fill: Duration::from_millis(10), known };
     let kist = SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() });
     let [better, worse] = shares(&kist, false);
     let ratio = better as f64 / worse as f64;
     assert!((8.0..12.0).contains(&ratio), "{better} and {worse}");
-    assert!((1_800_000..2_100_000).contains(&(better + worse)), "the limit is used: {better} and {worse}");
+    assert!(
+        (1_800_000..2_100_000).contains(&(better + worse)),
+        "the global limit is fully used: {better} and {worse}"
+    );
 }

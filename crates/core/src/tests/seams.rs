@@ -1,6 +1,6 @@
-//! Algorithms from outside, one for each trait, need nothing but the public interface.
+//! Custom algorithms, one for each trait, use only the public interface.
 
-use super::lawless::Lawless;
+use super::unlimited::Unlimited;
 use super::util::{Link, Net};
 use crate::cell::PeerId;
 use crate::channel_map::{ChannelMap, ChannelMapConfig};
@@ -17,11 +17,11 @@ use crate::{ChannelKey, ClientKey, Direction, Factory, RelayConfig, Violation};
 use penstock_units::{Bytes, Cells, DataRate, Duration, Instant};
 use std::collections::BTreeSet;
 
-/// The oldest circuit first, always. Knows its contract and insists on it.
+/// Always serves the oldest circuit first, and checks how the relay calls it.
 #[derive(Debug, Default)]
-struct Favourite(BTreeSet<CircuitKey>);
+struct OldestFirst(BTreeSet<CircuitKey>);
 
-impl CircuitPolicy for Favourite {
+impl CircuitPolicy for OldestFirst {
     fn on_ready(&mut self, _now: Instant, circuit: CircuitKey) {
         self.0.insert(circuit);
     }
@@ -29,7 +29,7 @@ impl CircuitPolicy for Favourite {
         self.0.remove(&circuit);
     }
     fn on_flush(&mut self, _now: Instant, circuit: CircuitKey, cells: Cells, _weight: Weight) {
-        assert_eq!(self.0.first(), Some(&circuit), "only the head is served");
+        assert_eq!(self.0.first(), Some(&circuit), "the relay serves only the head");
         assert_eq!(cells.get(), 1);
     }
     fn on_close(&mut self, circuit: CircuitKey) {
@@ -41,9 +41,9 @@ impl CircuitPolicy for Favourite {
 }
 
 #[test]
-fn a_policy_from_outside_decides_which_circuit_sends() {
+fn a_custom_policy_decides_which_circuit_sends() {
     let circuit_policy =
-        CircuitPolicyConfig::Custom(Factory::<dyn CircuitPolicy>::new(|| Box::new(Favourite::default())));
+        CircuitPolicyConfig::Custom(Factory::<dyn CircuitPolicy>::new(|| Box::new(OldestFirst::default())));
     let config = RelayConfig { circuit_policy, ..RelayConfig::default() };
     let mut net = Net::path(3, &RelayConfig::default());
     net.configure(2, config);
@@ -53,20 +53,20 @@ fn a_policy_from_outside_decides_which_circuit_sends() {
     let done = |net: &Net, circuit: usize| transfers[circuit].iter().all(|at| net.at(*at).is_complete());
     assert!(net.drive_until(|net| done(net, 0)));
     let second: u64 = transfers[1].iter().map(|at| net.at(*at).download.received).sum();
-    assert!(second < 300_000, "the favourite was served first, the other got {second} bytes");
+    assert!(second < 300_000, "the oldest circuit goes first, the other got {second} bytes");
     net.drive();
     assert!(done(&net, 1));
 }
 
-/// So many cells, acknowledged by tens.
+/// A fixed window, with a SENDME for every ten cells.
 #[derive(Debug)]
-struct Tens {
+struct FixedWindow {
     window: u64,
     package: u64,
     unacknowledged: u64,
 }
 
-impl EdgeControl for Tens {
+impl EdgeControl for FixedWindow {
     fn package_window(&self) -> Cells {
         Cells::new(self.package)
     }
@@ -88,13 +88,13 @@ impl EdgeControl for Tens {
 }
 
 #[test]
-fn an_edge_control_from_outside_limits_outstanding_cells() {
+fn a_custom_edge_control_limits_outstanding_cells() {
     for window in [20, 40] {
         let edge_control = EdgeControlConfig::Custom {
             circuit: Factory::<dyn EdgeControl>::new(move || {
-                Box::new(Tens { window, package: window, unacknowledged: 0 })
+                Box::new(FixedWindow { window, package: window, unacknowledged: 0 })
             }),
-            stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
+            stream: Factory::<dyn StreamControl>::new(|| Box::new(Unlimited(false))),
         };
         let mut net = Net::path(3, &RelayConfig { edge_control, ..RelayConfig::default() });
         let circuit = net.build(0, &[1, 2, 3]);
@@ -105,39 +105,40 @@ fn an_edge_control_from_outside_limits_outstanding_cells() {
             most = most.max(exit.data_packaged - client.sendmes * 10);
             assert!(client.data_packaged - exit.sendmes * 10 <= window);
         }
-        assert_eq!(most, window, "as much as its parameter says");
+        assert_eq!(most, window, "the window is fully used");
         assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
     }
 }
 
-/// Forty cells, or ten since relays marked some; acknowledged by tens, with how many of them were.
+/// A window of forty cells, or ten after a marked cell. A SENDME for every ten cells reports their
+/// marks.
 #[derive(Debug)]
-struct Shy {
+struct MarkedWindow {
     window: u64,
     in_flight: u64,
     unacknowledged: u64,
     marks: u8,
 }
 
-impl EdgeControl for Shy {
+impl EdgeControl for MarkedWindow {
     fn package_window(&self) -> Cells {
         Cells::new(self.window.saturating_sub(self.in_flight))
     }
     fn on_package(&mut self, _now: Instant, signals: Signals) -> bool {
-        assert_eq!(signals.marked, 0, "only SENDMEs speak of marks");
+        assert_eq!(signals.marked, 0, "only SENDMEs report marks");
         self.in_flight += 1;
         self.in_flight.is_multiple_of(10)
     }
     fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
         self.unacknowledged = (self.unacknowledged + 1) % 10;
-        assert!(self.marks <= 10, "no SENDME is asked for its marks twice, or never");
+        assert!(self.marks <= 10, "the relay takes the marks of each SENDME once");
         Ok(self.unacknowledged == 0)
     }
     fn on_mark(&mut self) {
         self.marks += 1;
     }
     fn take_marks(&mut self) -> u8 {
-        assert_eq!(self.unacknowledged, 0, "a SENDME is owed");
+        assert_eq!(self.unacknowledged, 0, "the relay takes marks only for a SENDME");
         std::mem::take(&mut self.marks)
     }
     fn on_sendme(&mut self, _now: Instant, signals: Signals) -> Result<(), Violation> {
@@ -151,13 +152,13 @@ impl EdgeControl for Shy {
 }
 
 #[test]
-fn an_edge_control_from_outside_hears_of_marks() {
+fn a_custom_edge_control_receives_marks() {
     for (ecn_threshold, expected) in [(None, 40), (Some(20), 40), (Some(5), 10)] {
         let edge_control = EdgeControlConfig::Custom {
             circuit: Factory::<dyn EdgeControl>::new(|| {
-                Box::new(Shy { window: 10, in_flight: 0, unacknowledged: 0, marks: 0 })
+                Box::new(MarkedWindow { window: 10, in_flight: 0, unacknowledged: 0, marks: 0 })
             }),
-            stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
+            stream: Factory::<dyn StreamControl>::new(|| Box::new(Unlimited(false))),
         };
         let mut net = Net::path(3, &RelayConfig { edge_control, ecn_threshold, ..RelayConfig::default() });
         let circuit = net.build(0, &[1, 2, 3]);
@@ -170,7 +171,7 @@ fn an_edge_control_from_outside_hears_of_marks() {
     }
 }
 
-/// A simple credit scheme, as N23 with constant N3.
+/// A simple credit scheme, like N23 with a constant N3.
 #[derive(Debug)]
 struct Credit {
     owes: bool,
@@ -191,7 +192,7 @@ impl Credit {
         }
         self.advertised = self.forwarded;
         let forwarded = self.forwarded as u32;
-        // The relay knows the direction.
+        // The relay sets the direction.
         Some(Feedback { direction: Direction::Forward, forwarded, allowance: (N2 + N3) as u32 })
     }
 }
@@ -210,12 +211,12 @@ impl HopControl for Credit {
         Cells::new(self.limit.checked_sub(self.sent).expect("credit is never negative"))
     }
     fn on_received(&mut self, _now: Instant) -> Result<(), Violation> {
-        assert!(self.owes, "a cell comes from a node that is known");
+        assert!(self.owes, "a cell comes from a known neighbour");
         Ok(())
     }
     fn on_sent(&mut self, _now: Instant, source: Source) -> Option<Feedback> {
         self.sent += 1;
-        assert!(self.sent <= self.limit, "nothing is sent without credit");
+        assert!(self.sent <= self.limit, "the relay sends nothing without credit");
         if source == Source::Before { self.forward() } else { None }
     }
     fn on_delivered(&mut self, _now: Instant) -> Option<Feedback> {
@@ -232,8 +233,8 @@ impl HopControl for Credit {
 
 fn credits() -> RelayConfig {
     let edge_control = EdgeControlConfig::Custom {
-        circuit: Factory::<dyn EdgeControl>::new(|| Box::new(Lawless(false))),
-        stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
+        circuit: Factory::<dyn EdgeControl>::new(|| Box::new(Unlimited(false))),
+        stream: Factory::<dyn StreamControl>::new(|| Box::new(Unlimited(false))),
     };
     let control = Factory::<dyn HopControl>::new(|| {
         Box::new(Credit { owes: false, limit: 0, sent: 0, forwarded: 0, advertised: 0 })
@@ -242,9 +243,9 @@ fn credits() -> RelayConfig {
     RelayConfig { hop_control, edge_control, ..RelayConfig::default() }
 }
 
-/// G-20 to G-22 and G-24 in kind: without any window every queue is bounded by the credit.
+/// Like G-20 to G-22 and G-24: without windows, the credits bound every queue.
 #[test]
-fn a_hop_control_from_outside_bounds_every_queue_by_its_credit() {
+fn a_custom_hop_control_bounds_every_queue_by_its_credit() {
     for bottleneck in [(0, 1), (1, 2), (2, 3)] {
         let mut net = Net::path(3, &credits());
         let (near, far) = bottleneck;
@@ -262,17 +263,17 @@ fn a_hop_control_from_outside_bounds_every_queue_by_its_credit() {
         );
         for node in 0..4 {
             let peak = net.nodes[node].peak_queue;
-            // At the exit's edge one more: a CONNECTED waits for no room.
+            // The exit's edge queue has one more cell: a CONNECTED does not wait for space.
             let most = N2 + N3 + u64::from(node == 3);
             assert!(peak.iter().all(|cells| *cells <= most), "{bottleneck:?}: {peak:?} at node {node}");
         }
     }
 }
 
-/// Vegas uses the credit that the hop leaves: SENDMEs and a CONNECTED wait beside the cells that the
-/// credit allows.
+/// Vegas uses the credit of the hop. SENDMEs and a CONNECTED wait in addition to the cells that
+/// have credit.
 #[test]
-fn congestion_control_composes_with_a_hop_control_from_outside() {
+fn congestion_control_composes_with_a_custom_hop_control() {
     let vegas = EdgeControlConfig::Vegas(VegasConfig::default());
     let mut net = Net::path(3, &RelayConfig { edge_control: vegas, ..credits() });
     net.set_link(1, 2, Link { rate: DataRate::kib(60), send_buffer: 4 << 10, ..Link::default() });
@@ -287,19 +288,19 @@ fn congestion_control_composes_with_a_hop_control_from_outside() {
     }
 }
 
-/// One cell every ten milliseconds for each channel, even if the kernel would take more.
+/// Writes one cell every ten milliseconds to each channel, even if the kernel has space for more.
 #[derive(Debug, Default)]
-struct Metronome {
+struct FixedInterval {
     pending: BTreeSet<ChannelKey>,
     due: Option<Instant>,
 }
 
-const BEAT: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(10);
 
-impl Scheduler for Metronome {
+impl Scheduler for FixedInterval {
     fn on_ready(&mut self, now: Instant, channel: ChannelKey, _context: &mut dyn SchedulerContext) {
         self.pending.insert(channel);
-        self.due.get_or_insert(now + BEAT);
+        self.due.get_or_insert(now + INTERVAL);
     }
     fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         context.want_writable(channel, false);
@@ -335,9 +336,11 @@ impl Scheduler for Metronome {
 }
 
 #[test]
-fn a_scheduler_from_outside_decides_when_channels_write() {
+fn a_custom_scheduler_decides_when_channels_write() {
     let config = RelayConfig {
-        scheduler: SchedulerConfig::Custom(Factory::<dyn Scheduler>::new(|| Box::new(Metronome::default()))),
+        scheduler: SchedulerConfig::Custom(Factory::<dyn Scheduler>::new(|| {
+            Box::new(FixedInterval::default())
+        })),
         ..RelayConfig::default()
     };
     let mut net = Net::path(3, &RelayConfig::default());
@@ -347,19 +350,19 @@ fn a_scheduler_from_outside_decides_when_channels_write() {
     let start = net.now;
     net.drive();
     assert!(net.at(transfer).is_complete());
-    let beats = (net.now - start).as_nanos() / BEAT.as_nanos();
-    assert!((1000..1200).contains(&beats), "a thousand cells in {beats} beats");
+    let intervals = (net.now - start).as_nanos() / INTERVAL.as_nanos();
+    assert!((1000..1200).contains(&intervals), "a thousand cells in {intervals} intervals");
     assert!(net.nodes[2].host.writes.iter().all(|write| write.ids.len() <= 1));
 }
 
-/// Twenty KiB a second for every client, from the tenth second on.
+/// Limits every client to 20 KiB/s, from the tenth second on.
 #[derive(Debug, Default)]
-struct Late(bool);
+struct DelayedRate(bool);
 
-impl Throttle for Late {
+impl Throttle for DelayedRate {
     fn on_refill(&mut self, now: Instant, signals: &ThrottleSignals<'_>) {
         self.0 = now >= Instant::from_secs(10);
-        assert_eq!((signals.clients.len(), signals.relays), (2, 1), "two clients and a relay");
+        assert_eq!((signals.clients.len(), signals.relays), (2, 1), "two clients and one relay");
         assert_eq!(signals.bandwidth, Some(DataRate::kib(200)));
     }
     fn rate(&self, _client: ClientKey) -> Option<DataRate> {
@@ -369,17 +372,17 @@ impl Throttle for Late {
 }
 
 #[test]
-fn a_throttle_from_outside_sets_the_clients_rate() {
+fn a_custom_throttle_sets_the_rate_of_clients() {
     let own = Bandwidth { rate: DataRate::kib(200), burst: Bytes::kib(200) };
     let config = RelayConfig {
         bandwidth: Some(own),
         client_buckets: ClientBuckets { burst: Bytes::kib(200), ..ClientBuckets::default() },
-        throttle: ThrottleConfig::Custom(Factory::<dyn Throttle>::new(|| Box::new(Late::default()))),
+        throttle: ThrottleConfig::Custom(Factory::<dyn Throttle>::new(|| Box::new(DelayedRate::default()))),
         ..RelayConfig::default()
     };
     let mut net = Net::path(3, &RelayConfig::default());
     net.configure(1, config);
-    assert!(net.nodes[1].relay.poll_timeout().is_some(), "it is asked at every refill, whoever waits");
+    assert!(net.nodes[1].relay.poll_timeout().is_some(), "the relay calls the throttle at every refill");
     let second = net.add(true, RelayConfig::default());
     let circuit = net.build(0, &[1, 2, 3]);
     net.build(second, &[1, 2, 3]);
@@ -395,14 +398,14 @@ fn a_throttle_from_outside_sets_the_clients_rate() {
     assert!((18..=20).contains(&after), "{after} KiB/s");
 }
 
-/// Channels for so many circuits each, in the order in which they were opened.
+/// Fills each channel with so many circuits, in the order in which the channels opened.
 #[derive(Debug)]
-struct Crowd {
+struct FilledChannels {
     most: usize,
     circuits: std::cell::Cell<usize>,
 }
 
-impl ChannelMap for Crowd {
+impl ChannelMap for FilledChannels {
     fn choose(&self, _peer: PeerId, existing: &[ChannelKey]) -> Option<ChannelKey> {
         let before = self.circuits.replace(self.circuits.get() + 1);
         existing.get(before / self.most).copied()
@@ -410,9 +413,10 @@ impl ChannelMap for Crowd {
 }
 
 #[test]
-fn a_channel_map_from_outside_decides_which_channel_a_circuit_takes() {
+fn a_custom_channel_map_decides_which_channel_a_circuit_takes() {
     let channels = |most: usize| {
-        let crowd = Factory::<dyn ChannelMap>::new(move || Box::new(Crowd { most, circuits: 0.into() }));
+        let crowd =
+            Factory::<dyn ChannelMap>::new(move || Box::new(FilledChannels { most, circuits: 0.into() }));
         let mut net = Net::path(3, &RelayConfig::default());
         net.configure(
             0,

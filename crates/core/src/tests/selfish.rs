@@ -1,4 +1,4 @@
-//! A client that acknowledges cells before they arrive, and its exit's countermeasure.
+//! A client that acknowledges cells before they arrive, and the countermeasures of its exit.
 
 use super::cell::TestCell;
 use super::util::Net;
@@ -15,10 +15,10 @@ fn dynamic() -> EdgeControlConfig {
     EdgeControlConfig::Dynamic(DynamicConfig::default())
 }
 
-/// One long download over three relays with no bottleneck but the window.
+/// One long download over three relays. Only the window limits it.
 struct Download {
     net: Net,
-    /// The circuit at its exit, node 3.
+    /// The circuit's index at the exit, node 3.
     exit: CircuitIndex,
     transfer: usize,
 }
@@ -55,7 +55,7 @@ impl Download {
     }
 }
 
-/// DefenestraTor footnote 5. Over half a minute, the start left out.
+/// DefenestraTor, footnote 5. The measured half minute leaves out the start.
 #[test]
 fn a_selfish_client_inflates_a_dynamic_window() {
     let [honest, selfish] = [0, 200].map(|early| {
@@ -74,7 +74,7 @@ fn a_selfish_client_inflates_a_dynamic_window() {
 }
 
 #[test]
-fn with_fixed_windows_a_selfish_client_gains_its_lead_and_no_more() {
+fn with_fixed_windows_a_selfish_client_gains_only_its_early_cells() {
     let (window, lead) = (200, 100);
     let [honest, selfish] = [0, lead].map(|early| {
         let mut download = Download::new(windows(window, 0), false, early);
@@ -95,13 +95,13 @@ fn with_fixed_windows_a_selfish_client_gains_its_lead_and_no_more() {
 }
 
 #[test]
-fn acknowledging_further_than_was_sent_closes_the_circuit() {
+fn acknowledging_cells_that_were_not_sent_closes_the_circuit() {
     let mut download = Download::new(dynamic(), false, 900);
     download.net.drive_for(Duration::from_secs(30));
     assert_eq!(download.closed_for(), [Some(Violation::UnexpectedSendme)]);
 }
 
-/// Proposal 289: an acknowledgement needs the cell's digest.
+/// Proposal 289: a SENDME carries the digest of a cell.
 #[test]
 fn authenticated_sendmes_close_the_circuit_of_a_selfish_client_and_no_other() {
     for edge_control in [dynamic(), windows(1000, 0)] {
@@ -113,16 +113,16 @@ fn authenticated_sendmes_close_the_circuit_of_a_selfish_client_and_no_other() {
     }
 }
 
-/// As clients before Tor 0.4.1 send them.
+/// Clients before Tor 0.4.1 send SENDMEs without a digest.
 #[test]
-fn a_sendme_without_a_digest_is_refused_only_where_one_is_asked_for() {
+fn a_sendme_without_a_digest_is_rejected_only_if_authentication_is_on() {
     for (authenticated, expected) in [(false, vec![]), (true, vec![Some(Violation::ForgedSendme)])] {
         let mut download = Download::new(dynamic(), authenticated, 0);
         let mut replaced = false;
         while !replaced && download.net.step() {
             let is_circuits =
                 |cell: &&mut TestCell| matches!(cell.message(), Some((None, Message::Sendme { .. })));
-            if let Some(cell) = download.net.under_way(0, 1).find(is_circuits) {
+            if let Some(cell) = download.net.in_transit(0, 1).find(is_circuits) {
                 cell.replace(None, Some(Message::Sendme { proof: None, marked: 0 }));
                 replaced = true;
             }

@@ -8,15 +8,15 @@ use crate::edge_control::{EdgeControlConfig, WindowsConfig};
 use crate::{CircId, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration, Instant};
 
-/// Three nodes behind each other, the first two joined by a slow channel.
+/// Three nodes in a chain. The channel between the first two is slow.
 fn slow_path(config: &RelayConfig) -> Net {
     let mut net = Net::path(3, config);
     net.set_link(1, 2, Link { rate: DataRate::kib(100), send_buffer: 8 << 10, ..Link::default() });
     net
 }
 
-/// Three clients download over the slow channel. Returns the circuits of its cells in 20 s, in order,
-/// after 5 s to fill the queues.
+/// Three clients download over the slow channel for 20 s, after 5 s to fill the queues. Returns the
+/// circuit ids of its cells in order.
 fn backlogged(config: &RelayConfig) -> (Net, Vec<CircId>) {
     let mut net = slow_path(config);
     let clients = [0, net.add(true, config.clone()), net.add(true, config.clone())];
@@ -33,21 +33,21 @@ fn backlogged(config: &RelayConfig) -> (Net, Vec<CircId>) {
     (net, order)
 }
 
-/// G-32: on the channel that is the bottleneck, backlogged circuits are served in turn.
+/// G-32: the channel is the bottleneck and serves its backlogged circuits in turn.
 #[test]
 fn backlogged_circuits_take_turns_on_a_channel() {
     let (_, order) = backlogged(&RelayConfig::default());
     assert!(order.len() > 3000);
     for turn in order.windows(4) {
-        assert_eq!(turn[0], turn[3], "three circuits in turn");
+        assert_eq!(turn[0], turn[3], "the channel serves three circuits in turn");
         assert!(turn[0] != turn[1] && turn[1] != turn[2] && turn[2] != turn[0]);
     }
 }
 
-/// VC-12: a policy decides the order, not the throughput: a channel that always has cells carries
-/// exactly as many with every policy.
+/// VC-12: a policy decides the order, not the throughput. A backlogged channel carries the same
+/// number of cells with every policy.
 #[test]
-fn a_backlogged_channels_throughput_depends_on_no_policy() {
+fn the_throughput_of_a_backlogged_channel_is_the_same_with_every_policy() {
     let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
     let carried = [
         CircuitPolicyConfig::RoundRobin,
@@ -57,18 +57,18 @@ fn a_backlogged_channels_throughput_depends_on_no_policy() {
     ]
     .map(|circuit_policy| {
         let (net, order) = backlogged(&RelayConfig { circuit_policy, ..RelayConfig::default() });
-        assert!(net.nodes[2].relay.queued().get() > 0, "it is still backlogged");
+        assert!(net.nodes[2].relay.queued().get() > 0, "the relay is still backlogged");
         order.len()
     });
     let (least, most) = (carried.iter().min().unwrap(), carried.iter().max().unwrap());
     assert!(*least > 3000 && most - least <= 1, "{carried:?} cells");
 }
 
-/// EWMA §3.1: an operator switches the policy to and fro at run time. All queues stay, and everything
-/// arrives. The present policy takes effect: a web page takes turns with the bulk circuits, or overtakes
-/// them.
+/// EWMA §3.1: an operator changes the policy of a running relay. All queues stay and all data
+/// arrives. The new policy takes effect: a web page shares the channel in turn with bulk circuits,
+/// or overtakes them.
 #[test]
-fn a_policy_changed_at_run_time_keeps_queues_and_decides_from_then_on() {
+fn a_policy_changed_at_run_time_keeps_queues_and_applies_to_later_cells() {
     let ewma = CircuitPolicyConfig::EwmaHeap(EwmaConfig { half_life: Duration::from_secs(30) });
     let page_takes = |policies: [CircuitPolicyConfig; 2]| {
         let [first, second] = policies;
@@ -85,7 +85,7 @@ fn a_policy_changed_at_run_time_keeps_queues_and_decides_from_then_on() {
         let queued = relay.queued();
         relay.set_circuit_policy(now, second);
         assert!(queued.get() > 100 && relay.queued() == queued, "{queued:?}");
-        // EWMA knows only the bulk circuits' cells from here on.
+        // From here on, EWMA has counted only the cells of bulk circuits.
         net.drive_for(Duration::from_secs(3));
         let page = net.transfer(0, light, 20_000, 0);
         let begun = net.now;
@@ -104,7 +104,7 @@ fn a_policy_changed_at_run_time_keeps_queues_and_decides_from_then_on() {
 }
 
 #[test]
-fn another_half_life_is_not_another_policy() {
+fn a_changed_half_life_does_not_replace_the_policy() {
     let config = |secs| EwmaConfig { half_life: Duration::from_secs(secs) };
     let heap = |secs| CircuitPolicyConfig::EwmaHeap(config(secs));
     assert_eq!(heap(30).only_half_life(&heap(5)), Some(Duration::from_secs(5)));
@@ -143,7 +143,8 @@ fn assert_within(moved: &[Moved], rate: u64, burst: u64, interval: Duration, wha
     }
 }
 
-/// G-40 for a middle relay: its reads and its writes, each in any span; and the whole rate is used.
+/// G-40 for a middle relay: its reads and its writes each keep the rate in every interval, and use
+/// it fully.
 #[test]
 fn a_middle_relay_keeps_its_rate() {
     for (millis, phase) in [(1000, 0), (100, 33), (10, 0), (7, 3)] {
@@ -188,11 +189,12 @@ fn an_exit_charges_its_streams_to_the_same_buckets() {
     }
 }
 
-/// A bucket smaller than a cell still moves cells, on credit.
+/// A bucket that is smaller than a cell still moves cells, on credit.
 #[test]
-fn a_tiny_bucket_is_slow_and_not_dead() {
+fn a_bucket_smaller_than_a_cell_still_moves_cells() {
     let mut net = Net::path(3, &RelayConfig::default());
-    let bandwidth = Bandwidth { rate: DataRate::new(2000).expect("not zero"), burst: Bytes::new(100) };
+    let bandwidth =
+        Bandwidth { rate: DataRate::new(2000).expect("the rate is not zero"), burst: Bytes::new(100) };
     net.configure(2, RelayConfig { bandwidth: Some(bandwidth), ..RelayConfig::default() });
     let circuit = net.build(0, &[1, 2, 3]);
     let transfer = net.transfer(0, circuit, 2000, 2000);

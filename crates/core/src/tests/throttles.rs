@@ -1,4 +1,4 @@
-//! Throttles at work in a guard (VD-14, VD-15): only clients' buckets change.
+//! Throttles in a guard (VD-14, VD-15): only the buckets of clients change.
 
 use super::host::Moved;
 use super::util::Net;
@@ -11,7 +11,7 @@ use crate::throttle::{
 use crate::{ChannelKey, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration, time::nanos};
 
-/// More than any rate here brings in a second.
+/// More than any rate of these tests gives in a second.
 const BURST: Bytes = Bytes::kib(250);
 const SLOW: ThrottleConfig = ThrottleConfig::Static(StaticRateConfig { rate: DataRate::kib(20) });
 
@@ -21,15 +21,15 @@ fn guard(throttle: ThrottleConfig, aggregate: Aggregate) -> RelayConfig {
     RelayConfig { throttle, client_buckets, bandwidth, ..RelayConfig::default() }
 }
 
-/// A client, a guard that throttles, two more relays.
+/// A client, a guard that throttles, and two more relays.
 fn path(config: RelayConfig) -> Net {
     let mut net = Net::path(3, &RelayConfig::default());
     net.configure(1, config);
     net
 }
 
-/// The bytes of one channel in any span are at most the burst, the rate for the span and a refill, and a
-/// quantum.
+/// Checks the bytes of one channel in every interval: at most the burst, the rate times the
+/// interval, one refill and one quantum.
 fn assert_within(
     moved: &[Moved],
     channel: ChannelKey,
@@ -50,14 +50,14 @@ fn assert_within(
     sizes.iter().map(|(_, bytes)| bytes).sum()
 }
 
-/// VD-14, for each direction, for a fixed rate and for one that all clients together make.
+/// VD-14, for each direction, with a fixed rate and with a rate that all clients share.
 #[test]
 fn a_client_gets_its_burst_and_its_rate_and_no_more() {
     for millis in [1000, 100, 7] {
         let interval = Duration::from_millis(millis);
         let refill = Refill { interval, phase: interval / 3, unblock: None };
         let split = ThrottleConfig::BitSplitting(BitSplittingConfig { count: Count::All });
-        // Two clients and a relay share 400 KiB/s.
+        // Two clients and one relay share 400 KiB/s.
         for (throttle, rate) in [(SLOW, DataRate::kib(20)), (split, DataRate::kib(134))] {
             for (download, upload) in [(50_000_000, 0), (0, 50_000_000)] {
                 let mut net = path(RelayConfig { refill, ..guard(throttle.clone(), Aggregate::Connection) });
@@ -72,16 +72,14 @@ fn a_client_gets_its_burst_and_its_rate_and_no_more() {
                 let read = assert_within(&host.reads, channel, rate, interval, "read");
                 let most = written.max(read) as f64 / 60.0;
                 let floor = rate.bytes_per_sec() as f64 * 0.95;
-                assert!(
-                    most > floor,
-                    "the rate is there to be used: {most} B/s of {rate}, every {millis} ms"
-                );
+                assert!(most > floor, "the client uses its rate: {most} B/s of {rate}, every {millis} ms");
             }
         }
     }
 }
 
-/// VD-15: a middle relay that throttles its clients has none, and leaves channels to relays alone.
+/// VD-15: a middle relay that throttles its clients has no clients. It does not throttle channels
+/// to relays.
 #[test]
 fn relays_are_never_throttled() {
     let rate = |node: usize| {
@@ -93,14 +91,14 @@ fn relays_are_never_throttled() {
         net.at(transfer).download.received / 30 / 1024
     };
     let [at_guard, at_middle, at_exit] = [1, 2, 3].map(rate);
-    // 250 KiB of burst in 30 s are 8 KiB/s.
+    // 250 KiB of burst in 30 s add 8 KiB/s.
     assert!((24..29).contains(&at_guard), "{at_guard} KiB/s");
     assert!(at_middle > 300 && at_exit > 150, "{at_middle} and {at_exit} KiB/s");
 }
 
-/// A relay that takes its clients' circuits at the middle, too, throttles the clients alone.
+/// A relay that is guard of some circuits and middle of others throttles only its clients.
 #[test]
-fn one_relay_throttles_its_clients_and_not_those_of_others() {
+fn a_relay_throttles_its_clients_and_not_those_of_others() {
     let mut net = Net::path(3, &RelayConfig::default());
     net.configure(2, guard(SLOW, Aggregate::Connection));
     let second = net.add(true, RelayConfig::default());
@@ -112,8 +110,8 @@ fn one_relay_throttles_its_clients_and_not_those_of_others() {
     assert!((24..29).contains(&rate(own)) && rate(through) > 250, "{} and {}", rate(own), rate(through));
 }
 
-/// A peer that turns out to be a client is throttled from then on; one that turns out to be a relay is
-/// not any more.
+/// The relay throttles a peer from the moment it recognises it as a client. It stops when it
+/// recognises it as a relay.
 #[test]
 fn a_peer_is_throttled_while_it_counts_as_a_client() {
     for aggregate in [Aggregate::Connection, Aggregate::Address] {
@@ -124,7 +122,7 @@ fn a_peer_is_throttled_while_it_counts_as_a_client() {
         net.drive_for(Duration::from_secs(5));
         let channel = net.channel(2, 1).expect("they are connected");
         let mut rate = |to_client: bool| {
-            // Twice is once.
+            // A repeated call changes nothing.
             (0..2).for_each(|_| net.call(2, |relay, now, _| relay.set_to_client(now, channel, to_client)));
             let before = net.at(transfer).download.received;
             net.drive_for(Duration::from_secs(30));
@@ -136,14 +134,14 @@ fn a_peer_is_throttled_while_it_counts_as_a_client() {
     }
 }
 
-/// Four connections elude a throttle that counts connections, and not one that counts addresses.
+/// Four connections avoid a limit per connection, but not a limit per address.
 #[test]
-fn several_connections_of_one_address_count_together() {
+fn several_connections_of_one_address_share_a_limit() {
     let rate = |aggregate: Aggregate| {
         let mut net = path(guard(SLOW, aggregate));
         net.configure(0, RelayConfig { channel_map: ChannelMapConfig::PerCircuit, ..RelayConfig::default() });
         let circuits = [0; 4].map(|_| net.build(0, &[1, 2, 3]));
-        assert_eq!(net.nodes[0].relay.population()[0], 4, "four connections");
+        assert_eq!(net.nodes[0].relay.population()[0], 4, "the client has four connections");
         let transfers = circuits.map(|circuit| net.transfer(0, circuit, 50_000_000, 0));
         net.drive_for(Duration::from_secs(60));
         transfers.map(|transfer| net.at(transfer).download.received).iter().sum::<u64>() / 60 / 1024
@@ -153,7 +151,8 @@ fn several_connections_of_one_address_count_together() {
     assert!((22..25).contains(&together), "{together} KiB/s");
 }
 
-/// Once its last connection is gone, an address is forgotten: its next one has a full bucket.
+/// When its last connection closes, the relay forgets an address. The next connection has a full
+/// bucket.
 #[test]
 fn an_address_is_forgotten_with_its_last_connection() {
     let mut net = path(guard(SLOW, Aggregate::Address));
@@ -168,7 +167,7 @@ fn an_address_is_forgotten_with_its_last_connection() {
     }
 }
 
-/// An operator switches throttling on, to another one, and off again: all connections and circuits stay.
+/// An operator turns throttling on, changes it and turns it off. All connections and circuits stay.
 #[test]
 fn a_throttle_changed_at_run_time_keeps_connections_and_applies_from_then_on() {
     let mut net = path(guard(ThrottleConfig::None, Aggregate::Connection));
@@ -177,7 +176,7 @@ fn a_throttle_changed_at_run_time_keeps_connections_and_applies_from_then_on() {
     let buckets = ClientBuckets { burst: BURST, aggregate: Aggregate::Connection };
     let mut phase = |throttle: ThrottleConfig| {
         net.call(1, |relay, now, _| relay.set_throttle(now, throttle, buckets));
-        // The burst is spent at first.
+        // The download first uses up the burst.
         net.drive_for(Duration::from_secs(10));
         let before = net.at(transfer).download.received;
         net.drive_for(Duration::from_secs(20));
@@ -189,14 +188,14 @@ fn a_throttle_changed_at_run_time_keeps_connections_and_applies_from_then_on() {
     let again = phase(ThrottleConfig::None);
     assert!(free > 300 && again > 300, "{free} and {again} KiB/s");
     assert!((18..=20).contains(&slow), "{slow} KiB/s");
-    // Of 200 KiB/s a part are headers and SENDMEs; a client and a relay share 400.
+    // Headers and SENDMEs use a part of 200 KiB/s. A client and a relay share 400 KiB/s.
     assert!((180..=200).contains(&split), "{split} KiB/s");
     assert_eq!(net.nodes[1].relay.population()[..2], [2, 1]);
 }
 
-/// Both adaptive throttles in a guard: the bulk client is found, the other one is not.
+/// With each adaptive throttle, a guard throttles the bulk client and not the web client.
 #[test]
-fn the_loud_client_is_throttled_and_the_quiet_one_is_not() {
+fn a_bulk_client_is_throttled_and_a_web_client_is_not() {
     let half_life = Duration::from_secs(5);
     let flagging = FlaggingConfig { half_life, rate: DataRate::kib(10), ..FlaggingConfig::default() };
     let threshold = ThresholdConfig {
@@ -209,25 +208,25 @@ fn the_loud_client_is_throttled_and_the_quiet_one_is_not() {
     for throttle in [ThrottleConfig::Flagging(flagging), ThrottleConfig::Threshold(threshold)] {
         let mut net = path(guard(throttle, Aggregate::Connection));
         let others = [0; 2].map(|_| net.add(true, RelayConfig::default()));
-        let loud = net.build(0, &[1, 2, 3]);
-        let quiet = others.map(|other| (other, net.build(other, &[1, 2, 3])));
-        let bulk = net.transfer(0, loud, 500_000_000, 0);
+        let bulk_client = net.build(0, &[1, 2, 3]);
+        let web_client = others.map(|other| (other, net.build(other, &[1, 2, 3])));
+        let bulk = net.transfer(0, bulk_client, 500_000_000, 0);
         net.drive_for(Duration::from_secs(40));
         let before = net.at(bulk).download.received;
         let mut pages = Vec::new();
         for _ in 0..10 {
-            pages.extend(quiet.map(|(other, circuit)| net.transfer(other, circuit, 100_000, 0)));
+            pages.extend(web_client.map(|(other, circuit)| net.transfer(other, circuit, 100_000, 0)));
             net.drive_for(Duration::from_secs(6));
         }
         assert!(pages.iter().all(|page| net.at(*page).is_complete()));
         let rate = (net.at(bulk).download.received - before) / 60 / 1024;
-        assert!(rate < 100, "{rate} KiB/s, where 350 were free");
+        assert!(rate < 100, "{rate} KiB/s, while 350 are free");
     }
 }
 
-/// A flag ends with its client: the next client with the same key is not flagged.
+/// A flag ends with its client: the next client with the same key has no flag.
 #[test]
-fn a_flag_does_not_outlive_its_client() {
+fn a_flag_ends_with_its_client() {
     let flagging = FlaggingConfig {
         half_life: Duration::from_secs(5),
         rate: DataRate::kib(10),
@@ -242,18 +241,18 @@ fn a_flag_does_not_outlive_its_client() {
     let before = net.at(bulk).download.received;
     net.drive_for(Duration::from_secs(10));
     let rate = (net.at(bulk).download.received - before) / 10 / 1024;
-    assert!(rate <= 10, "it is flagged: {rate} KiB/s");
+    assert!(rate <= 10, "the flagged client has {rate} KiB/s");
     net.disconnect(0, 1);
     net.drive_for(Duration::from_secs(1));
     let circuit = net.build(other, &[1, 2, 3]);
     let page = net.transfer(other, circuit, 400_000, 0);
     net.drive_for(Duration::from_secs(8));
-    assert!(net.at(page).is_complete(), "more than the burst, and less than is loud");
+    assert!(net.at(page).is_complete(), "the page is larger than the burst and below the bulk threshold");
 }
 
-/// A client's uploads count in its throughput: an upload continues at half of its rate.
+/// The uploads of a client count in its throughput: an upload continues at half of its rate.
 #[test]
-fn the_threshold_counts_what_clients_send() {
+fn the_threshold_counts_uploads() {
     let threshold = ThresholdConfig {
         fraction: 0.6,
         refresh: Duration::from_secs(10),
@@ -272,7 +271,7 @@ fn the_threshold_counts_what_clients_send() {
     assert!((100..250).contains(&rate), "{rate} KiB/s");
 }
 
-/// An operator sets another rate, none, and one again: all connections and circuits stay.
+/// An operator changes the rate, turns it off and sets it again. All connections and circuits stay.
 #[test]
 fn a_rate_changed_at_run_time_keeps_connections_and_applies_from_then_on() {
     let slow = Bandwidth { rate: DataRate::kib(50), burst: Bytes::kib(50) };
@@ -282,7 +281,7 @@ fn a_rate_changed_at_run_time_keeps_connections_and_applies_from_then_on() {
     let transfer = net.transfer(0, circuit, 500_000_000, 0);
     let mut phase = |bandwidth: Option<Bandwidth>| {
         net.call(1, |relay, now, _| relay.set_bandwidth(now, bandwidth));
-        // No cell waits longer for the last rate than for a refill.
+        // A cell waits for the old rate no longer than until the next refill.
         net.drive_for(Duration::from_secs(5));
         let before = net.at(transfer).download.received;
         net.drive_for(Duration::from_secs(20));

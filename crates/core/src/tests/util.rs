@@ -1,10 +1,11 @@
-//! The world of these tests: one thread, one clock, everything in order.
+//! A small deterministic network with one thread and one clock.
 //!
-//! A link is a reliable pipe with a send buffer, a rate, a latency and a receive buffer whose free
-//! room is known to the sender at once. After every call the node that was called must conserve its cells (G-02).
+//! A link is a reliable pipe with a send buffer, a rate, a latency and a receive buffer. The sender
+//! always knows the free space of the receive buffer. After every call the called node must
+//! conserve its cells (G-02).
 
-use super::cell::{Hello, Layer, TestCell};
-use super::host::{End, Flow, Host, Letter, Side, Transfer, letter_size, size};
+use super::cell::{Layer, TestCell, TestHandshake};
+use super::host::{Datagram, End, Flow, Host, Side, Transfer, datagram_size, size};
 use crate::cell::PeerId;
 use crate::config::IdleTimeouts;
 use crate::edge_control::Negotiation;
@@ -35,34 +36,34 @@ impl Default for Link {
     }
 }
 
-/// The fate of datagrams on every link.
+/// Losses, delays and duplicates of datagrams on every link.
 #[derive(Debug)]
-pub(super) struct Weather {
+pub(super) struct Impairments {
     pub(super) loss: f64,
-    /// How likely one takes up to five times as long.
-    pub(super) late: f64,
-    /// How likely one comes twice.
-    pub(super) twice: f64,
-    pub(super) chance: Rng,
+    /// Probability that a datagram takes up to five times as long.
+    pub(super) delayed: f64,
+    /// Probability that a datagram arrives twice.
+    pub(super) duplicated: f64,
+    pub(super) rng: Rng,
 }
 
-impl Default for Weather {
+impl Default for Impairments {
     fn default() -> Self {
-        Weather { loss: 0.0, late: 0.0, twice: 0.0, chance: Seed(1).stream("weather") }
+        Impairments { loss: 0.0, delayed: 0.0, duplicated: 0.0, rng: Seed(1).stream("weather") }
     }
 }
 
-/// A connection, seen from neither end.
+/// A connection with both its ends.
 #[derive(Debug)]
 struct Wire {
     ends: [(usize, ChannelKey); 2],
     link: Link,
     busy_until: [Instant; 2],
-    flying: [VecDeque<TestCell>; 2],
+    in_flight: [VecDeque<TestCell>; 2],
     open: bool,
 }
 
-/// One node and its events so far.
+/// One node and the events that it reported.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) relay: Relay<TestCell>,
@@ -72,11 +73,11 @@ pub(super) struct Node {
     /// Built circuits of a client.
     pub(super) built: Vec<CircuitIndex>,
     pub(super) closed: Vec<(CircuitIndex, Option<Violation>)>,
-    /// The longest that any circuit's queue was, forward and backward [cell].
+    /// The maximum length of any circuit queue, forward and backward [cell].
     pub(super) peak_queue: [u64; 2],
 }
 
-/// A notification that waits for its turn.
+/// A notification that waits in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ready {
     Readable(usize, ChannelKey),
@@ -85,13 +86,13 @@ enum Ready {
     StreamWritable(usize, StreamKey),
 }
 
-/// Something that happens at its time.
+/// An event with a time.
 #[derive(Clone, Copy, Debug)]
-enum Due {
+enum TimedEvent {
     Connected(usize, ChannelKey, usize),
     Free(usize, usize),
     Arrives(usize, usize),
-    Letter(usize, usize, u64),
+    Datagram(usize, usize, u64),
     PeerClosed(usize, ChannelKey, usize),
     StreamConnected(usize, StreamKey, usize),
     Timer(usize),
@@ -107,30 +108,31 @@ pub(super) struct Net {
     wires: Vec<Wire>,
     ready: VecDeque<Ready>,
     in_ready: BTreeSet<Ready>,
-    agenda: BTreeMap<(Instant, u64), Due>,
+    events: BTreeMap<(Instant, u64), TimedEvent>,
     count: u64,
     keys: u32,
     transfers: Rc<RefCell<Vec<Transfer>>>,
-    /// The relays' answer about congestion control to any request.
+    /// If set, every relay answers each request for congestion control with this.
     pub(super) answer: Option<Negotiation>,
     /// Serves ready sockets in random order instead of in turn.
     pub(super) shuffle: Option<Rng>,
-    /// The fate of datagrams.
-    pub(super) weather: Weather,
-    letters: BTreeMap<u64, Letter>,
+    /// Losses, delays and duplicates of datagrams.
+    pub(super) impairments: Impairments,
+    datagrams_in_flight: BTreeMap<u64, Datagram>,
 }
 
-/// Channels stay open unless a test asks for something else: a path comes to rest when its circuits do, not minutes later.
-fn restful(mut config: RelayConfig) -> RelayConfig {
+/// Keeps channels open unless a test sets idle timeouts, so that a path comes to rest when its
+/// circuits do.
+fn without_idle_timeouts(mut config: RelayConfig) -> RelayConfig {
     if config.idle_timeouts == IdleTimeouts::default() {
         config.idle_timeouts = IdleTimeouts::NEVER;
     }
     config
 }
 
-/// Making a world.
+/// Set up the network.
 impl Net {
-    /// A client (node 0) and `relays` relays (1, 2, ..), all set up alike.
+    /// A client (node 0) and `relays` relays (1, 2, ...) with the same configuration.
     pub(super) fn path(relays: usize, config: &RelayConfig) -> Net {
         let mut net = Net {
             now: Instant::ZERO,
@@ -140,14 +142,14 @@ impl Net {
             wires: Vec::new(),
             ready: VecDeque::new(),
             in_ready: BTreeSet::new(),
-            agenda: BTreeMap::new(),
+            events: BTreeMap::new(),
             count: 0,
             keys: 0,
             transfers: Rc::default(),
             answer: None,
             shuffle: None,
-            weather: Weather::default(),
-            letters: BTreeMap::new(),
+            impairments: Impairments::default(),
+            datagrams_in_flight: BTreeMap::new(),
         };
         net.add(true, config.clone());
         (0..relays).for_each(|_| {
@@ -168,7 +170,7 @@ impl Net {
             writes: Vec::new(),
             reads: Vec::new(),
         };
-        let relay = Relay::new(restful(config), self.now);
+        let relay = Relay::new(without_idle_timeouts(config), self.now);
         self.nodes.push(Node {
             relay,
             host,
@@ -182,25 +184,25 @@ impl Net {
         self.nodes.len() - 1
     }
 
-    /// Gives `node` another configuration; before anything happened.
+    /// Gives `node` another configuration, before the first event.
     pub(super) fn configure(&mut self, node: usize, config: RelayConfig) {
         assert_eq!(self.now, Instant::ZERO);
-        self.nodes[node].relay = Relay::new(restful(config), self.now);
+        self.nodes[node].relay = Relay::new(without_idle_timeouts(config), self.now);
         self.schedule_timer(node);
     }
 
-    /// The link between two nodes; before they connect.
+    /// Sets the link between two nodes, before they connect.
     pub(super) fn set_link(&mut self, a: usize, b: usize, link: Link) {
         self.links.insert((a.min(b), a.max(b)), link);
     }
 }
 
-/// The users and operators.
+/// Actions of users, operators and peers.
 impl Net {
-    /// Begins a circuit.
+    /// Opens a circuit.
     pub(super) fn open_circuit(&mut self, client: usize, relays: &[usize]) -> CircuitIndex {
         let peers: Vec<_> = relays.iter().map(|node| PeerId(*node as u32)).collect();
-        // A node that controls its hops announces it to the network.
+        // A node with hop control announces it to the network.
         let path = std::iter::once(&client).chain(relays);
         let controlled = HopOffer::all_along(path.map(|node| self.nodes[*node].relay.hop_offer(false)));
         self.call(client, |relay, now, _| {
@@ -208,7 +210,7 @@ impl Net {
         })
     }
 
-    /// Begins a circuit and drives until it is built.
+    /// Opens a circuit and drives the network until the circuit is built.
     pub(super) fn build(&mut self, client: usize, relays: &[usize]) -> CircuitIndex {
         let circuit = self.open_circuit(client, relays);
         assert!(self.drive_until(|net| net.nodes[client].built.contains(&circuit)), "the circuit is built");
@@ -232,7 +234,7 @@ impl Net {
         index
     }
 
-    /// A server's part of a stream that is still to be opened.
+    /// Registers a transfer whose stream is not open yet, and returns its index.
     pub(super) fn script(&mut self, download: u64, upload: u64) -> usize {
         let (download, upload) = (Flow::new(download), Flow::new(upload));
         let transfer = Transfer { stream: None, download, upload, connected: false, closed: [false; 2] };
@@ -245,9 +247,9 @@ impl Net {
         (0..self.nodes.len()).for_each(|node| self.notify(node));
     }
 
-    /// The reader takes so much more and then nothing [B].
-    pub(super) fn feed(&mut self, transfer: usize, side: Side, appetite: u64) {
-        self.transfers.borrow_mut()[transfer].sink(side).appetite = appetite;
+    /// Lets the reader take `bytes` more and then stop.
+    pub(super) fn allow_read(&mut self, transfer: usize, side: Side, read_quota: u64) {
+        self.transfers.borrow_mut()[transfer].sink(side).read_quota = read_quota;
         (0..self.nodes.len()).for_each(|node| self.notify(node));
     }
 
@@ -259,14 +261,14 @@ impl Net {
         self.transfers.borrow().len()
     }
 
-    /// The channel that `node` has to `peer`.
+    /// The channel of `node` to `peer`.
     pub(super) fn channel(&self, node: usize, peer: usize) -> Option<ChannelKey> {
         self.nodes[node].host.ends.iter().find_map(|(channel, end)| {
             (self.wires[end.wire].ends[1 - end.side].0 == peer).then_some(*channel)
         })
     }
 
-    /// A cell arrives at `node` as if `from` had sent it.
+    /// Delivers a cell at `node` as if `from` had sent it.
     pub(super) fn inject(&mut self, from: usize, node: usize, cell: TestCell) {
         let channel = self.channel(node, from).expect("the nodes are connected");
         let end = self.nodes[node].host.ends.get_mut(&channel).expect("the channel was just found");
@@ -274,35 +276,35 @@ impl Net {
         self.notify(node);
     }
 
-    /// A datagram arrives at `node` as if `from` had sent it, if they are connected.
-    pub(super) fn deliver(&mut self, from: usize, node: usize, letter: Letter) {
+    /// Delivers a datagram at `node` as if `from` had sent it, if the two nodes are connected.
+    pub(super) fn deliver(&mut self, from: usize, node: usize, datagram: Datagram) {
         let Some(channel) = self.channel(node, from) else { return };
         let end = self.nodes[node].host.ends.get_mut(&channel).expect("the channel was just found");
-        end.mail.push_back(letter);
+        end.received_datagrams.push_back(datagram);
         self.notify(node);
     }
 
-    /// Several cells arrive at once.
+    /// Delivers several cells at once.
     pub(super) fn inject_all(&mut self, from: usize, node: usize, cells: impl IntoIterator<Item = TestCell>) {
         cells.into_iter().for_each(|cell| self.inject(from, node, cell));
     }
 
-    /// Cells on their way from `node` to `peer`, which a test can forge.
-    pub(super) fn under_way(&mut self, node: usize, peer: usize) -> impl Iterator<Item = &mut TestCell> {
+    /// The cells in transit from `node` to `peer`, for a test to forge.
+    pub(super) fn in_transit(&mut self, node: usize, peer: usize) -> impl Iterator<Item = &mut TestCell> {
         let channel = self.channel(node, peer).expect("the nodes are connected");
         let end = self.nodes[node].host.ends.get_mut(&channel).expect("the channel was just found");
-        self.wires[end.wire].flying[end.side].iter_mut().chain(&mut end.sending)
+        self.wires[end.wire].in_flight[end.side].iter_mut().chain(&mut end.sending)
     }
 
-    /// The connection between two nodes breaks.
+    /// Breaks the connection between two nodes.
     pub(super) fn disconnect(&mut self, node: usize, peer: usize) {
         if let Some(channel) = self.channel(node, peer) {
-            self.hang_up(node, channel);
+            self.close_channel(node, channel);
             self.call(node, |relay, now, host| relay.on_channel_closed(now, channel, host));
         }
     }
 
-    /// The circuit of `client` as `node` knows it, at most three relays on.
+    /// The index of a client's circuit at `node`, which is at most three relays away.
     pub(super) fn circuit_at(
         &self,
         client: usize,
@@ -321,14 +323,14 @@ impl Net {
     }
 }
 
-/// Time passes.
+/// Run the network.
 impl Net {
-    /// Until nothing happens any more.
+    /// Runs until no event is left.
     pub(super) fn drive(&mut self) {
         assert!(!self.drive_until(|_| false));
     }
 
-    /// Until `done`, or nothing happens any more: then false.
+    /// Runs until `done`, or until no event is left: then it returns false.
     pub(super) fn drive_until(&mut self, done: impl Fn(&Net) -> bool) -> bool {
         for _ in 0..5_000_000 {
             if done(self) {
@@ -343,14 +345,14 @@ impl Net {
 
     pub(super) fn drive_for(&mut self, span: Duration) {
         let end = self.now + span;
-        while !self.ready.is_empty() || self.agenda.first_key_value().is_some_and(|((at, _), _)| *at <= end) {
+        while !self.ready.is_empty() || self.events.first_key_value().is_some_and(|((at, _), _)| *at <= end) {
             self.step();
         }
         self.now = end;
     }
 
-    /// Two endless downloads over a path of three relays: the circuit, their bytes in ten seconds in
-    /// steady state [B], and the median of the circuit's queue at the middle [cell].
+    /// Two long downloads over three relays: the circuit, their bytes in ten seconds in steady
+    /// state [B], and the median of the circuit queue at the middle [cell].
     pub(super) fn two_downloads(&mut self) -> (CircuitIndex, u64, u64) {
         let circuit = self.build(0, &[1, 2, 3]);
         let transfers = [0; 2].map(|_| self.transfer(0, circuit, 20_000_000, 0));
@@ -367,13 +369,13 @@ impl Net {
         (circuit, received(self) - before, queues[50])
     }
 
-    /// One notification, or the next event if there is none.
+    /// Handles one notification, or the next event if there is none.
     pub(super) fn step(&mut self) -> bool {
         if let Some(ready) = self.next_ready() {
             self.serve(ready);
-        } else if let Some(((at, _), due)) = self.agenda.pop_first() {
+        } else if let Some(((at, _), event)) = self.events.pop_first() {
             self.now = self.now.max(at);
-            self.happen(due);
+            self.handle_event(event);
         } else {
             return false;
         }
@@ -397,7 +399,7 @@ impl Net {
             Ready::Readable(node, _) | Ready::Writable(node, _) => (node, &self.nodes[node].host),
             Ready::StreamReadable(node, _) | Ready::StreamWritable(node, _) => (node, &self.nodes[node].host),
         };
-        // The socket may not be ready any more.
+        // The socket may no longer be ready.
         match ready {
             Ready::Readable(_, channel) if host.is_readable(channel) => {
                 self.call(node, |relay, now, host| relay.on_readable(now, channel, host));
@@ -415,43 +417,44 @@ impl Net {
         }
     }
 
-    fn happen(&mut self, due: Due) {
-        match due {
-            Due::Connected(node, channel, peer) => self.connected(node, channel, peer),
-            Due::Free(wire, side) => self.pump(wire, side),
-            Due::Arrives(wire, side) => {
-                let Some(cell) = self.wires[wire].flying[side].pop_front() else { return };
+    fn handle_event(&mut self, event: TimedEvent) {
+        match event {
+            TimedEvent::Connected(node, channel, peer) => self.connected(node, channel, peer),
+            TimedEvent::Free(wire, side) => self.transmit_cell(wire, side),
+            TimedEvent::Arrives(wire, side) => {
+                let Some(cell) = self.wires[wire].in_flight[side].pop_front() else { return };
                 let (node, channel) = self.wires[wire].ends[1 - side];
                 if let Some(end) = self.nodes[node].host.ends.get_mut(&channel) {
                     end.arrived.push_back(cell);
                 }
                 self.notify(node);
             }
-            Due::Letter(wire, side, letter) => {
-                let letter = self.letters.remove(&letter).expect("each arrives once");
+            TimedEvent::Datagram(wire, side, datagram) => {
+                let datagram =
+                    self.datagrams_in_flight.remove(&datagram).expect("each datagram arrives once");
                 let room = self.wires[wire].link.receive_buffer;
                 let (node, channel) = self.wires[wire].ends[1 - side];
                 if let Some(end) = self.nodes[node].host.ends.get_mut(&channel)
                     && end.wire == wire
-                    && end.mail.iter().map(letter_size).sum::<u64>() < room
+                    && end.received_datagrams.iter().map(datagram_size).sum::<u64>() < room
                 {
-                    end.mail.push_back(letter);
+                    end.received_datagrams.push_back(datagram);
                 }
                 self.notify(node);
             }
-            Due::PeerClosed(node, channel, wire) => {
+            TimedEvent::PeerClosed(node, channel, wire) => {
                 if self.nodes[node].host.ends.get(&channel).is_none_or(|end| end.wire != wire) {
                     return;
                 }
                 self.nodes[node].host.ends.remove(&channel);
                 self.call(node, |relay, now, host| relay.on_channel_closed(now, channel, host));
             }
-            Due::StreamConnected(node, stream, transfer) => {
+            TimedEvent::StreamConnected(node, stream, transfer) => {
                 if self.nodes[node].host.sockets.get(&stream) == Some(&(transfer, Side::Server)) {
                     self.call(node, |relay, now, host| relay.on_stream_connected(now, stream, (), host));
                 }
             }
-            Due::Timer(node) => {
+            TimedEvent::Timer(node) => {
                 self.nodes[node].timer = None;
                 self.call(node, |relay, now, host| relay.on_timer(now, host));
             }
@@ -468,13 +471,21 @@ impl Net {
             ends: [(node, channel), (peer, accepted)],
             link,
             busy_until: [self.now; 2],
-            flying: Default::default(),
+            in_flight: Default::default(),
             open: true,
         });
         for (side, (node, channel)) in [(node, channel), (peer, accepted)].into_iter().enumerate() {
             let (sending, arrived) = (VecDeque::new(), VecDeque::new());
-            let (letters, mail) = (Vec::new(), VecDeque::new());
-            let end = End { wire, side, send_buffer: link.send_buffer, sending, arrived, letters, mail };
+            let (outgoing_datagrams, received_datagrams) = (Vec::new(), VecDeque::new());
+            let end = End {
+                wire,
+                side,
+                send_buffer: link.send_buffer,
+                sending,
+                arrived,
+                outgoing_datagrams,
+                received_datagrams,
+            };
             self.nodes[node].host.ends.insert(channel, end);
         }
         if [node, peer].iter().all(|end| self.nodes[*end].relay.speaks_datagrams()) {
@@ -488,7 +499,7 @@ impl Net {
     }
 }
 
-/// After every call.
+/// Call relays and handle their events.
 impl Net {
     /// Calls a node's relay, then handles its events.
     pub(super) fn call<T>(
@@ -504,17 +515,17 @@ impl Net {
             self.on_event(node, event);
         }
         for channel in std::mem::take(&mut self.nodes[node].host.closed) {
-            self.hang_up(node, channel);
+            self.close_channel(node, channel);
         }
         let ends = &self.nodes[node].host.ends;
         for (wire, side) in ends.values().map(|end| (end.wire, end.side)).collect::<Vec<_>>() {
-            self.pump(wire, side);
-            self.pump(wire, 1 - side);
-            self.post(wire, side);
+            self.transmit_cell(wire, side);
+            self.transmit_cell(wire, 1 - side);
+            self.transmit_datagrams(wire, side);
         }
         self.schedule_timer(node);
         self.notify(node);
-        self.check(node);
+        self.check_conservation(node);
         result
     }
 
@@ -525,21 +536,21 @@ impl Net {
             Event::Connect { channel, peer } => {
                 let peer = peer.0 as usize;
                 let latency = self.links.get(&(node.min(peer), node.max(peer))).unwrap_or(&self.link).latency;
-                self.plan(now + latency + latency, Due::Connected(node, channel, peer));
+                self.schedule(now + latency + latency, TimedEvent::Connected(node, channel, peer));
             }
             Event::HandshakeNeeded { circuit, ask, .. } => {
                 self.keys += 1;
-                relay.start_handshake(now, circuit, Hello { key: self.keys, congestion: ask }, host);
+                relay.start_handshake(now, circuit, TestHandshake { key: self.keys, congestion: ask }, host);
             }
-            Event::HandshakeRequested { circuit, handshake: Hello { key, congestion } } => {
+            Event::HandshakeRequested { circuit, handshake: TestHandshake { key, congestion } } => {
                 let answer = self.answer.unwrap_or_else(|| relay.agree(circuit)(congestion));
-                let reply = Hello { key, congestion: answer };
+                let reply = TestHandshake { key, congestion: answer };
                 relay.on_handshake(now, circuit, reply, Layer::new(key), answer, host);
             }
             Event::ExtendRequested { circuit, to, handshake } => {
                 relay.extend(now, circuit, to, handshake, host)
             }
-            Event::HandshakeAnswered { circuit, handshake: Hello { key, congestion } } => {
+            Event::HandshakeAnswered { circuit, handshake: TestHandshake { key, congestion } } => {
                 relay.finish_handshake(now, circuit, Layer::new(key), congestion, host);
             }
             Event::CircuitBuilt { circuit } => built.push(circuit),
@@ -549,20 +560,23 @@ impl Net {
             }
             Event::StreamRequested { stream, target } => {
                 host.sockets.insert(stream, (target, Side::Server));
-                self.plan(now + Duration::from_millis(1), Due::StreamConnected(node, stream, target));
+                self.schedule(
+                    now + Duration::from_millis(1),
+                    TimedEvent::StreamConnected(node, stream, target),
+                );
             }
             Event::StreamConnected { stream } => {
                 let (transfer, _) = host.sockets[&stream];
                 let before = std::mem::replace(&mut self.transfers.borrow_mut()[transfer].connected, true);
-                assert!(!before, "a stream is connected once");
+                assert!(!before, "a stream connects once");
             }
             Event::StreamClosed { .. } | Event::Tracked { .. } => {}
         }
     }
 
-    fn plan(&mut self, at: Instant, due: Due) {
+    fn schedule(&mut self, at: Instant, event: TimedEvent) {
         self.count += 1;
-        self.agenda.insert((at, self.count), due);
+        self.events.insert((at, self.count), event);
     }
 
     fn schedule_timer(&mut self, node: usize) {
@@ -571,17 +585,17 @@ impl Net {
             && self.nodes[node].timer.is_none_or(|timer| at < timer)
         {
             self.nodes[node].timer = Some(at);
-            self.plan(at, Due::Timer(node));
+            self.schedule(at, TimedEvent::Timer(node));
         }
     }
 
-    /// Sends as much as the wire takes now.
-    fn pump(&mut self, wire: usize, side: usize) {
+    /// Sends one cell if the connection has space for it.
+    fn transmit_cell(&mut self, wire: usize, side: usize) {
         let state = &mut self.wires[wire];
         let (node, channel) = state.ends[side];
         let (peer, peer_channel) = state.ends[1 - side];
         let Some(other) = self.nodes[peer].host.ends.get(&peer_channel) else { return };
-        let unread = size(&other.arrived) + size(&state.flying[side]);
+        let unread = size(&other.arrived) + size(&state.in_flight[side]);
         if !state.open || state.busy_until[side] > self.now || unread + 512 > state.link.receive_buffer {
             return;
         }
@@ -590,59 +604,58 @@ impl Net {
         let free = self.now + Bytes::new(512) / state.link.rate;
         let arrives = free + state.link.latency;
         state.busy_until[side] = free;
-        state.flying[side].push_back(cell);
-        self.plan(free, Due::Free(wire, side));
-        self.plan(arrives, Due::Arrives(wire, side));
+        state.in_flight[side].push_back(cell);
+        self.schedule(free, TimedEvent::Free(wire, side));
+        self.schedule(arrives, TimedEvent::Arrives(wire, side));
         self.notify(node);
     }
 
-    /// Sends datagrams one after the other at the link's rate. A datagram that finds its buffer full is
-    /// lost.
-    fn post(&mut self, wire: usize, side: usize) {
+    /// Sends datagrams one after the other at the link's rate. If the send buffer is full, the
+    /// datagram is lost.
+    fn transmit_datagrams(&mut self, wire: usize, side: usize) {
         let state = &mut self.wires[wire];
         let (node, channel) = state.ends[side];
         let Some(end) = self.nodes[node].host.ends.get_mut(&channel) else { return };
-        for letter in std::mem::take(&mut end.letters) {
-            let Weather { loss, late, twice, .. } = self.weather;
-            let chance = &mut self.weather.chance;
+        for datagram in std::mem::take(&mut end.outgoing_datagrams) {
+            let Impairments { loss, delayed, duplicated, .. } = self.impairments;
+            let rng = &mut self.impairments.rng;
             let state = &mut self.wires[wire];
             let start = state.busy_until[side].max(self.now);
             if state.link.rate.bytes_in(start.since(self.now)).get() > state.link.send_buffer
-                || chance.bernoulli(loss)
+                || rng.bernoulli(loss)
             {
                 continue;
             }
-            let free = start + Bytes::new(letter_size(&letter)) / state.link.rate;
+            let free = start + Bytes::new(datagram_size(&datagram)) / state.link.rate;
             state.busy_until[side] = free;
             let latency = state.link.latency;
             let mut times = Vec::new();
-            let copies = if chance.bernoulli(twice) { 2 } else { 1 };
+            let copies = if rng.bernoulli(duplicated) { 2 } else { 1 };
             for _ in 0..copies {
-                let slow =
-                    if chance.bernoulli(late) { chance.below(4 * latency.as_nanos() as u64) } else { 0 };
+                let slow = if rng.bernoulli(delayed) { rng.below(4 * latency.as_nanos() as u64) } else { 0 };
                 times.push(free + latency + Duration::from_nanos(slow));
             }
             for at in times {
                 self.count += 1;
-                self.letters.insert(self.count, letter.clone());
-                self.plan(at, Due::Letter(wire, side, self.count));
+                self.datagrams_in_flight.insert(self.count, datagram.clone());
+                self.schedule(at, TimedEvent::Datagram(wire, side, self.count));
             }
         }
     }
 
-    fn hang_up(&mut self, node: usize, channel: ChannelKey) {
+    fn close_channel(&mut self, node: usize, channel: ChannelKey) {
         let host = &mut self.nodes[node].host;
         host.interests.remove(&channel);
         let Some(end) = host.ends.remove(&channel) else { return };
         let wire = &mut self.wires[end.wire];
         wire.open = false;
-        wire.flying = Default::default();
+        wire.in_flight = Default::default();
         let (peer, peer_channel) = wire.ends[1 - end.side];
         let at = self.now + wire.link.latency;
-        self.plan(at, Due::PeerClosed(peer, peer_channel, end.wire));
+        self.schedule(at, TimedEvent::PeerClosed(peer, peer_channel, end.wire));
     }
 
-    /// Adds ready and wanted sockets to the end of the queue.
+    /// Adds ready sockets to the end of the queue if the relay waits for them.
     fn notify(&mut self, node: usize) {
         let host = &self.nodes[node].host;
         let channels = host.ends.keys().flat_map(|channel| {
@@ -663,7 +676,7 @@ impl Net {
     }
 
     /// G-02: per relay, cells in = cells out + stored + consumed.
-    fn check(&mut self, node: usize) {
+    fn check_conservation(&mut self, node: usize) {
         let Node { relay, peak_queue, .. } = &mut self.nodes[node];
         let counters = relay.counters();
         let held = relay.queued() + relay.outbuf_cells();

@@ -1,6 +1,7 @@
-//! Congestion control and XON/XOFF over a whole path, and circuits of which one end has them.
+//! Congestion control and XON/XOFF on a whole path, and circuits of which only one end supports
+//! them.
 
-use super::cell::{Hello, Layer, Piece, TestCell};
+use super::cell::{Layer, Piece, TestCell, TestHandshake};
 use super::host::Side;
 use super::util::{Link, Net};
 use crate::cell::{Cell, CircId, Message, StreamId};
@@ -28,7 +29,7 @@ fn increment(inc: u8) -> RelayConfig {
     config(EdgeControlConfig::Vegas(VegasConfig { bounds, ..VegasConfig::default() }))
 }
 
-/// The windows of the client and of the exit, before anything was sent.
+/// The windows of the client and of the exit before the first transfer.
 fn windows(net: &Net, circuit: CircuitIndex) -> [Cells; 2] {
     let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
     let window =
@@ -37,7 +38,7 @@ fn windows(net: &Net, circuit: CircuitIndex) -> [Cells; 2] {
 }
 
 #[test]
-fn a_circuit_has_congestion_control_if_its_two_ends_have_it() {
+fn a_circuit_has_congestion_control_if_both_its_ends_support_it() {
     let stock = RelayConfig::default();
     for (client, middles, exit, expected) in [
         (vegas(), stock.clone(), vegas(), [124, 124]),
@@ -60,7 +61,7 @@ fn a_circuit_has_congestion_control_if_its_two_ends_have_it() {
 }
 
 #[test]
-fn an_end_whose_peer_has_no_congestion_control_keeps_its_windows() {
+fn an_end_keeps_its_windows_if_its_peer_has_no_congestion_control() {
     let fallback = WindowsConfig { circuit_window: 300, ..WindowsConfig::default() };
     let half = VegasConfig { windows: fallback, ..VegasConfig::default() };
     let mut net = Net::path(3, &RelayConfig::default());
@@ -74,7 +75,7 @@ fn an_end_whose_peer_has_no_congestion_control_keeps_its_windows() {
 }
 
 #[test]
-fn both_ends_count_by_the_exits_increment() {
+fn both_ends_use_the_increment_of_the_exit() {
     for inc in [30, 32] {
         let mut net = Net::path(3, &vegas());
         net.configure(3, increment(inc));
@@ -88,7 +89,7 @@ fn both_ends_count_by_the_exits_increment() {
 }
 
 #[test]
-fn circuits_of_any_length_have_it() {
+fn circuits_of_any_length_have_congestion_control() {
     for hops in 1..=6 {
         let mut net = Net::path(6, &vegas());
         let circuit = net.build(0, &(1..=hops).collect::<Vec<_>>());
@@ -106,7 +107,7 @@ fn circuits_of_any_length_have_it() {
 fn an_unrequested_answer_closes_the_circuit() {
     let agreed = |inc| Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(inc).unwrap());
     for (client, answer) in [
-        // The first hop, which got no request.
+        // The first hop got no request.
         (vegas(), agreed(31)),
         (RelayConfig::default(), agreed(31)),
         (vegas(), Negotiation::Asked(Congestion::Vegas)),
@@ -117,7 +118,10 @@ fn an_unrequested_answer_closes_the_circuit() {
         let circuit = net.open_circuit(0, &[1, 2, 3]);
         net.drive();
         assert_eq!(net.nodes[0].closed, [(circuit, Some(Violation::UnwantedAgreement))]);
-        assert!((0..4).all(|node| net.nodes[node].relay.population()[1] == 0), "and everyone forgot it");
+        assert!(
+            (0..4).all(|node| net.nodes[node].relay.population()[1] == 0),
+            "all nodes removed the circuit"
+        );
     }
     let mut net = Net::path(1, &vegas());
     net.answer = Some(agreed(33));
@@ -126,7 +130,7 @@ fn an_unrequested_answer_closes_the_circuit() {
     assert_eq!(net.nodes[0].closed, [(circuit, Some(Violation::UnwantedAgreement))]);
 }
 
-/// The slow link is behind the middle relay; the exit packages.
+/// The slow link follows the middle relay. The exit packages.
 fn bottleneck(config: &RelayConfig) -> Net {
     let mut net = Net::path(3, config);
     net.set_link(1, 2, Link { rate: DataRate::kib(500), send_buffer: 16 << 10, ..Link::default() });
@@ -134,41 +138,41 @@ fn bottleneck(config: &RelayConfig) -> Net {
 }
 
 #[test]
-fn vegas_keeps_queues_short_where_windows_fill_them_and_is_as_fast() {
+fn vegas_keeps_queues_short_at_the_same_goodput() {
     let [(_, fast, queue), (_, stock, stock_queue)] =
         [vegas(), RelayConfig::default()].map(|config| bottleneck(&config).two_downloads());
     assert!(fast * 100 >= stock * 95, "{fast} against {stock} bytes in ten seconds");
-    assert!(queue < 310, "{queue} cells are no more than delta");
-    assert!(stock_queue > 2 * queue, "{stock_queue} cells are what the windows allow");
+    assert!(queue < 310, "{queue} cells are at most delta");
+    assert!(stock_queue > 2 * queue, "the windows allow {stock_queue} cells");
 }
 
-/// A reader that takes nothing for ten seconds, with one stream beside it that goes on.
+/// The reader of one stream stops for ten seconds. Another stream of the circuit continues.
 #[test]
-fn an_application_that_stops_is_not_sent_more_than_an_xoff_allows() {
+fn an_application_that_stops_reading_gets_no_more_than_an_xoff_allows() {
     let mut net = bottleneck(&vegas());
     let circuit = net.build(0, &[1, 2, 3]);
     let [stopped, beside] = [3_000_000, 2_000_000].map(|bytes| net.transfer(0, circuit, bytes, 0));
     net.stall(stopped, Side::Client, true);
     net.drive_for(Duration::from_secs(20));
     let waiting = net.at(stopped).download;
-    // The XOFF limit, and the exit's cells before the XOFF arrived: at most its window, under 700 cells
-    // here.
+    // The data up to the XOFF limit, and the cells of the exit before the XOFF arrived: at most its
+    // window, which is below 700 cells here.
     assert!((500 * 488..1200 * 498).contains(&(waiting.sent - waiting.received)), "{waiting:?}");
-    assert!(net.at(beside).is_complete(), "an XOFF is of one stream");
+    assert!(net.at(beside).is_complete(), "an XOFF stops only its stream");
     let told = |net: &Net| (net.nodes[0].relay.counters().xoffs, net.nodes[0].relay.counters().xons);
     assert_eq!(told(&net), (1, 0));
     net.stall(stopped, Side::Client, false);
     net.drive();
-    assert!(net.at(stopped).is_complete(), "nothing is lost");
-    // One for the XOFF, then one for each 249,000 B that an application took which is never waited for.
+    assert!(net.at(stopped).is_complete(), "all data arrives");
+    // One XON answers the XOFF. Each later XON reports 249,000 B that the application read.
     let (xoffs, xons) = told(&net);
     assert!(xoffs == 1 && (2..=1 + 3_000_000 / 249_000).contains(&xons), "{xons} XONs");
     assert!(net.nodes.iter().all(|node| node.closed.is_empty()));
 }
 
-/// A reader of 100 kB a second: after the first XOFF the exit keeps its pace.
+/// The reader takes 100 kB/s. After the first XOFF, the exit sends at this rate.
 #[test]
-fn a_slow_application_gets_data_at_its_own_rate() {
+fn a_slow_application_receives_data_at_its_own_rate() {
     let mut net = Net::path(3, &vegas());
     let refill = Refill { unblock: None, ..Refill::TOR_0_4_9 };
     net.configure(3, RelayConfig { refill, ..vegas() });
@@ -176,7 +180,7 @@ fn a_slow_application_gets_data_at_its_own_rate() {
     let transfer = net.transfer(0, circuit, 20_000_000, 0);
     let (mut paced, mut most) = (0, 0);
     for tick in 0..12_000 {
-        net.feed(transfer, Side::Client, 2 * 498);
+        net.allow_read(transfer, Side::Client, 2 * 498);
         net.drive_for(Duration::from_millis(10));
         let download = net.at(transfer).download;
         most = most.max(download.sent - download.received);
@@ -191,9 +195,9 @@ fn a_slow_application_gets_data_at_its_own_rate() {
     assert_eq!(net.nodes[0].relay.counters().xoffs, 1);
 }
 
-/// Nothing for 400 ms, then everything, for a minute.
+/// The reader alternates for a minute: 400 ms without a read, then a read of all data.
 #[test]
-fn an_application_that_reads_in_bursts_loses_nothing() {
+fn an_application_that_reads_in_bursts_loses_no_data() {
     let mut net = Net::path(3, &vegas());
     let circuit = net.build(0, &[1, 2, 3]);
     let transfer = net.transfer(0, circuit, 50_000_000, 30_000_000);
@@ -207,11 +211,11 @@ fn an_application_that_reads_in_bursts_loses_nothing() {
     }
     net.drive();
     assert!(net.at(transfer).is_complete());
-    assert!(net.nodes.iter().all(|node| node.closed.is_empty()), "honest ends never accuse each other");
+    assert!(net.nodes.iter().all(|node| node.closed.is_empty()), "two honest ends report no violation");
 }
 
 #[test]
-fn lazy_buckets_never_beat_their_rate_and_lose_less_than_half_of_it() {
+fn a_lazily_refilled_bucket_keeps_at_least_half_of_its_rate() {
     let rate = DataRate::kib(200);
     let mut net = Net::path(3, &RelayConfig::default());
     let bandwidth = Some(Bandwidth { rate, burst: Bytes::kib(200) });
@@ -224,18 +228,19 @@ fn lazy_buckets_never_beat_their_rate_and_lose_less_than_half_of_it() {
     let written = (net.nodes[2].relay.counters().written_bytes - before).get();
     assert!(net.at(transfer).download.received > 0);
     let share = written as f64 / (60.0 * rate.bytes_per_sec() as f64);
-    // Each look that brings one step of 16 ms or more loses less than another; here it is 85 %.
+    // A check of the bucket that adds one step of at least 16 ms wastes less than a step. Here 85 %
+    // remain.
     assert!((0.5..=1.0).contains(&share), "{share}");
 }
 
-/// A client that is only its cells, on a circuit of one hop with congestion control.
-struct Puppet {
+/// A client that sends individual cells, on a circuit of one hop with congestion control.
+struct ManualClient {
     net: Net,
     id: CircId,
     layer: Layer,
 }
 
-impl Puppet {
+impl ManualClient {
     fn new(relay: RelayConfig) -> Self {
         let mut net = Net::path(1, &relay);
         net.build(0, &[1]);
@@ -243,13 +248,13 @@ impl Puppet {
         net.inject(
             0,
             1,
-            TestCell::create(id, Hello { key: 7, congestion: Negotiation::Asked(Congestion::Vegas) }),
+            TestCell::create(id, TestHandshake { key: 7, congestion: Negotiation::Asked(Congestion::Vegas) }),
         );
         assert!(net.drive_until(|net| net.nodes[1].relay.population()[1] == 2));
-        Puppet { net, id, layer: Layer::new(7) }
+        ManualClient { net, id, layer: Layer::new(7) }
     }
 
-    fn say(&mut self, stream: Option<u16>, message: Message<TestCell>) {
+    fn send(&mut self, stream: Option<u16>, message: Message<TestCell>) {
         let stream = stream.map(|stream| StreamId(NonZeroU16::new(stream).unwrap()));
         let mut cell = TestCell::relay(self.id, stream, message);
         cell.seal(&mut self.layer);
@@ -257,14 +262,14 @@ impl Puppet {
     }
 
     /// Opens stream 1, on which the server sends `download` bytes.
-    fn begin(&mut self, download: u64) -> usize {
-        self.begin_as(1, download)
+    fn open_first_stream(&mut self, download: u64) -> usize {
+        self.open_stream(1, download)
     }
 
     /// Opens a stream, on which the server sends `download` bytes.
-    fn begin_as(&mut self, stream: u16, download: u64) -> usize {
+    fn open_stream(&mut self, stream: u16, download: u64) -> usize {
         let transfer = self.net.script(download, 1 << 40);
-        self.say(Some(stream), Message::Begin(transfer));
+        self.send(Some(stream), Message::Begin(transfer));
         self.net.drive();
         transfer
     }
@@ -273,104 +278,108 @@ impl Puppet {
         self.net.drive();
         match self.net.nodes[1].closed[..] {
             [] => None,
-            [(_, reason)] => Some(reason.expect("it was not asked to")),
-            ref more => panic!("only one circuit misbehaves: {more:?}"),
+            [(_, reason)] => Some(reason.expect("the relay closed the circuit for a violation")),
+            ref more => panic!("only one circuit may close: {more:?}"),
         }
     }
 }
 
 #[test]
-fn flow_control_that_makes_no_sense_closes_the_circuit() {
+fn invalid_flow_control_closes_the_circuit() {
     let xon = || Message::Xon(NonZeroU32::new(9));
     let messages: [Vec<Message<TestCell>>; 5] = [
         vec![Message::Sendme { proof: None, marked: 0 }],
         vec![xon()],
         vec![Message::Xoff, Message::Xoff],
-        // 62,000 B are sent and not acknowledged: too little for an XOFF.
+        // 62,000 B are unacknowledged: too few for an XOFF.
         vec![Message::Xoff],
         vec![xon(), xon()],
     ];
     for sequence in messages {
-        let mut puppet = Puppet::new(vegas());
-        puppet.begin(10_000_000);
-        sequence.into_iter().for_each(|message| puppet.say(Some(1), message));
-        assert_eq!(puppet.closed_for(), Some(Violation::UnexpectedFlowControl));
-        assert_eq!(puppet.net.nodes[1].relay.population(), [1, 1, 0], "and nothing else closed");
+        let mut client = ManualClient::new(vegas());
+        client.open_first_stream(10_000_000);
+        sequence.into_iter().for_each(|message| client.send(Some(1), message));
+        assert_eq!(client.closed_for(), Some(Violation::UnexpectedFlowControl));
+        assert_eq!(
+            client.net.nodes[1].relay.population(),
+            [1, 1, 0],
+            "no other circuit and no channel closed"
+        );
     }
 }
 
 #[test]
 fn an_xoff_on_a_circuit_with_windows_closes_it() {
     for message in [Message::Xoff, Message::Xon(None)] {
-        let mut puppet = Puppet::new(RelayConfig::default());
-        puppet.begin(10_000_000);
-        puppet.say(Some(1), message);
-        assert_eq!(puppet.closed_for(), Some(Violation::UnexpectedFlowControl));
+        let mut client = ManualClient::new(RelayConfig::default());
+        client.open_first_stream(10_000_000);
+        client.send(Some(1), message);
+        assert_eq!(client.closed_for(), Some(Violation::UnexpectedFlowControl));
     }
 }
 
 #[test]
 fn flow_control_of_unknown_streams_is_ignored() {
-    let mut puppet = Puppet::new(vegas());
+    let mut client = ManualClient::new(vegas());
     for _ in 0..300 {
-        puppet.say(Some(9), Message::Xoff);
-        puppet.say(Some(9), Message::Xon(None));
+        client.send(Some(9), Message::Xoff);
+        client.send(Some(9), Message::Xon(None));
     }
-    assert_eq!(puppet.closed_for(), None);
+    assert_eq!(client.closed_for(), None);
 }
 
-/// However small the cells, and over however many streams.
+/// For small cells too, and with many streams.
 #[test]
 fn a_client_that_ignores_an_xoff_fills_no_memory() {
     for (len, streams) in [(498, 1), (1, 1), (498, 4), (1, 7)] {
         let limits = Limits { edge_buffer: 2000, ..Limits::default() };
-        let mut puppet = Puppet::new(RelayConfig { limits, ..vegas() });
-        let transfers: Vec<usize> = (1..=streams).map(|stream| puppet.begin_as(stream, 0)).collect();
+        let mut client = ManualClient::new(RelayConfig { limits, ..vegas() });
+        let transfers: Vec<usize> = (1..=streams).map(|stream| client.open_stream(stream, 0)).collect();
         for transfer in &transfers {
-            puppet.net.stall(*transfer, Side::Server, true);
+            client.net.stall(*transfer, Side::Server, true);
         }
-        let mut say = |cell: u64| {
+        let mut send = |cell: u64| {
             let (at, cell) = (cell % u64::from(streams), cell / u64::from(streams));
             let transfer = transfers[at as usize];
             let piece = Piece { transfer, download: false, offset: cell * u64::from(len), len };
-            puppet.say(Some(at as u16 + 1), Message::Data(piece));
+            client.send(Some(at as u16 + 1), Message::Data(piece));
         };
-        (0..2000).for_each(&mut say);
-        say(2000);
-        let reason = puppet.closed_for();
+        (0..2000).for_each(&mut send);
+        send(2000);
+        let reason = client.closed_for();
         assert_eq!(reason, Some(Violation::BufferExceeded), "{streams} streams, cells of {len} B");
     }
 }
 
 #[test]
-fn empty_cells_do_not_wait() {
+fn empty_cells_use_no_buffer() {
     let limits = Limits { edge_buffer: 100, ..Limits::default() };
-    let mut puppet = Puppet::new(RelayConfig { limits, ..vegas() });
-    let transfer = puppet.begin(0);
-    puppet.net.stall(transfer, Side::Server, true);
+    let mut client = ManualClient::new(RelayConfig { limits, ..vegas() });
+    let transfer = client.open_first_stream(0);
+    client.net.stall(transfer, Side::Server, true);
     for _ in 0..1000 {
-        puppet.say(Some(1), Message::Data(Piece { transfer, download: false, offset: 0, len: 0 }));
+        client.send(Some(1), Message::Data(Piece { transfer, download: false, offset: 0, len: 0 }));
     }
-    assert_eq!(puppet.closed_for(), None);
+    assert_eq!(client.closed_for(), None);
 }
 
-/// Taken data, and the data of a closed stream, free the buffer for others.
+/// Data that the application took, and data of closed streams, free the edge buffer.
 #[test]
-fn payloads_at_an_edge_count_until_they_are_taken() {
+fn payloads_use_the_edge_buffer_until_they_are_read() {
     let limits = Limits { edge_buffer: 1000, ..Limits::default() };
-    let mut puppet = Puppet::new(RelayConfig { limits, ..vegas() });
+    let mut client = ManualClient::new(RelayConfig { limits, ..vegas() });
     for stream in 1..=20 {
-        let transfer = puppet.begin_as(stream, 0);
-        puppet.net.stall(transfer, Side::Server, true);
+        let transfer = client.open_stream(stream, 0);
+        client.net.stall(transfer, Side::Server, true);
         for cell in 0..900 {
             let piece = Piece { transfer, download: false, offset: cell * 498, len: 498 };
-            puppet.say(Some(stream), Message::Data(piece));
+            client.send(Some(stream), Message::Data(piece));
         }
-        puppet.say(Some(stream), Message::End(EndReason::DONE));
-        puppet.net.stall(transfer, Side::Server, false);
-        puppet.net.drive();
+        client.send(Some(stream), Message::End(EndReason::DONE));
+        client.net.stall(transfer, Side::Server, false);
+        client.net.drive();
     }
-    assert_eq!(puppet.closed_for(), None);
+    assert_eq!(client.closed_for(), None);
 }
 
 #[test]
@@ -386,19 +395,19 @@ fn an_increment_above_the_minimum_window_stalls_no_circuit() {
     assert!(net.at(transfer).is_complete(), "{:?}", net.at(transfer));
 }
 
-/// A middle relay that a sender without any window floods.
+/// A middle relay that a sender without windows floods.
 #[test]
 fn a_circuit_with_2500_cells_in_a_queue_is_closed() {
-    use super::lawless::Lawless;
+    use super::unlimited::Unlimited;
     use crate::Factory;
     use crate::edge_control::{EdgeControl, StreamControl};
-    let lawless = EdgeControlConfig::Custom {
-        circuit: Factory::<dyn EdgeControl>::new(|| Box::new(Lawless(false))),
-        stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
+    let unlimited = EdgeControlConfig::Custom {
+        circuit: Factory::<dyn EdgeControl>::new(|| Box::new(Unlimited(false))),
+        stream: Factory::<dyn StreamControl>::new(|| Box::new(Unlimited(false))),
     };
     let mut net = bottleneck(&vegas());
-    net.configure(0, RelayConfig { edge_control: lawless.clone(), ..RelayConfig::default() });
-    net.configure(3, RelayConfig { edge_control: lawless, ..RelayConfig::default() });
+    net.configure(0, RelayConfig { edge_control: unlimited.clone(), ..RelayConfig::default() });
+    net.configure(3, RelayConfig { edge_control: unlimited, ..RelayConfig::default() });
     let circuit = net.build(0, &[1, 2, 3]);
     net.transfer(0, circuit, 10_000_000, 0);
     let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
@@ -410,51 +419,51 @@ fn a_circuit_with_2500_cells_in_a_queue_is_closed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// For any client on a circuit with congestion control: nothing panics, and at most that circuit
-    /// closes. The client acknowledges its cells, so that streams live long enough to be stopped and
-    /// slowed down.
+    /// Any messages of a client on a circuit with congestion control cause no panic and close at
+    /// most that circuit. The client acknowledges its cells, so that streams live long enough for
+    /// XOFF and XON.
     #[test]
-    fn no_clients_message_causes_a_panic(
+    fn no_message_of_a_client_causes_a_panic(
         words in proptest::collection::vec((0u8..12, 1u16..4, 0u32..6), 1..250),
         lazy: bool,
     ) {
         let refill = if lazy { Refill::TOR_0_4_9 } else { Refill::default() };
-        let mut puppet = Puppet::new(RelayConfig { refill, authenticated_sendmes: false, ..vegas() });
-        // The transfer of each stream and how far its upload is.
+        let mut client = ManualClient::new(RelayConfig { refill, authenticated_sendmes: false, ..vegas() });
+        // The transfer of each stream, and the position of its upload.
         let mut open = [None; 4];
         let mut acknowledged = 0;
         for (word, stream, number) in words {
             let place = usize::from(stream);
             match (word, &mut open[place]) {
-                (0, _) => puppet.say(Some(stream), Message::Xoff),
+                (0, _) => client.send(Some(stream), Message::Xoff),
                 (1 | 2, _) => {
                     let rate = [0, 1, 2, 300, 100_000, u32::MAX][number as usize];
-                    puppet.say(Some(stream), Message::Xon(NonZeroU32::new(rate)));
+                    client.send(Some(stream), Message::Xon(NonZeroU32::new(rate)));
                 }
-                (3, _) if number == 0 => puppet.say(Some(stream), Message::Sendme { proof: None, marked: 0 }),
+                (3, _) if number == 0 => client.send(Some(stream), Message::Sendme { proof: None, marked: 0 }),
                 (4, Some(_)) => {
-                    puppet.say(Some(stream), Message::End(EndReason::DONE));
+                    client.send(Some(stream), Message::End(EndReason::DONE));
                     open[place] = None;
                 }
                 (5 | 6, none @ None) => {
-                    *none = Some((puppet.begin_as(stream, 3_000_000), 0));
+                    *none = Some((client.open_stream(stream, 3_000_000), 0));
                 }
                 (7, Some((transfer, sent))) => {
                     for _ in 0..number * 150 {
                         let piece = Piece { transfer: *transfer, download: false, offset: *sent, len: 498 };
                         *sent += 498;
-                        puppet.say(Some(stream), Message::Data(piece));
+                        client.send(Some(stream), Message::Data(piece));
                     }
                 }
-                (8, Some((transfer, _))) => puppet.net.stall(*transfer, Side::Server, number > 2),
+                (8, Some((transfer, _))) => client.net.stall(*transfer, Side::Server, number > 2),
                 _ => {
-                    let owed = puppet.net.nodes[1].relay.counters().data_packaged / 31 - acknowledged;
-                    (0..owed).for_each(|_| puppet.say(None, Message::Sendme { proof: None, marked: 0 }));
+                    let owed = client.net.nodes[1].relay.counters().data_packaged / 31 - acknowledged;
+                    (0..owed).for_each(|_| client.send(None, Message::Sendme { proof: None, marked: 0 }));
                     acknowledged += owed;
                 }
             }
-            puppet.net.drive_for(Duration::from_millis(u64::from(number * number * 10)));
+            client.net.drive_for(Duration::from_millis(u64::from(number * number * 10)));
         }
-        puppet.closed_for();
+        client.closed_for();
     }
 }

@@ -1,8 +1,9 @@
-//! Peers that break the protocol: their circuit or channel closes and no other one, and nothing panics.
+//! Peers that violate the protocol lose their circuit or channel. No other one closes, and the
+//! relay does not panic.
 
-use super::cell::{Hello, Layer, Piece, TestCell};
+use super::cell::{Layer, Piece, TestCell, TestHandshake};
 use super::host::Side;
-use super::lawless::Lawless;
+use super::unlimited::Unlimited;
 use super::util::Net;
 use crate::cell::{Cell, CircId, Command, Message, PeerId, StreamId};
 use crate::circuit_policy::PriorityClass;
@@ -12,12 +13,12 @@ use crate::reason::{DestroyReason, EndReason};
 use crate::{CircuitIndex, Direction, Factory, RelayConfig, Violation};
 use std::num::{NonZeroU16, NonZeroU32};
 
-/// A path on which client 0 misbehaves, and another client shares all its relays and channels.
+/// A path on which client 0 attacks. Another client shares all its relays and channels.
 struct Attack {
     net: Net,
     circuit: CircuitIndex,
-    witness: usize,
-    /// Circuits and channels of relay 1 before the attack.
+    other_transfer: usize,
+    /// The circuits and channels of relay 1 before the attack.
     before: [usize; 3],
 }
 
@@ -32,11 +33,11 @@ impl Attack {
         net.configure(3, exit);
         let other = net.add(true, RelayConfig::default());
         let circuit = net.build(0, &[1, 2, 3]);
-        let witness = net.build(other, &[1, 2, 3]);
-        let witness = net.transfer(other, witness, 300_000, 100_000);
-        assert!(net.drive_until(|net| net.at(witness).download.received > 0));
+        let other_transfer = net.build(other, &[1, 2, 3]);
+        let other_transfer = net.transfer(other, other_transfer, 300_000, 100_000);
+        assert!(net.drive_until(|net| net.at(other_transfer).download.received > 0));
         let before = net.nodes[1].relay.population();
-        Attack { net, circuit, witness, before }
+        Attack { net, circuit, other_transfer, before }
     }
 
     /// The id of the attacker's circuit between relay `node` and its neighbour in `direction`.
@@ -47,10 +48,11 @@ impl Attack {
 
     fn drive(&mut self) {
         self.net.drive();
-        assert!(self.net.at(self.witness).is_complete(), "the other client is not disturbed");
+        assert!(self.net.at(self.other_transfer).is_complete(), "the other client is not disturbed");
     }
 
-    /// `node` closed the attacker's circuit for `violation`, everyone freed it, and nothing else closed.
+    /// Checks that `node` closed the attacker's circuit for `violation`, all nodes freed it, and no
+    /// other circuit closed.
     fn assert_closed_for(&mut self, node: usize, violation: Violation) {
         self.drive();
         let reasons = |node: usize| self.net.nodes[node].closed.iter().filter_map(|(_, reason)| *reason);
@@ -78,7 +80,7 @@ fn stream(id: u16) -> Option<StreamId> {
     Some(StreamId(NonZeroU16::new(id).expect("ids count from one")))
 }
 
-/// An id of the half that the client's channel to its guard makes circuits in.
+/// An id from the half that the client uses on the channel to its guard.
 const CLIENTS: u32 = 1 << 31 | 77;
 
 const COMMANDS: [Command; 5] =
@@ -100,23 +102,25 @@ fn cells_of_unknown_circuits_are_dropped() {
 fn create_with_an_id_in_use_changes_nothing() {
     let mut attack = Attack::new();
     let used = attack.id(1, Direction::Backward);
-    attack.net.inject(0, 1, TestCell::create(used, Hello::new(1)));
+    attack.net.inject(0, 1, TestCell::create(used, TestHandshake::new(1)));
     attack.assert_unharmed();
 }
 
 #[test]
-fn create_with_an_id_of_our_half_or_without_a_handshake_is_refused() {
-    for cell in [TestCell::create(id(5), Hello::new(1)), TestCell::malformed(id(CLIENTS), Command::Create)] {
+fn create_with_an_id_of_the_wrong_half_or_without_a_handshake_is_rejected() {
+    for cell in
+        [TestCell::create(id(5), TestHandshake::new(1)), TestCell::malformed(id(CLIENTS), Command::Create)]
+    {
         let mut attack = Attack::new();
         let before = attack.net.nodes[0].relay.counters().received;
         attack.net.inject(0, 1, cell);
         attack.assert_unharmed();
-        assert!(attack.net.nodes[0].relay.counters().received > before, "it is told");
+        assert!(attack.net.nodes[0].relay.counters().received > before, "the relay reports the rejection");
     }
 }
 
 #[test]
-fn cells_behind_the_one_that_closed_the_circuit_are_dropped() {
+fn cells_after_the_one_that_closed_the_circuit_are_dropped() {
     let mut attack = Attack::new();
     let used = attack.id(1, Direction::Backward);
     let cells = COMMANDS.into_iter().filter(|command| *command != Command::Create);
@@ -126,9 +130,9 @@ fn cells_behind_the_one_that_closed_the_circuit_are_dropped() {
 }
 
 #[test]
-fn created_from_the_clients_side_closes_the_circuit() {
+fn created_from_the_client_side_closes_the_circuit() {
     let mut attack = Attack::new();
-    let cell = TestCell::created(attack.id(1, Direction::Backward), Hello::new(1));
+    let cell = TestCell::created(attack.id(1, Direction::Backward), TestHandshake::new(1));
     attack.net.inject(0, 1, cell);
     attack.assert_closed_for(1, Violation::UnexpectedCell);
 }
@@ -137,19 +141,23 @@ fn created_from_the_clients_side_closes_the_circuit() {
 fn a_second_created_closes_the_circuit() {
     for node in [0, 1, 2] {
         let mut attack = Attack::new();
-        let cell = TestCell::created(attack.id(node, Direction::Forward), Hello::new(1));
+        let cell = TestCell::created(attack.id(node, Direction::Forward), TestHandshake::new(1));
         attack.net.inject(node + 1, node, cell);
         attack.assert_closed_for(node, Violation::UnexpectedCell);
     }
 }
 
 #[test]
-fn two_created_at_once_make_no_hop_twice() {
+fn two_created_cells_in_one_read_add_one_hop() {
     let mut net = Net::path(3, &RelayConfig::default());
     let circuit = net.open_circuit(0, &[1, 2, 3]);
     assert!(net.drive_until(|net| net.nodes[1].relay.population()[1] == 1));
     let (_, id) = net.nodes[0].relay.leg(circuit, Direction::Forward).expect("it has a first hop");
-    net.inject_all(1, 0, [TestCell::created(id, Hello::new(1)), TestCell::created(id, Hello::new(1))]);
+    net.inject_all(
+        1,
+        0,
+        [TestCell::created(id, TestHandshake::new(1)), TestCell::created(id, TestHandshake::new(1))],
+    );
     net.drive();
     assert_eq!(net.nodes[0].closed, [(circuit, Some(Violation::UnexpectedCell))]);
     assert_eq!(net.nodes[1].relay.population()[1], 0);
@@ -158,8 +166,10 @@ fn two_created_at_once_make_no_hop_twice() {
 #[test]
 fn a_relay_cell_before_the_handshake_closes_the_circuit() {
     let mut attack = Attack::new();
-    let cells =
-        [TestCell::create(id(CLIENTS), Hello::new(1)), TestCell::malformed(id(CLIENTS), Command::Relay)];
+    let cells = [
+        TestCell::create(id(CLIENTS), TestHandshake::new(1)),
+        TestCell::malformed(id(CLIENTS), Command::Relay),
+    ];
     attack.net.inject_all(0, 1, cells);
     attack.drive();
     assert_eq!(attack.net.nodes[1].closed.len(), 1);
@@ -170,27 +180,27 @@ fn a_relay_cell_before_the_handshake_closes_the_circuit() {
 fn an_answer_for_a_closed_circuit_does_not_reach_its_successor() {
     let mut attack = Attack::new();
     let made = attack.net.nodes[1].relay.counters().made;
-    // All in one read: the second circuit takes the slot of the first one.
+    // All cells arrive in one read. The second circuit takes the slot of the first one.
     let cells = [
-        TestCell::create(id(CLIENTS), Hello::new(1)),
+        TestCell::create(id(CLIENTS), TestHandshake::new(1)),
         TestCell::malformed(id(CLIENTS), Command::Destroy),
-        TestCell::create(id(CLIENTS + 1), Hello::new(2)),
+        TestCell::create(id(CLIENTS + 1), TestHandshake::new(2)),
     ];
     attack.net.inject_all(0, 1, cells);
     attack.net.step();
     attack.drive();
     assert_eq!(attack.net.nodes[1].relay.population()[1], attack.before[1] + 1);
     assert_eq!(attack.net.nodes[1].relay.counters().made, made + 1, "one CREATED");
-    // The client of the second circuit knows only the second key.
-    let mut puppet = Puppet { id: id(CLIENTS + 1), layer: Layer::new(2) };
-    let cell = puppet.say(None, Message::Extend(PeerId(2), Hello::new(3)));
+    // The client of the second circuit has only the second key.
+    let mut client = ManualClient { id: id(CLIENTS + 1), layer: Layer::new(2) };
+    let cell = client.send(None, Message::Extend(PeerId(2), TestHandshake::new(3)));
     attack.net.inject(0, 1, cell);
     attack.drive();
-    assert_eq!(attack.net.nodes[1].closed.len(), 1, "only the first one is closed");
+    assert_eq!(attack.net.nodes[1].closed.len(), 1, "only the first circuit is closed");
 }
 
 #[test]
-fn a_garbled_relay_cell_closes_the_circuit_where_it_ends() {
+fn a_malformed_relay_cell_closes_the_circuit_at_its_end() {
     let mut attack = Attack::new();
     let cell = TestCell::malformed(attack.id(1, Direction::Backward), Command::Relay);
     attack.net.inject(0, 1, cell);
@@ -203,7 +213,7 @@ fn a_garbled_relay_cell_closes_the_circuit_where_it_ends() {
 }
 
 #[test]
-fn a_cell_that_its_kind_forbids_closes_the_circuit_at_once() {
+fn a_cell_that_the_cell_type_rejects_closes_the_circuit_immediately() {
     for (from, to, direction) in
         [(0, 1, Direction::Backward), (2, 1, Direction::Forward), (1, 0, Direction::Forward)]
     {
@@ -214,21 +224,27 @@ fn a_cell_that_its_kind_forbids_closes_the_circuit_at_once() {
     }
 }
 
-/// Lets the attacker's next DATA cell from `node` to `peer` carry something else.
-fn tamper(attack: &mut Attack, node: usize, peer: usize, say: Option<(Option<StreamId>, Message<TestCell>)>) {
+/// Replaces the message of the attacker's next DATA cell from `node` to `peer`.
+fn tamper(
+    attack: &mut Attack,
+    node: usize,
+    peer: usize,
+    replacement: Option<(Option<StreamId>, Message<TestCell>)>,
+) {
     let transfer = attack.net.transfer(0, attack.circuit, 100_000, 100_000);
-    // The cells without the replaced one are not checked.
+    // The remaining DATA cells are not compared.
     for side in [Side::Client, Side::Server] {
         attack.net.stall(transfer, side, true);
     }
     loop {
         let (.., transfers) = (attack.net.step(), &transfer);
-        let cell = attack.net.under_way(node, peer).find(|cell| match cell.message() {
+        let cell = attack.net.in_transit(node, peer).find(|cell| match cell.message() {
             Some((_, Message::Data(Piece { transfer, .. }))) => transfer == transfers,
             _ => false,
         });
         if let Some(cell) = cell {
-            let (stream, message) = say.map_or((None, None), |(stream, message)| (stream, Some(message)));
+            let (stream, message) =
+                replacement.map_or((None, None), |(stream, message)| (stream, Some(message)));
             cell.replace(stream, message);
             return;
         }
@@ -257,22 +273,22 @@ fn padding_and_unknown_messages_are_ignored() {
 }
 
 #[test]
-fn a_clients_messages_close_the_circuit_at_a_client() {
+fn messages_that_only_clients_send_close_the_circuit_at_a_client() {
     let piece = Piece { transfer: 0, download: true, offset: 0, len: 1 };
-    let sayings = [
+    let messages = [
         (stream(1), Message::Begin(0)),
         (None, Message::Begin(0)),
-        (None, Message::Extend(PeerId(1), Hello::new(1))),
-        (stream(1), Message::Extend(PeerId(1), Hello::new(1))),
+        (None, Message::Extend(PeerId(1), TestHandshake::new(1))),
+        (stream(1), Message::Extend(PeerId(1), TestHandshake::new(1))),
         (None, Message::Connected(())),
         (None, Message::End(EndReason::DONE)),
         (None, Message::Data(piece)),
-        (None, Message::Extended(Hello::new(1))),
-        (stream(1), Message::Extended(Hello::new(1))),
+        (None, Message::Extended(TestHandshake::new(1))),
+        (stream(1), Message::Extended(TestHandshake::new(1))),
         (None, Message::Truncate),
         (stream(1), Message::Truncated(DestroyReason::NONE)),
     ];
-    for (stream, message) in sayings {
+    for (stream, message) in messages {
         let mut attack = Attack::new();
         tamper(&mut attack, 2, 1, Some((stream, message)));
         attack.assert_closed_for(0, Violation::UnexpectedCell);
@@ -280,20 +296,20 @@ fn a_clients_messages_close_the_circuit_at_a_client() {
 }
 
 #[test]
-fn a_relays_messages_close_the_circuit_at_a_relay() {
+fn messages_that_only_relays_send_close_the_circuit_at_a_relay() {
     let piece = Piece { transfer: 0, download: false, offset: 0, len: 1 };
-    let sayings = [
+    let messages = [
         (None, Message::Begin(0)),
-        (stream(1), Message::Extend(PeerId(1), Hello::new(1))),
+        (stream(1), Message::Extend(PeerId(1), TestHandshake::new(1))),
         (stream(1), Message::Connected(())),
         (None, Message::Connected(())),
         (None, Message::End(EndReason::DONE)),
         (None, Message::Data(piece)),
-        (None, Message::Extended(Hello::new(1))),
+        (None, Message::Extended(TestHandshake::new(1))),
         (stream(1), Message::Truncate),
         (None, Message::Truncated(DestroyReason::NONE)),
     ];
-    for (stream, message) in sayings {
+    for (stream, message) in messages {
         let mut attack = Attack::new();
         tamper(&mut attack, 1, 2, Some((stream, message)));
         attack.assert_closed_for(3, Violation::UnexpectedCell);
@@ -301,28 +317,28 @@ fn a_relays_messages_close_the_circuit_at_a_relay() {
 }
 
 #[test]
-fn a_second_connected_opens_nothing_twice() {
+fn a_second_connected_cell_is_ignored() {
     let mut attack = Attack::new();
     tamper(&mut attack, 2, 1, Some((stream(1), Message::Connected(()))));
     attack.drive();
     assert!(attack.net.nodes[0].closed.is_empty());
 }
 
-/// A client that is only its cells, on the channel that client 0 has to relay 1.
-struct Puppet {
+/// A client that sends individual cells on the channel of client 0 to relay 1.
+struct ManualClient {
     id: CircId,
     layer: Layer,
 }
 
-impl Puppet {
+impl ManualClient {
     fn new(attack: &mut Attack) -> Self {
-        let puppet = Puppet { id: id(CLIENTS), layer: Layer::new(7) };
-        attack.net.inject(0, 1, TestCell::create(puppet.id, Hello::new(7)));
+        let client = ManualClient { id: id(CLIENTS), layer: Layer::new(7) };
+        attack.net.inject(0, 1, TestCell::create(client.id, TestHandshake::new(7)));
         attack.net.drive_until(|net| net.nodes[1].relay.population()[1] == attack.before[1] + 1);
-        puppet
+        client
     }
 
-    fn say(&mut self, stream: Option<StreamId>, message: Message<TestCell>) -> TestCell {
+    fn send(&mut self, stream: Option<StreamId>, message: Message<TestCell>) -> TestCell {
         let mut cell = TestCell::relay(self.id, stream, message);
         cell.seal(&mut self.layer);
         cell
@@ -333,9 +349,9 @@ impl Puppet {
 fn extend_twice_closes_the_circuit() {
     for at_once in [true, false] {
         let mut attack = Attack::new();
-        let mut puppet = Puppet::new(&mut attack);
+        let mut client = ManualClient::new(&mut attack);
         for _ in 0..2 {
-            let cell = puppet.say(None, Message::Extend(PeerId(2), Hello::new(1)));
+            let cell = client.send(None, Message::Extend(PeerId(2), TestHandshake::new(1)));
             attack.net.inject(0, 1, cell);
             if !at_once {
                 attack.net.drive_for(penstock_units::Duration::from_millis(200));
@@ -349,22 +365,24 @@ fn extend_twice_closes_the_circuit() {
 }
 
 #[test]
-fn a_circuit_that_was_truncated_is_gone_behind_and_may_be_extended_again() {
+fn a_truncated_circuit_is_gone_behind_the_relay_and_can_be_extended_again() {
     let mut attack = Attack::new();
-    let mut puppet = Puppet::new(&mut attack);
+    let mut client = ManualClient::new(&mut attack);
     let before = attack.net.nodes[2].relay.population()[1];
     for _ in 0..3 {
-        let extend = puppet.say(None, Message::Extend(PeerId(2), Hello::new(1)));
+        let extend = client.send(None, Message::Extend(PeerId(2), TestHandshake::new(1)));
         attack.net.inject(0, 1, extend);
         assert!(attack.net.drive_until(|net| net.nodes[2].relay.population()[1] == before + 1));
-        let truncate = puppet.say(None, Message::Truncate);
+        let truncate = client.send(None, Message::Truncate);
         attack.net.inject(0, 1, truncate);
         assert!(attack.net.drive_until(|net| net.nodes[2].relay.population()[1] == before));
         assert!(attack.net.nodes[1].closed.is_empty());
     }
-    // Both in one read: the relay was not extended to before it was cut off.
-    let cells =
-        [puppet.say(None, Message::Extend(PeerId(2), Hello::new(1))), puppet.say(None, Message::Truncate)];
+    // Both cells arrive in one read, so the truncation comes before the extension completes.
+    let cells = [
+        client.send(None, Message::Extend(PeerId(2), TestHandshake::new(1))),
+        client.send(None, Message::Truncate),
+    ];
     attack.net.inject_all(0, 1, cells);
     attack.drive();
     assert_eq!(attack.net.nodes[2].relay.population()[1], before);
@@ -372,10 +390,10 @@ fn a_circuit_that_was_truncated_is_gone_behind_and_may_be_extended_again() {
 }
 
 #[test]
-fn sendmes_for_nothing_close_the_circuit() {
+fn unexpected_sendmes_close_the_circuit() {
     let mut attack = Attack::new();
-    let mut puppet = Puppet::new(&mut attack);
-    let cell = puppet.say(None, Message::Sendme { proof: None, marked: 0 });
+    let mut client = ManualClient::new(&mut attack);
+    let cell = client.send(None, Message::Sendme { proof: None, marked: 0 });
     attack.net.inject(0, 1, cell);
     attack.drive();
     assert_eq!(
@@ -384,10 +402,10 @@ fn sendmes_for_nothing_close_the_circuit() {
     );
 
     let mut attack = Attack::new();
-    let mut puppet = Puppet::new(&mut attack);
+    let mut client = ManualClient::new(&mut attack);
     let cells = [
-        puppet.say(stream(9), Message::Begin(attack.witness)),
-        puppet.say(stream(9), Message::Sendme { proof: None, marked: 0 }),
+        client.send(stream(9), Message::Begin(attack.other_transfer)),
+        client.send(stream(9), Message::Sendme { proof: None, marked: 0 }),
     ];
     attack.net.inject_all(0, 1, cells);
     attack.drive();
@@ -401,13 +419,13 @@ fn sendmes_for_nothing_close_the_circuit() {
 #[test]
 fn messages_of_unknown_streams_are_ignored() {
     let mut attack = Attack::new();
-    let mut puppet = Puppet::new(&mut attack);
+    let mut client = ManualClient::new(&mut attack);
     let piece = Piece { transfer: 0, download: false, offset: 0, len: 1 };
     for _ in 0..300 {
         let cells = [
-            puppet.say(stream(3), Message::Sendme { proof: None, marked: 0 }),
-            puppet.say(stream(3), Message::End(EndReason::DONE)),
-            puppet.say(stream(3), Message::Data(piece)),
+            client.send(stream(3), Message::Sendme { proof: None, marked: 0 }),
+            client.send(stream(3), Message::End(EndReason::DONE)),
+            client.send(stream(3), Message::Data(piece)),
         ];
         attack.net.inject_all(0, 1, cells);
     }
@@ -423,16 +441,16 @@ impl Attack {
 }
 
 #[test]
-fn a_stream_begun_ended_and_begun_again_is_connected_once() {
+fn a_reused_stream_id_is_connected_once() {
     let mut attack = Attack::new();
-    let mut puppet = Puppet::new(&mut attack);
+    let mut client = ManualClient::new(&mut attack);
     let (first, second) = (attack.net.script(0, 0), attack.net.script(0, 1 << 20));
     let made = attack.net.nodes[1].relay.counters().made;
     let cells = [
-        puppet.say(stream(1), Message::Begin(first)),
-        puppet.say(stream(1), Message::Begin(first)),
-        puppet.say(stream(1), Message::End(EndReason::DONE)),
-        puppet.say(stream(2), Message::Begin(second)),
+        client.send(stream(1), Message::Begin(first)),
+        client.send(stream(1), Message::Begin(first)),
+        client.send(stream(1), Message::End(EndReason::DONE)),
+        client.send(stream(2), Message::Begin(second)),
     ];
     attack.net.inject_all(0, 1, cells);
     attack.drive();
@@ -441,21 +459,25 @@ fn a_stream_begun_ended_and_begun_again_is_connected_once() {
 }
 
 #[test]
-fn data_before_the_server_answered_waits_and_its_window_counts() {
+fn data_before_connected_waits_and_counts_in_the_window() {
     let mut attack = Attack::new();
-    let mut puppet = Puppet::new(&mut attack);
+    let mut client = ManualClient::new(&mut attack);
     let transfer = attack.net.script(0, 1 << 20);
     let piece = |cell: u64| Piece { transfer, download: false, offset: cell * 498, len: 498 };
-    // All before the server's connection is there, which takes a millisecond.
-    let begin = puppet.say(stream(1), Message::Begin(transfer));
+    // All cells arrive before the server's connection, which takes one millisecond.
+    let begin = client.send(stream(1), Message::Begin(transfer));
     attack.net.inject(0, 1, begin);
     for cell in 0..501 {
-        let cell = puppet.say(stream(1), Message::Data(piece(cell)));
+        let cell = client.send(stream(1), Message::Data(piece(cell)));
         attack.net.inject(0, 1, cell);
     }
     attack.net.step();
     while attack.net.nodes[1].closed.is_empty() {
-        assert_eq!(attack.net.at(transfer).upload.received, 0, "nothing is written before it is connected");
+        assert_eq!(
+            attack.net.at(transfer).upload.received,
+            0,
+            "the relay writes nothing before the stream is connected"
+        );
         assert!(attack.net.step());
     }
     assert_eq!(attack.net.nodes[1].closed[0].1, Some(Violation::WindowExceeded));
@@ -463,7 +485,7 @@ fn data_before_the_server_answered_waits_and_its_window_counts() {
 }
 
 #[test]
-fn feedback_that_makes_no_sense_closes_the_circuit() {
+fn invalid_feedback_closes_the_circuit() {
     let mut attack = Attack::new();
     let cell = TestCell::malformed(attack.id(1, Direction::Backward), Command::Feedback);
     attack.net.inject(0, 1, cell);
@@ -475,7 +497,7 @@ fn feedback_that_makes_no_sense_closes_the_circuit() {
     attack.net.inject(0, 1, cell);
     attack.assert_closed_for(1, Violation::UnexpectedCell);
 
-    // The right way round, to a relay that knows no feedback.
+    // The direction is right, but the relay does not support feedback.
     let mut attack = Attack::new();
     let cell = TestCell::feedback(attack.id(1, Direction::Backward), about(Direction::Backward));
     attack.net.inject(0, 1, cell);
@@ -483,7 +505,7 @@ fn feedback_that_makes_no_sense_closes_the_circuit() {
 }
 
 #[test]
-fn destroy_while_a_circuit_is_built_reaches_both_ends() {
+fn destroy_during_circuit_construction_reaches_both_ends() {
     let mut net = Net::path(3, &RelayConfig::default());
     let circuit = net.open_circuit(0, &[1, 2, 3]);
     assert!(net.drive_until(|net| net.nodes[3].relay.population()[1] == 1));
@@ -494,31 +516,31 @@ fn destroy_while_a_circuit_is_built_reaches_both_ends() {
     assert!((0..4).all(|node| net.nodes[node].relay.population()[1] == 0));
 }
 
-fn lawless(acknowledges: bool) -> RelayConfig {
+fn unlimited(acknowledges: bool) -> RelayConfig {
     let edge_control = EdgeControlConfig::Custom {
-        circuit: Factory::<dyn EdgeControl>::new(move || Box::new(Lawless(acknowledges))),
-        stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
+        circuit: Factory::<dyn EdgeControl>::new(move || Box::new(Unlimited(acknowledges))),
+        stream: Factory::<dyn StreamControl>::new(|| Box::new(Unlimited(false))),
     };
     RelayConfig { edge_control, ..RelayConfig::default() }
 }
 
 #[test]
-fn a_client_that_acknowledges_too_much_loses_its_circuit() {
-    let mut attack = Attack::with(lawless(true), RelayConfig::default());
+fn a_client_that_sends_too_many_sendmes_loses_its_circuit() {
+    let mut attack = Attack::with(unlimited(true), RelayConfig::default());
     attack.net.transfer(0, attack.circuit, 1 << 20, 0);
     attack.assert_closed_for(3, Violation::UnexpectedSendme);
 }
 
 #[test]
 fn an_exit_that_ignores_the_stream_window_loses_the_circuit() {
-    let mut attack = Attack::with(RelayConfig::default(), lawless(false));
+    let mut attack = Attack::with(RelayConfig::default(), unlimited(false));
     let transfer = attack.net.transfer(0, attack.circuit, 1 << 20, 0);
     attack.net.stall(transfer, Side::Client, true);
     attack.assert_closed_for(0, Violation::WindowExceeded);
 }
 
 #[test]
-fn a_class_from_the_exits_side_closes_the_circuit() {
+fn a_class_cell_from_the_exit_side_closes_the_circuit() {
     let mut attack = Attack::new();
     let id = attack.id(2, Direction::Forward);
     attack.net.inject(3, 2, TestCell::class(id, PriorityClass::Worse));
@@ -526,14 +548,14 @@ fn a_class_from_the_exits_side_closes_the_circuit() {
 }
 
 #[test]
-fn a_malformed_class_closes_the_circuit() {
+fn a_malformed_class_cell_closes_the_circuit() {
     let mut attack = Attack::new();
     let id = attack.id(1, Direction::Backward);
     attack.net.inject(0, 1, TestCell::malformed(id, Command::Class));
     attack.assert_closed_for(1, Violation::UnexpectedCell);
 }
 
-/// Each change makes the relay say so to the next one, which may not read.
+/// Each change makes the relay send a class cell to the next relay, which may not read.
 #[test]
 fn frequent_class_changes_fill_no_queue() {
     let mut attack = Attack::new();

@@ -1,4 +1,4 @@
-//! Windows over a whole path (G-10, G-11, G-12, G-14).
+//! Windows on a whole path (G-10, G-11, G-12, G-14).
 
 use super::util::{Link, Net};
 use crate::edge_control::{EdgeControlConfig, WindowsConfig};
@@ -10,7 +10,7 @@ fn windows(circuit_window: u32, sendme_bug_101: bool) -> RelayConfig {
     RelayConfig { edge_control: EdgeControlConfig::Windows(windows), ..RelayConfig::default() }
 }
 
-/// Three relays; the exit has `window`, and the client has the 101 bug or not.
+/// Three relays. The exit has `window`, and the client has the 101 bug or not.
 fn path(window: u32, bug: bool) -> Net {
     let mut net = Net::path(3, &windows(window, false));
     net.configure(0, windows(1000, bug));
@@ -18,7 +18,7 @@ fn path(window: u32, bug: bool) -> Net {
 }
 
 #[test]
-fn sendmes_follow_received_cells_and_the_window_limits_outstanding_ones() {
+fn sendmes_follow_received_cells_and_the_window_limits_outstanding_cells() {
     for (window, bug, streams) in
         [(1000, false, 4), (1000, true, 4), (100, false, 1), (101, true, 2), (550, false, 3)]
     {
@@ -34,13 +34,13 @@ fn sendmes_follow_received_cells_and_the_window_limits_outstanding_ones() {
             assert!(outstanding <= window.into(), "{outstanding} of {window}");
             most = most.max(outstanding);
         }
-        assert_eq!(most, window.into(), "the window was used");
+        assert_eq!(most, window.into(), "the window is fully used");
         assert!(transfers.iter().all(|transfer| net.at(*transfer).is_complete()));
     }
 }
 
 #[test]
-fn one_stream_is_held_by_its_own_window() {
+fn a_stream_window_limits_one_stream() {
     let mut net = path(1000, false);
     net.link.latency = Duration::from_millis(100);
     let circuit = net.build(0, &[1, 2, 3]);
@@ -50,13 +50,13 @@ fn one_stream_is_held_by_its_own_window() {
         let download = net.at(transfer).download;
         most = most.max(download.sent - download.received);
     }
-    assert_eq!(most, 500 * 498, "five hundred cells are under way and not one more");
+    assert_eq!(most, 500 * 498, "exactly five hundred cells are outstanding");
     assert!(net.at(transfer).is_complete());
 }
 
-/// G-11: a package window of 100 waits for ever for a SENDME that comes after 101 cells.
+/// G-11: a package window of 100 waits forever for a SENDME that comes after 101 cells.
 #[test]
-fn a_window_of_100_deadlocks_against_the_101_bug_and_101_does_not() {
+fn a_window_of_100_deadlocks_with_the_101_bug_and_101_does_not() {
     let delivered = |window, bug| {
         let mut net = path(window, bug);
         let circuit = net.build(0, &[1, 2, 3]);
@@ -70,7 +70,7 @@ fn a_window_of_100_deadlocks_against_the_101_bug_and_101_does_not() {
     assert_eq!(delivered(100, false), all);
 }
 
-/// G-12, with the window as the only limit; and it is reached to four fifths.
+/// G-12: the window is the only limit. The throughput reaches at least four fifths of the bound.
 #[test]
 fn throughput_is_the_window_over_the_round_trip() {
     for window in [100, 300, 500] {
@@ -90,9 +90,9 @@ fn throughput_is_the_window_over_the_round_trip() {
     }
 }
 
-/// G-14: behind a slow link the middle's queue grows as far as the windows allow.
+/// G-14: behind a slow link, the middle's queue grows up to the window.
 #[test]
-fn a_middles_circuit_queue_never_exceeds_the_circuit_window() {
+fn the_circuit_queue_of_a_middle_never_exceeds_the_circuit_window() {
     for (window, streams) in [(1000, 4), (500, 4), (100, 1), (100, 4)] {
         let mut net = path(window, false);
         net.set_link(1, 2, Link { rate: DataRate::kib(40), send_buffer: 4 << 10, ..Link::default() });
@@ -103,14 +103,14 @@ fn a_middles_circuit_queue_never_exceeds_the_circuit_window() {
         net.drive_for(Duration::from_secs(30));
         let peak = net.nodes[2].peak_queue[Direction::Backward as usize];
         assert!(peak <= window.into(), "{peak} of {window}");
-        // The other cells wait in the output buffer, in two socket buffers and on the wire.
+        // The other cells wait in the output buffer, in two socket buffers and on the link.
         assert!(peak + 64 + 8 + 120 >= window.into(), "{peak} of {window}");
         net.drive();
     }
 }
 
 #[test]
-fn the_edges_queue_fills_to_256_and_is_read_again_at_64() {
+fn an_edge_queue_fills_to_256_cells_and_resumes_at_64() {
     let mut net = path(1000, false);
     net.set_link(2, 3, Link { rate: DataRate::kib(40), send_buffer: 4 << 10, ..Link::default() });
     let circuit = net.build(0, &[1, 2, 3]);
@@ -123,9 +123,9 @@ fn the_edges_queue_fills_to_256_and_is_read_again_at_64() {
         let queue =
             exit.circuit_queue(CircuitIndex::first(0), Direction::Backward).map_or(0, |cells| cells.get());
         if full && packaged > before {
-            // The call that read again is the one in which the queue fell to 64 or below.
+            // In the call that resumes reading, the queue fell to 64 cells or below.
             let low = queue - (packaged - before);
-            assert!(low <= 64, "read again at {low}");
+            assert!(low <= 64, "the edge resumes at {low}");
             full = false;
             refills += 1;
         }
@@ -138,7 +138,7 @@ fn the_edges_queue_fills_to_256_and_is_read_again_at_64() {
     assert!(net.at(transfer).is_complete());
 }
 
-/// SENDMEs of the uploads wait in the queue that the downloads fill.
+/// The SENDMEs of uploads wait in the queue that the downloads fill.
 #[test]
 fn uploads_and_downloads_share_a_slow_edge() {
     for slow in [20, 30, 45] {

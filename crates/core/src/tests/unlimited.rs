@@ -1,14 +1,14 @@
-//! An edge that knows no windows.
+//! An edge control without windows.
 
 use crate::Violation;
 use crate::edge_control::{Backlog, EdgeControl, Signals, StreamControl, StreamFeedback};
 use penstock_units::{Bytes, Cells, Instant};
 
-/// An edge that knows no windows and acknowledges every cell, or none.
+/// An edge control without windows, which acknowledges every cell or none.
 #[derive(Debug)]
-pub(super) struct Lawless(pub(super) bool);
+pub(super) struct Unlimited(pub(super) bool);
 
-impl EdgeControl for Lawless {
+impl EdgeControl for Unlimited {
     fn package_window(&self) -> Cells {
         Cells::new(u64::MAX)
     }
@@ -26,7 +26,7 @@ impl EdgeControl for Lawless {
     }
 }
 
-impl StreamControl for Lawless {
+impl StreamControl for Unlimited {
     fn package_window(&self) -> Cells {
         Cells::new(u64::MAX)
     }
