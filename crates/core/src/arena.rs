@@ -222,7 +222,7 @@ mod tests {
     use crate::keys::ChannelKey;
 
     #[test]
-    fn a_secondary_map_finds_nothing_for_another_generation() {
+    fn a_secondary_map_has_no_entry_for_a_reused_slot() {
         let [old, new] = [0, 1].map(|generation| ChannelKey::from_parts(2, generation));
         let mut beside = SecondaryMap::new();
         assert_eq!((beside.insert(old, 'a'), beside.get(new), beside.get(old)), (None, None, Some(&'a')));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_reused_last_freed_first_and_old_keys_find_nothing() {
+    fn freed_slots_are_reused_last_first_and_old_keys_are_invalid() {
         let mut arena = Arena::<ChannelKey, u8>::new();
         let [a, b, c] = [1, 2, 3].map(|value| arena.insert(value));
         assert_eq!((arena.remove(a), arena.remove(c)), (1, 3));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn none() -> Bytes {
-        panic!("nobody wants to know")
+        panic!("the kernel is not asked")
     }
 
     #[test]
@@ -132,16 +132,16 @@ mod tests {
             delay.on_queued(MS(entered));
             delay.on_flushed(MS(left), 1, Bytes::new(512), none);
         }
-        // 5 + 0.25 (45 - 5) = 15 ms, of which 5 ms are the least.
+        // 5 + 0.25 (45 - 5) = 15 ms. The minimum is 5 ms.
         assert_eq!(delay.take_period(MS(65)).0, Duration::from_millis(10));
-        assert_eq!(delay.take_period(MS(165)).0, Duration::ZERO, "nothing waits, and nothing left");
+        assert_eq!(delay.take_period(MS(165)).0, Duration::ZERO, "no cell waits and no cell left");
     }
 
     #[test]
-    fn a_connection_that_stands_still_is_as_late_as_its_oldest_cell() {
+    fn the_delay_of_a_blocked_connection_is_the_age_of_its_oldest_cell() {
         let mut delay = delay(false);
         delay.on_queued(MS(0));
-        assert_eq!(delay.take_period(MS(300)).0, Duration::ZERO, "what is normal is not known");
+        assert_eq!(delay.take_period(MS(300)).0, Duration::ZERO, "the minimum is not known yet");
         delay.on_flushed(MS(300), 1, Bytes::new(512), none);
         delay.on_queued(MS(400));
         delay.on_queued(MS(600));
@@ -154,7 +154,7 @@ mod tests {
         (0..4).for_each(|_| delay.on_queued(MS(0)));
         delay.on_flushed(MS(0), 4, Bytes::new(2048), || Bytes::new(1536));
         delay.look(MS(40), || Bytes::new(1));
-        // One at once, two more after 40 ms; the last still waits.
+        // One cell leaves immediately, two after 40 ms, and the last one still waits.
         assert_eq!(delay.mean, Some(17_500_000.0));
         assert_eq!(delay.take_period(MS(90)).0, Duration::from_millis(90));
     }

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_remembers_its_circuit_and_direction() {
+    fn a_key_contains_its_circuit_and_direction() {
         for direction in Direction::BOTH {
             let key = CircuitIndex::from_parts(7, 3).key(direction);
             assert_eq!((key.circuit(), key.direction()), (7, direction));

@@ -9,7 +9,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_all_numbers_are_ahead_wherever_the_count_is() {
+    fn half_of_all_numbers_are_ahead_of_any_count() {
         for count in [0, 7, u64::from(u32::MAX), 1 << 40] {
             for distance in [-(1i64 << 31), -1, 0, 1, (1 << 31) - 1] {
                 assert_eq!(ahead(count.wrapping_add_signed(distance) as u32, count), distance);

@@ -92,7 +92,7 @@ mod tests {
             self.1.on_taken(stamp(now), taken, self.0.len());
         }
 
-        /// The first item's age, as estimated and as it is [2^20 ns].
+        /// The age of the first item: the estimate and the true value [2^20 ns].
         fn ages(&self, now: u64) -> Option<(u32, u32)> {
             let first = self.0.front()?;
             Some((self.1.age(stamp(now)), stamp(*first).age(stamp(now))))
@@ -101,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_has_waited_longer_than_it_seems(
+        fn the_estimated_age_is_never_below_the_true_age(
             steps in prop::collection::vec((0u64..50, 0usize..6, 1usize..6), 1..80),
         ) {
             let (mut queue, mut now) = (Queue::default(), 0);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moving_queue_seems_at_most_twice_as_old_and_a_slow_one_gets_older() {
+    fn the_estimate_is_at_most_twice_the_age_and_a_slow_queue_gets_older() {
         let mut moves = Queue::default();
         (0..20).for_each(|now| moves.come(now));
         for now in 20..1000 {

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lazy_bucket_counts_whole_steps_and_loses_the_rest() {
+    fn a_lazy_bucket_counts_whole_steps_and_drops_the_rest() {
         let refill = Refill::TOR_0_4_9;
         let mut bucket = bucket(1_000_000, 1_000_000);
         bucket.consume(Bytes::new(1_000_000));
@@ -198,12 +198,16 @@ mod tests {
         bucket.refill(refill, Instant::from_millis(46));
         assert_eq!(bucket.available(), Bytes::new(16_000), "15 ms later");
         bucket.refill(refill, Instant::from_millis(131));
-        assert_eq!(bucket.available(), Bytes::new(7 * 16_000), "the hundred milliseconds that someone waits");
+        assert_eq!(
+            bucket.available(),
+            Bytes::new(7 * 16_000),
+            "one hundred milliseconds while a connection waits"
+        );
         assert_eq!(refill.unblocks_after(Instant::from_millis(3)), Instant::from_millis(103));
     }
 
     #[test]
-    fn a_new_depth_takes_the_tokens_above_it() {
+    fn a_smaller_depth_removes_the_tokens_above_it() {
         let mut bucket = bucket(1000, 5000);
         let bandwidth = |rate| Bandwidth { rate: DataRate::new(rate).unwrap(), burst: Bytes::new(rate) };
         bucket.adjust(bandwidth(3000));
@@ -218,7 +222,7 @@ mod tests {
         /// G-40: bytes over any window ≤ burst + rate · (t + interval) + quantum, and the long-run
         /// rate is exact to 0.1 % for any interval.
         #[test]
-        fn a_greedy_user_gets_the_rate_and_no_more(
+        fn a_greedy_user_gets_at_most_the_rate(
             millis in 1u64..=1000,
             phase in 0u64..1000,
             rate in 20_000u64..2_000_000,
@@ -242,7 +246,8 @@ mod tests {
             }
             let total: u64 = sent.iter().map(|(_, bytes)| bytes).sum();
             let long_run = (total - burst.min(total)) as f64 / 120.0;
-            // A tick at either end of the measurement, and the last deficit, are not the bucket's error.
+            // A tick at each end of the measurement and the last deficit are not errors of the
+            // bucket.
             let slack = (rate * millis / 1000 + 512) as f64 / 120.0 + 0.001 * rate as f64;
             prop_assert!((long_run - rate as f64).abs() <= slack, "{} vs {}", long_run, rate);
             for (first, (start, _)) in sent.iter().enumerate().step_by(37) {
@@ -258,7 +263,7 @@ mod tests {
 
         /// G-41: a shorter interval never increases the mean wait of smooth arrivals below the rate.
         #[test]
-        fn shorter_refills_never_wait_longer(rate in 50_000u64..500_000, load in 0.3f64..0.95) {
+        fn shorter_refill_intervals_never_increase_the_wait(rate in 50_000u64..500_000, load in 0.3f64..0.95) {
             let wait = |millis: u64| {
                 let refill = refill(millis);
                 let mut bucket = bucket(rate, rate.max(4096));
@@ -282,11 +287,11 @@ mod tests {
         }
     }
 
-    /// A relay's use of a bucket: it refills the bucket before it uses or changes it.
+    /// An operation of a relay on a bucket. The relay refills the bucket before each operation.
     #[derive(Clone, Copy, Debug)]
     enum Operation {
         Wait(u64),
-        Look,
+        Check,
         Use(u64),
         SetRate(u64),
         Adjust(u64, u64),
@@ -295,37 +300,37 @@ mod tests {
     fn operation() -> impl Strategy<Value = Operation> {
         prop_oneof![
             4 => (0u64..3000).prop_map(Operation::Wait),
-            2 => Just(Operation::Look),
+            2 => Just(Operation::Check),
             4 => (0u64..40_000).prop_map(Operation::Use),
             1 => (1u64..500_000).prop_map(Operation::SetRate),
             1 => (1u64..500_000, 0u64..500_000).prop_map(|(rate, burst)| Operation::Adjust(rate, burst)),
         ]
     }
 
-    /// Tokens at the end, from all that happened: each refill between two looks is made by itself.
-    fn reference(refill: Refill, start: Bandwidth, happened: &[(Instant, Operation)]) -> i64 {
-        let (mut bandwidth, mut tokens, mut looked) = (start, start.burst.get() as i64, Instant::ZERO);
+    /// The tokens after all `operations`. The reference applies each refill separately.
+    fn reference(refill: Refill, start: Bandwidth, operations: &[(Instant, Operation)]) -> i64 {
+        let (mut bandwidth, mut tokens, mut refilled) = (start, start.burst.get() as i64, Instant::ZERO);
         let per_step = |rate: u64, step: u64| {
             (u128::from(rate) * refill.interval.as_nanos() * u128::from(step) / 1_000_000_000) as i64
         };
-        for (at, operation) in happened {
+        for (at, operation) in operations {
             let rate = bandwidth.rate.bytes_per_sec();
             if refill.unblock.is_some() {
-                while *at >= looked + refill.interval {
+                while *at >= refilled + refill.interval {
                     tokens += per_step(rate, 1).max(1);
-                    looked += refill.interval;
-                    if *at < looked + refill.interval {
-                        looked = *at;
+                    refilled += refill.interval;
+                    if *at < refilled + refill.interval {
+                        refilled = *at;
                     }
                 }
             } else {
-                let mut next = refill.next_after(looked);
+                let mut next = refill.next_after(refilled);
                 while next <= *at {
                     let tick = refill.ticks_at(next);
                     tokens += per_step(rate, tick) - per_step(rate, tick - 1);
                     next = refill.next_after(next);
                 }
-                looked = *at;
+                refilled = *at;
             }
             tokens = tokens.min(bandwidth.burst.get() as i64);
             match *operation {
@@ -335,14 +340,14 @@ mod tests {
                     bandwidth = Bandwidth { rate: DataRate::new(rate).unwrap(), burst: Bytes::new(burst) };
                     tokens = tokens.min(burst as i64);
                 }
-                Operation::Wait(_) | Operation::Look => {}
+                Operation::Wait(_) | Operation::Check => {}
             }
         }
         tokens
     }
 
     proptest! {
-        /// Any sequence leaves the same tokens as the reference.
+        /// Any sequence of operations leaves the same tokens as the reference.
         #[test]
         fn tokens_equal_those_of_the_reference(
             operations in proptest::collection::vec(operation(), 0..120),
@@ -355,7 +360,7 @@ mod tests {
             let refill = Refill { phase: Duration::from_millis(phase % millis), unblock, ..refill(millis) };
             let start = Bandwidth { rate: DataRate::new(start.0).unwrap(), burst: Bytes::new(start.1) };
             let mut bucket = TokenBucket::new(start, Instant::ZERO);
-            let (mut now, mut happened) = (Instant::ZERO, Vec::new());
+            let (mut now, mut applied) = (Instant::ZERO, Vec::new());
             for operation in operations {
                 if let Operation::Wait(millis) = operation {
                     now += Duration::from_millis(millis);
@@ -369,10 +374,10 @@ mod tests {
                         let rate = DataRate::new(rate).unwrap();
                         bucket.adjust(Bandwidth { rate, burst: Bytes::new(burst) });
                     }
-                    Operation::Wait(_) | Operation::Look => {}
+                    Operation::Wait(_) | Operation::Check => {}
                 }
-                happened.push((now, operation));
-                prop_assert_eq!(bucket.tokens, reference(refill, start, &happened), "{:?}", happened);
+                applied.push((now, operation));
+                prop_assert_eq!(bucket.tokens, reference(refill, start, &applied), "{:?}", applied);
             }
         }
     }

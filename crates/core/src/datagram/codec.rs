@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_datagrams_are_refused_with_their_error() {
+    fn malformed_datagrams_are_rejected_with_their_error() {
         assert_eq!(decode(&[]), Ok(Vec::new()));
         assert_eq!(decode(&[0, 1, 1]), Err(DecodeError::Truncated));
         assert_eq!(decode(&[0, 1, FEEDBACK, 0, 0, 0, 0, 1]), Err(DecodeError::Truncated));
@@ -216,22 +216,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_survive_their_bytes(messages in proptest::collection::vec(message(), 0..6)) {
+        fn encoding_and_decoding_preserves_messages(messages in proptest::collection::vec(message(), 0..6)) {
             let wire = bytes(&messages);
             prop_assume!(wire.len() <= MAX_DATAGRAM);
             prop_assert_eq!(decode(&wire), Ok(messages));
         }
 
         #[test]
-        fn any_bytes_are_refused_or_have_no_other_form(wire in proptest::collection::vec(any::<u8>(), 0..1500)) {
+        fn any_bytes_are_rejected_or_decode_to_their_only_encoding(wire in proptest::collection::vec(any::<u8>(), 0..1500)) {
             if let Ok(messages) = decode(&wire) {
                 prop_assert_eq!(bytes(&messages), wire);
             }
         }
 
-        /// Nearly right: whole messages with a few bytes changed, or cut off.
+        /// Valid messages with a few bytes changed or cut off.
         #[test]
-        fn tampered_bytes_are_refused_or_have_no_other_form(
+        fn changed_bytes_are_rejected_or_decode_to_their_only_encoding(
             messages in proptest::collection::vec(message(), 1..6),
             changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
             cut in any::<prop::sample::Index>(),

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn two_messages_go_at_once_and_one_alone_after_a_while() {
+    fn two_messages_leave_immediately_and_one_message_after_a_delay() {
         let mut packer = Packer::new(Duration::from_millis(1));
         packer.push(MS(3), Pending::Feedback(1), 12);
         assert_eq!((packer.ready(), packer.poll_timeout()), (0, Some(MS(4))));

@@ -72,18 +72,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn early_cells_wait_and_repeated_ones_are_dropped() {
+    fn early_cells_wait_and_repeated_cells_are_dropped() {
         let mut receiver = Receiver::new(u64::from(u32::MAX) - 1);
         let mut taken = Vec::new();
-        let mut come = |seq: u32, body| {
+        let mut receive = |seq: u32, body| {
             let arrival = receiver.on_data(seq, body, |body| taken.push(body));
             (arrival, receiver.ack(), receiver.has_hole())
         };
-        assert_eq!(come(u32::MAX - 1, 'a'), (Ok(Arrival::New), u32::MAX, false));
-        assert_eq!(come(0, 'c'), (Ok(Arrival::New), u32::MAX, true), "numbers wrap");
-        assert_eq!(come(0, 'c'), (Ok(Arrival::Again), u32::MAX, true));
-        assert_eq!(come(u32::MAX, 'b'), (Ok(Arrival::New), 1, false));
-        assert_eq!(come(u32::MAX, 'b'), (Ok(Arrival::Again), 1, false));
+        assert_eq!(receive(u32::MAX - 1, 'a'), (Ok(Arrival::New), u32::MAX, false));
+        assert_eq!(receive(0, 'c'), (Ok(Arrival::New), u32::MAX, true), "sequence numbers wrap");
+        assert_eq!(receive(0, 'c'), (Ok(Arrival::Again), u32::MAX, true));
+        assert_eq!(receive(u32::MAX, 'b'), (Ok(Arrival::New), 1, false));
+        assert_eq!(receive(u32::MAX, 'b'), (Ok(Arrival::Again), 1, false));
         assert_eq!(taken, ['a', 'b', 'c']);
     }
 
@@ -97,14 +97,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_order_becomes_the_right_one(
+        fn reordered_cells_are_delivered_in_order(
             first in any::<u32>(),
             order in proptest::collection::vec(0u32..60, 0..200),
         ) {
             let mut receiver = Receiver::new(first.into());
             let mut taken = Vec::new();
             for seq in order.into_iter().chain(0..60) {
-                receiver.on_data(first.wrapping_add(seq), seq, |body| taken.push(body)).expect("none is far ahead");
+                receiver.on_data(first.wrapping_add(seq), seq, |body| taken.push(body)).expect("no cell is too far ahead");
                 prop_assert_eq!(receiver.ack(), first.wrapping_add(taken.len() as u32));
             }
             prop_assert_eq!(taken, (0..60).collect::<Vec<_>>());

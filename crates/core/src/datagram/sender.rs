@@ -328,7 +328,7 @@ mod tests {
     const MS: fn(u64) -> Instant = Instant::from_millis;
     const NOTHING: Downstream = Downstream { congestion: None, ended: None };
 
-    /// A sender that sent so many RELAY cells, one each millisecond from the first on.
+    /// A sender that sent `cells` RELAY cells, one each millisecond, from 0 ms on.
     fn sender(cells: u64) -> Sender<u64> {
         let mut sender = Sender::new(0, Duration::from_secs(1), RoundTrips::Forwarded);
         for cell in 0..cells {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_frees_cells_and_a_fwd_gives_a_round_trip() {
+    fn an_ack_frees_cells_and_a_fwd_gives_an_rtt_sample() {
         let mut sender = sender(4);
         let acknowledged = sender.on_feedback(MS(50), 3, 0, false, NOTHING).unwrap();
         assert_eq!(acknowledged, Acknowledgement { forwarded: Some(0), rtt: None });
@@ -353,14 +353,14 @@ mod tests {
         assert_eq!(
             acknowledged,
             Acknowledgement { forwarded: Some(2), rtt: trip },
-            "the second was sent at 1 ms"
+            "the second cell left at 1 ms"
         );
         let old = sender.on_feedback(MS(80), 3, 1, false, NOTHING).unwrap();
         assert_eq!(old, Acknowledgement::default());
     }
 
     #[test]
-    fn three_answers_to_cells_beyond_a_hole_bring_the_missing_one_once() {
+    fn three_duplicate_acks_retransmit_the_missing_cell_once() {
         let mut sender = sender(9);
         sender.on_feedback(MS(20), 1, 0, false, NOTHING).unwrap();
         for (at, expected) in
@@ -371,13 +371,13 @@ mod tests {
             assert_eq!(lost, expected, "at {at} ms");
             lost.into_iter().for_each(|seq| assert!(sender.on_packed(MS(at), seq)));
         }
-        // Two were lost: the ACK that shows the second one brings it.
+        // Two cells were lost: the ACK that shows the second loss retransmits that cell.
         sender.on_feedback(MS(45), 5, 1, true, NOTHING).unwrap();
         assert_eq!(again(&mut sender), [5]);
     }
 
     #[test]
-    fn a_fwd_that_repeats_the_ack_is_no_duplicate() {
+    fn a_fwd_that_repeats_the_ack_is_no_duplicate_ack() {
         let mut sender = sender(9);
         for forwarded in 0..5 {
             sender.on_feedback(MS(20), 5, forwarded, false, NOTHING).unwrap();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn retransmissions_and_cells_behind_them_give_no_round_trip() {
+    fn retransmissions_and_cells_behind_them_give_no_rtt_sample() {
         let mut sender = sender(4);
         assert!(sender.on_packed(MS(30), 1));
         let mut trips = Vec::new();
@@ -394,20 +394,20 @@ mod tests {
             trips.push(sender.on_feedback(MS(60), 4, forwarded, false, NOTHING).unwrap().rtt);
         }
         assert_eq!(trips, [Some(Duration::from_millis(60)), None, None, None]);
-        assert_eq!(sender.timeout(), Duration::from_secs(1), "Karn: the ACK gave none either");
+        assert_eq!(sender.timeout(), Duration::from_secs(1), "by Karn's rule the ACK gives no sample either");
     }
 
     #[test]
-    fn after_a_timeout_all_goes_again_as_acks_come() {
+    fn after_a_timeout_acks_retransmit_all_cells() {
         let mut sender = sender(6);
         assert_eq!(sender.on_timer(MS(999)), Repair::Nothing);
         assert_eq!(sender.poll_timeout(), Some(MS(1000)));
         assert_eq!(sender.on_timer(MS(1000)), Repair::Again);
         assert_eq!(again(&mut sender), [0]);
-        assert_eq!(sender.poll_timeout(), Some(MS(3000)), "it doubled");
+        assert_eq!(sender.poll_timeout(), Some(MS(3000)), "the timeout doubled");
         sender.on_feedback(MS(1020), 1, 0, false, NOTHING).unwrap();
         assert_eq!(again(&mut sender), [1, 2]);
-        // The fourth had arrived.
+        // The fourth cell had arrived.
         sender.on_feedback(MS(1040), 4, 0, false, NOTHING).unwrap();
         assert_eq!(again(&mut sender), [4, 5]);
         sender.on_feedback(MS(1060), 6, 6, false, NOTHING).unwrap();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_without_forward_counts_probes_less_and_less_often() {
+    fn a_sender_without_forward_counts_probes_with_backoff() {
         let mut sender = sender(2);
         sender.on_feedback(MS(20), 2, 1, false, NOTHING).unwrap();
         assert_eq!(sender.on_timer(MS(1020)), Repair::Probe);
@@ -423,13 +423,13 @@ mod tests {
         assert_eq!(sender.on_timer(MS(3020)), Repair::Probe);
         sender.on_feedback(MS(3040), 2, 2, false, NOTHING).unwrap();
         assert_eq!(sender.poll_timeout(), None);
-        // The same if the last node's count is missing.
+        // The same holds if the last node's count is missing.
         let ended = |ended| Downstream { ended: Some(ended), ..NOTHING };
         sender.on_feedback(MS(3050), 2, 2, false, ended(1)).unwrap();
         assert_eq!(sender.on_timer(MS(4050)), Repair::Probe);
         sender.on_feedback(MS(4060), 2, 2, false, ended(2)).unwrap();
         assert_eq!(sender.poll_timeout(), None);
-        // A peer that does not report it any more is not asked.
+        // The sender does not probe for a count that the peer no longer reports.
         sender.push(2, true).unwrap();
         assert!(sender.on_packed(MS(4070), 2));
         sender.on_feedback(MS(4090), 3, 3, false, NOTHING).unwrap();
@@ -441,19 +441,23 @@ mod tests {
         let forged = Err(Violation::ForgedAcknowledgement);
         let mut sender = sender(3);
         sender.push(3, true).unwrap();
-        assert_eq!(sender.on_feedback(MS(9), 4, 0, false, NOTHING), forged, "the fourth was not sent yet");
+        assert_eq!(
+            sender.on_feedback(MS(9), 4, 0, false, NOTHING),
+            forged,
+            "the fourth cell was not sent yet"
+        );
         assert_eq!(sender.on_feedback(MS(9), 3, 4, false, NOTHING), forged);
         let downstream = Downstream { ended: Some(3), ..NOTHING };
         assert_eq!(
             sender.on_feedback(MS(9), 3, 2, false, downstream),
             forged,
-            "nobody ends what nobody forwarded"
+            "a cell cannot end before it is forwarded"
         );
         assert_eq!(sender.on_feedback(MS(9), 3, 3, false, downstream).map(|_| ()), Ok(()));
     }
 
     #[test]
-    fn a_peer_that_never_answers_is_given_up_and_holds_no_more_than_it_may() {
+    fn the_sender_gives_up_on_a_peer_that_never_answers_and_its_buffer_is_bounded() {
         let mut sender = sender(1);
         let mut waits = Vec::new();
         let end = loop {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_follows_the_round_trip_above_its_floor_and_doubles_up_to_its_end() {
+    fn the_timeout_follows_the_rtt_above_its_minimum_and_doubles_up_to_its_maximum() {
         let millis = Duration::from_millis;
         let mut timeout = Timeout::new(millis(1000));
         assert_eq!(timeout.span(), millis(1000));

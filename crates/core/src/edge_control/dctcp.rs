@@ -138,7 +138,7 @@ mod tests {
     use penstock_units::Cells;
     use proptest::prelude::*;
 
-    /// Delivers one SENDME with these marks to an end that always uses its window.
+    /// Delivers one SENDME with `marked` marks to a sender that always fills its window.
     fn sendme(control: &mut DctcpWindow, marked: u8) -> u64 {
         while control.package_window() > Cells::ZERO {
             control.on_package(Instant::ZERO, Signals::default());
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_doubles_the_window_each_round_trip_until_the_first_mark() {
+    fn slow_start_doubles_the_window_each_rtt_until_the_first_mark() {
         let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig::default()));
         let windows: Vec<u64> = [2, 4, 8]
             .map(|sendmes| {
@@ -159,7 +159,7 @@ mod tests {
             .to_vec();
         assert_eq!(windows, [40, 80, 160]);
         let after = [0, 1, 0, 0].map(|marked| sendme(&mut control, marked));
-        assert_eq!(after, [170; 4], "slow start is over, and the window's worth is not");
+        assert_eq!(after, [170; 4], "slow start is over, and the current window has not ended");
     }
 
     #[test]
@@ -169,10 +169,10 @@ mod tests {
         assert_eq!(
             (control.algorithm.cwnd(), control.algorithm.alpha()),
             (20, 1.0),
-            "no less than its least"
+            "the window is at its minimum"
         );
         let windows: Vec<u64> = (0..12).map(|_| sendme(&mut control, 0)).collect();
-        // The next windows have the cells that were in flight when they began: 20, 20, 30 and 40.
+        // A window has the cells that were in flight at its start: 20, 20, 30 and 40.
         assert_eq!(windows, [20, 30, 30, 40, 40, 40, 50, 50, 50, 50, 60, 60]);
     }
 
@@ -183,11 +183,11 @@ mod tests {
             (0..10).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
             control.on_sendme(Instant::from_millis(100), Signals::default()).unwrap();
         }
-        assert_eq!(control.algorithm.cwnd(), 20, "ten cells do not fill it");
+        assert_eq!(control.algorithm.cwnd(), 20, "ten cells do not fill the window");
     }
 
     #[test]
-    fn marks_are_echoed_once_with_the_sendme_of_their_cells() {
+    fn marks_are_reported_once_with_the_sendme_of_their_cells() {
         let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig::default()));
         let echoes: Vec<u8> = (0..40u32)
             .filter_map(|cell| {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn more_marks_than_cells_and_a_sendme_for_nothing_are_violations() {
+    fn more_marks_than_cells_and_an_unexpected_sendme_are_violations() {
         let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig::default()));
         (0..20).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
         let say = |control: &mut DctcpWindow, marked| {
@@ -212,18 +212,19 @@ mod tests {
         assert_eq!(say(&mut control, 0), Err(Violation::UnexpectedSendme));
     }
 
-    /// Windows of a sender that always uses its window, by the definition: a window ends one SENDME
-    /// after its first cells in flight are acknowledged, and then everything is summed up.
+    /// The windows of a sender that always fills its window, by the definition: a window ends one
+    /// SENDME after all cells that were in flight at its start are acknowledged. Then the sums are
+    /// evaluated.
     fn by_definition(g: f64, inc: u64, least: u64, most: u64, start: u64, marks: &[u64]) -> Vec<(u64, f64)> {
         let (mut cwnd, mut alpha, mut slow) = (start, 1.0, true);
         let (mut sent, mut first, mut until) = (0, 0, 0);
         let mut rows = Vec::new();
         for row in 0..marks.len() {
             let acked = row as u64 * inc;
-            // In flight is cwnd, or its value before it shrank.
+            // The cells in flight are cwnd, or cwnd before it shrank.
             sent = (acked + cwnd).max(sent);
             let full = sent - acked + inc > cwnd;
-            assert!(full, "it always sends what it may");
+            assert!(full, "the sender fills its window");
             slow = slow && marks[row] == 0;
             cwnd += if slow { inc } else { 0 };
             if acked + inc > until {
@@ -245,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn windows_are_those_of_the_definition_row_by_row(
+        fn windows_follow_the_definition_row_by_row(
             inc in 1u8..=40,
             marks in proptest::collection::vec(prop_oneof![3 => Just(0u8), 1 => 0u8..=40], 1..300),
             g in 0.01f64..0.99,

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Sends as the window allows and has each SENDME arrive `rtt` after the cell that triggered it.
+    /// Sends a full window. Each SENDME arrives `rtt` after the cell that triggered it.
     fn round(control: &mut DynamicWindow, now: &mut Instant, rtt: Duration) -> u32 {
         while control.stamps.is_empty() {
             control.on_package(*now, Signals::default());
@@ -199,9 +199,9 @@ mod tests {
         control.window
     }
 
-    /// G-13: with a constant round trip, a thousand cells after nine increases.
+    /// G-13: with a constant RTT, the window reaches a thousand cells after nine increases.
     #[test]
-    fn a_constant_round_trip_opens_the_window_in_nine_steps() {
+    fn a_constant_rtt_opens_the_window_in_nine_steps() {
         let mut control = DynamicWindow::new(DynamicConfig::default());
         let mut now = Instant::ZERO;
         let windows: Vec<u32> =
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_round_trip_halves_the_window() {
+    fn a_long_rtt_halves_the_window() {
         let mut control = DynamicWindow::new(DynamicConfig::default());
         let mut now = Instant::ZERO;
         for _ in 0..4 {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn once_per_rtt_changes_the_window_at_most_once_in_a_round_trip() {
+    fn once_per_rtt_changes_the_window_at_most_once_per_rtt() {
         let config = DynamicConfig { adjust: Adjust::OncePerRtt, ..DynamicConfig::default() };
         let mut control = DynamicWindow::new(config);
         control.window = 500;
@@ -234,7 +234,8 @@ mod tests {
             (0..100).for_each(|_| _ = control.on_package(now, Signals::default()));
             now += gap;
         }
-        // Ten SENDMEs arrive 10 ms apart, each a round trip after its cell: one change, then none.
+        // Ten SENDMEs arrive 10 ms apart, each one RTT after its cell. The first one changes the
+        // window, the others do not.
         now = Instant::ZERO + rtt;
         let windows: Vec<u32> = (0..10)
             .map(|_| {
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_below_the_cells_in_flight_sends_nothing() {
+    fn a_window_below_the_cells_in_flight_sends_no_cell() {
         let mut control = DynamicWindow::new(DynamicConfig::default());
         control.window = 1000;
         (0..400).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
@@ -265,8 +266,8 @@ mod tests {
     }
 
     proptest! {
-        /// G-13: 100 (101 against the bug) <= w <= 1000; w is w + 100 or w / 2 before the clamp;
-        /// T lies between the least and the greatest round trip, with decay as without.
+        /// G-13: 100 (101 with the bug) <= w <= 1000. Before the clamp w becomes w + 100 or w / 2.
+        /// T lies between the minimum and the maximum RTT, with and without decay.
         #[test]
         fn the_window_keeps_its_bounds(
             rtts in proptest::collection::vec(1u64..5_000, 1..300),

@@ -120,19 +120,23 @@ mod tests {
     }
 
     #[test]
-    fn ends_open_if_both_want_it_and_hops_are_controlled() {
+    fn windows_are_off_if_both_ends_want_it_and_all_hops_have_control() {
         let open = |client: &EdgeControlConfig, path: bool, relay: &EdgeControlConfig, own: bool| {
             let asked = client.ask(path);
             let answer = relay.answer(asked, own);
-            assert_eq!(client.accept(asked, answer), Ok(answer.agreement()), "both know the same");
+            assert_eq!(
+                client.accept(asked, answer),
+                Ok(answer.agreement()),
+                "both ends reach the same agreement"
+            );
             answer.agreement() == Agreement::OpenEnds
         };
         let [enforced, ignored, suppressed] = [Ends::Enforced, Ends::Ignored, Ends::Suppressed].map(ends);
         assert!(open(&ignored, true, &ignored, true));
-        assert!(open(&ignored, true, &suppressed, true), "each decides for itself what SENDMEs it makes");
+        assert!(open(&ignored, true, &suppressed, true), "each end decides which SENDMEs it sends");
         assert!(!open(&enforced, true, &ignored, true));
         assert!(!open(&ignored, true, &enforced, true));
-        assert!(!open(&ignored, false, &ignored, true), "some relay of the path does not control its hops");
+        assert!(!open(&ignored, false, &ignored, true), "one relay of the path has no hop control");
         assert!(!open(&ignored, true, &ignored, false));
         assert!(!open(&vegas(31), true, &ignored, true));
         assert!(!open(&ignored, true, &vegas(31), true));
@@ -164,11 +168,15 @@ mod tests {
         }
         let other = Negotiation::Agreed(Congestion::Timely, NonZeroU8::new(31).unwrap());
         let (asked, unwanted) = (Negotiation::Asked(Congestion::Vegas), Err(Violation::UnwantedAgreement));
-        assert_eq!(vegas(31).accept(asked, other), unwanted, "not the one that was asked for");
+        assert_eq!(
+            vegas(31).accept(asked, other),
+            unwanted,
+            "the answer is not the requested congestion control"
+        );
     }
 
     #[test]
-    fn the_relay_chooses_the_increment_within_one_of_the_clients() {
+    fn the_relay_chooses_an_increment_within_one_of_the_clients() {
         assert_eq!(outcome(&vegas(31), &vegas(30)), Ok(Some(30)));
         assert_eq!(outcome(&vegas(31), &vegas(32)), Ok(Some(32)));
         assert_eq!(outcome(&vegas(31), &vegas(29)), Err(Violation::UnwantedAgreement));
@@ -176,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unrequested_answer_is_refused() {
+    fn an_unrequested_answer_is_rejected() {
         let agreed = Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap());
         let asked = Negotiation::Asked(Congestion::Vegas);
         assert_eq!(
             vegas(31).accept(Negotiation::Nothing, agreed),
             Err(Violation::UnwantedAgreement),
-            "of a hop before the last"
+            "an answer of a hop before the last"
         );
         assert_eq!(EdgeControlConfig::default().accept(asked, agreed), Err(Violation::UnwantedAgreement));
         assert_eq!(vegas(31).accept(asked, asked), Err(Violation::UnwantedAgreement));

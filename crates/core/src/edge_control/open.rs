@@ -125,7 +125,7 @@ mod tests {
     const T: Instant = Instant::ZERO;
 
     #[test]
-    fn an_open_end_acknowledges_as_windows_do_or_never() {
+    fn an_open_end_sends_sendmes_like_fixed_windows_or_none() {
         let owed = |ends| {
             let (mut circuit, mut stream) = (OpenCircuit::new(ends), OpenStream::new(ends));
             let circuit = (1..=250).filter(|_| circuit.on_deliver(T).unwrap()).collect::<Vec<_>>();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn sendmes_change_nothing_and_xoffs_make_no_sense() {
+    fn sendmes_change_nothing_and_xoffs_are_violations() {
         let mut circuit = OpenCircuit::new(Ends::Ignored);
         (0..50).for_each(|_| circuit.on_sendme(T, Signals::default()).unwrap());
         assert_eq!(circuit.package_window(), Cells::new(u64::MAX));

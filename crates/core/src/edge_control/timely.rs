@@ -180,7 +180,8 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    /// Rates [cell/s] and windows after round trips [ms] that are measured one a second, so that each counts whole.
+    /// Rates [cell/s] and windows [cell] after these RTTs [ms]. One sample a second, so that each
+    /// has its full effect.
     fn rows(rtts: &[u64]) -> Vec<(f64, u64)> {
         let mut timely = Timely::new(TimelyConfig::default());
         let row = |(second, rtt): (usize, &u64)| {
@@ -191,14 +192,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_round_trip_makes_the_rate_and_short_ones_add_delta() {
+    fn the_first_rtt_sets_the_rate_and_short_rtts_add_delta() {
         assert_eq!(rows(&[200, 200, 205, 209]), [(620.0, 124), (640.0, 128), (660.0, 135), (680.0, 142)]);
     }
 
     #[test]
-    fn a_round_trip_that_rises_takes_its_gradient_and_one_that_falls_adds_five_steps_after_five() {
+    fn a_rising_rtt_lowers_the_rate_by_its_gradient_and_five_falling_rtts_add_five_steps() {
         let found = rows(&[200, 240, 238, 236, 234, 232, 230, 228]);
-        // 40 ms of 200 ms, weighted with 0.875; then an eighth of that less 7/8 of 2 ms is still a rise.
+        // The gradient is 40 ms of 200 ms, weighted with 0.875. One eighth of it less 7/8 of 2 ms
+        // is still positive.
         let first = 620.0 * (1.0 - 0.8 * 0.875 * 0.2);
         let second = first * (1.0 - 0.8 * (0.125 * 0.035 - 0.875 * 0.002) / 0.2);
         let expected = [620.0, first, second];
@@ -210,21 +212,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_round_trip_lowers_the_rate_by_its_excess_over_t_high() {
+    fn a_long_rtt_lowers_the_rate_by_its_excess_over_t_high() {
         let found = rows(&[200, 400]);
-        assert!((found[1].0 - 620.0 * 0.6).abs() < 1e-9, "half of the 200 ms are above 100 ms: {found:?}");
+        assert!((found[1].0 - 620.0 * 0.6).abs() < 1e-9, "half of the 200 ms exceeds 100 ms: {found:?}");
         let found = rows(&[200, 1000]);
-        assert!((found[1].0 - 310.0).abs() < 1e-9, "no change takes more than half: {found:?}");
+        assert!((found[1].0 - 310.0).abs() < 1e-9, "one change removes at most half: {found:?}");
         let found = rows(&[200, 10_000]);
-        assert_eq!(
-            found[1],
-            (100.0, 1000),
-            "no window is larger than it may be, and no rate than its window"
-        );
+        assert_eq!(found[1], (100.0, 1000), "the maximum window limits the window and the rate");
     }
 
     #[test]
-    fn a_rate_that_is_not_used_does_not_grow_but_falls() {
+    fn an_unused_rate_does_not_grow_but_can_fall() {
         let mut timely = Timely::new(TimelyConfig::default());
         let mut rate = |second, rtt| {
             timely.on_sendme(Instant::from_secs(second), MS(rtt), false);
@@ -235,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn changes_count_for_the_time_since_the_last_one() {
-        // Two SENDMEs in a tenth of a round trip each add a tenth of delta.
+    fn the_effect_of_a_sample_is_proportional_to_the_time_since_the_last_one() {
+        // Two SENDMEs, each a tenth of an RTT after the one before, add a tenth of delta each.
         let mut timely = Timely::new(TimelyConfig::default());
         for at in [1000, 1020, 1040] {
             timely.on_sendme(Instant::from_millis(at), MS(200), true);
@@ -245,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn every_31st_cell_is_timed_and_a_sendme_for_nothing_is_a_violation() {
+    fn every_31st_cell_is_timed_and_an_unexpected_sendme_is_a_violation() {
         let mut control = TimelyWindow::new(Timely::new(TimelyConfig::default()));
         let sent: Vec<bool> =
             (0..124).map(|_| control.on_package(Instant::ZERO, Signals::default())).collect();
         assert_eq!(control.package_window(), Cells::ZERO);
         let owed: Vec<bool> = (0..124).map(|_| control.on_deliver(Instant::ZERO).unwrap()).collect();
-        assert_eq!(sent, owed, "both ends count alike");
+        assert_eq!(sent, owed, "both ends expect the same SENDMEs");
         let later = Instant::from_millis(100);
         for _ in 0..4 {
             assert_eq!(control.on_sendme(later, Signals::default()), Ok(()));
@@ -260,8 +258,9 @@ mod tests {
         assert_eq!(control.rtt(), Some(MS(100)));
     }
 
-    /// Algorithm 1 in milliseconds, for one row; the state is the rate [cell/s], the last, the least and the average
-    /// difference of round trips [ms], and how many gradients in a row were not positive.
+    /// Algorithm 1 in milliseconds, for one row. The state is the rate [cell/s], the last RTT, the
+    /// minimum RTT, the average RTT difference [ms], and the number of consecutive gradients that
+    /// were not positive.
     fn by_definition(state: (f64, f64, f64, f64, u32), rtt: f64, pause: f64) -> (f64, f64, f64, f64, u32) {
         let (rate, last, least, diff, falling) = state;
         let diff = 0.125 * diff + 0.875 * (rtt - last);
@@ -280,9 +279,9 @@ mod tests {
     }
 
     proptest! {
-        /// A gradient that is zero but for rounding may be taken for one or the other: such rows end the comparison.
+        /// Rounding decides the sign of a gradient near zero. The comparison ends at such a row.
         #[test]
-        fn rates_are_those_of_the_algorithm_row_by_row(
+        fn rates_follow_algorithm_1_row_by_row(
             rows in proptest::collection::vec((20u64..800, 1u64..400), 2..200),
         ) {
             let mut timely = Timely::new(TimelyConfig::default());
@@ -310,7 +309,7 @@ mod tests {
         }
 
         #[test]
-        fn no_sendme_breaks_a_bound(
+        fn every_sendme_keeps_the_bounds(
             rows in proptest::collection::vec((0u64..5_000_000_000, any::<bool>()), 1..300),
             inc in 1u8..=254,
         ) {

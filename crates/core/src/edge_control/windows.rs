@@ -239,7 +239,7 @@ mod tests {
         CircuitWindow::new(WindowsConfig { circuit_window, sendme_bug_101, ..WindowsConfig::default() })
     }
 
-    /// Sends up to `cells` through a pair of ends; returns how many went through.
+    /// Sends up to `cells` cells from one end to the other and returns how many the window allowed.
     fn transfer(sender: &mut CircuitWindow, receiver: &mut CircuitWindow, cells: u32) -> u32 {
         for sent in 0..cells {
             if sender.package_window() == Cells::ZERO {
@@ -253,9 +253,10 @@ mod tests {
         cells
     }
 
-    /// G-11: a window of 100 against the bug stalls at exactly 100 cells; 101 does not.
+    /// G-11: with the bug, a window of 100 stalls after exactly 100 cells. A window of 101 does not
+    /// stall.
     #[test]
-    fn hundred_cells_deadlock_against_the_101_bug() {
+    fn a_window_of_100_deadlocks_with_the_101_bug() {
         assert_eq!(transfer(&mut window(100, false), &mut window(1000, true), 5000), 100);
         assert_eq!(transfer(&mut window(101, false), &mut window(1000, true), 5000), 5000);
         assert_eq!(transfer(&mut window(100, false), &mut window(1000, false), 5000), 5000);
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selfish_receiver_acknowledges_twice_as_fast_until_it_is_ahead() {
+    fn a_selfish_receiver_acknowledges_twice_as_fast_until_it_reaches_its_lead() {
         for (early_sendmes, expected) in [
             (0, [100, 200, 300, 400, 500]),
             (30, [100, 170, 270, 370, 470]),
@@ -292,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn every_hundredth_cell_is_one_that_is_acknowledged() {
+    fn every_100th_cell_is_acknowledged() {
         let mut sender = window(550, false);
         let acknowledged: Vec<u32> = (1..=550).filter(|_| sender.on_package(T, Signals::default())).collect();
         assert_eq!(acknowledged, [100, 200, 300, 400, 500]);
     }
 
     #[test]
-    fn a_sendme_for_nothing_is_a_violation() {
+    fn an_unexpected_sendme_is_a_violation() {
         assert_eq!(window(1000, false).on_sendme(T, Signals::default()), Err(Violation::UnexpectedSendme));
     }
 
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_with_windows_accepts_no_xoff() {
+    fn a_stream_with_windows_rejects_an_xoff() {
         let mut stream = StreamWindow::new(WindowsConfig::default());
         for feedback in [StreamFeedback::Xoff, StreamFeedback::Xon(None)] {
             assert_eq!(stream.on_feedback(T, feedback), Err(Violation::UnexpectedFlowControl));
@@ -343,8 +344,8 @@ mod tests {
     }
 
     proptest! {
-        /// G-10, G-11: windows stay in range, unacknowledged cells never exceed the window, and a SENDME
-        /// is sent for each hundred received cells.
+        /// G-10, G-11: windows stay in range, unacknowledged cells never exceed the window, and the
+        /// receiver sends a SENDME for each hundred cells.
         #[test]
         fn windows_keep_their_bounds(
             initial in 101u32..=1000,

@@ -279,31 +279,31 @@ mod tests {
     }
 
     #[test]
-    fn an_xoff_goes_after_five_milliseconds_above_500_cells() {
+    fn an_xoff_is_sent_after_five_milliseconds_above_500_cells() {
         let mut stream = XonXoff::new(CONFIG);
         assert_eq!(deliver(&mut stream, 0, XOFF), None);
-        assert_eq!(deliver(&mut stream, 1, XOFF + 1), None, "the grace begins");
-        assert_eq!(deliver(&mut stream, 6, XOFF + 1), None, "five milliseconds are not more than five");
+        assert_eq!(deliver(&mut stream, 1, XOFF + 1), None, "the grace period begins");
+        assert_eq!(deliver(&mut stream, 6, XOFF + 1), None, "the grace period lasts five milliseconds");
         assert_eq!(deliver(&mut stream, 7, XOFF + 1), Some(StreamFeedback::Xoff));
-        assert_eq!(deliver(&mut stream, 20, 2 * XOFF), None, "once");
+        assert_eq!(deliver(&mut stream, 20, 2 * XOFF), None, "an XOFF is sent once");
     }
 
     #[test]
-    fn a_backlog_that_shrinks_in_time_brings_no_xoff() {
+    fn a_backlog_that_shrinks_within_the_grace_period_causes_no_xoff() {
         let mut stream = XonXoff::new(CONFIG);
         assert_eq!(deliver(&mut stream, 1, XOFF + 1), None);
         assert_eq!(deliver(&mut stream, 4, XOFF), None);
-        assert_eq!(deliver(&mut stream, 7, XOFF + 1), None, "another grace begins");
+        assert_eq!(deliver(&mut stream, 7, XOFF + 1), None, "a new grace period begins");
     }
 
     #[test]
-    fn without_grace_the_first_cell_too_many_brings_it() {
+    fn without_a_grace_period_the_first_excess_cell_causes_an_xoff() {
         let mut stream = XonXoff::new(XonXoffConfig::TOR_0_4_7);
         assert_eq!(deliver(&mut stream, 0, XOFF), None);
         assert_eq!(deliver(&mut stream, 0, XOFF + 1), Some(StreamFeedback::Xoff));
     }
 
-    /// Stops a stream, with all of `waiting` still there at 10 ms.
+    /// A stream that sent an XOFF. All of `waiting` is still unread at 10 ms.
     fn stopped(waiting: u64) -> XonXoff {
         let mut stream = XonXoff::new(CONFIG);
         assert_eq!(deliver(&mut stream, 0, waiting), None);
@@ -312,19 +312,19 @@ mod tests {
     }
 
     #[test]
-    fn an_xon_goes_when_nothing_waits_with_the_rate_if_it_is_known() {
+    fn an_xon_is_sent_when_the_backlog_is_empty_with_the_rate_if_it_is_known() {
         let mut stream = stopped(XOFF + 1);
         assert_eq!(drain(&mut stream, 500, XOFF, 1), None);
-        assert_eq!(drain(&mut stream, 501, 1, 0), xon(0), "too little was drained to know the rate");
+        assert_eq!(drain(&mut stream, 501, 1, 0), xon(0), "too few bytes were drained to measure the rate");
 
         let mut stream = stopped(300_000);
         assert_eq!(drain(&mut stream, 1000, XON_RATE + 1, 50_999), None);
-        // The first cell came at 0 ms: 249,001 B in a second.
+        // The first cell arrived at 0 ms: 249,001 B in one second.
         assert_eq!(drain(&mut stream, 1001, 50_999, 0), xon(249));
     }
 
     #[test]
-    fn an_xoff_goes_before_the_xon_that_follows_at_once() {
+    fn an_xoff_precedes_the_xon_that_follows_immediately() {
         let mut stream = XonXoff::new(XonXoffConfig::TOR_0_4_7);
         stream.on_deliver(Instant::ZERO, backlog(XOFF + 1)).unwrap();
         stream.on_drain(Instant::ZERO, Bytes::new(XOFF + 1), backlog(0));
@@ -334,11 +334,12 @@ mod tests {
     }
 
     #[test]
-    fn another_xon_goes_when_the_rate_moves_a_quarter() {
+    fn another_xon_is_sent_when_the_rate_changes_by_a_quarter() {
         let mut stream = stopped(300_000);
         assert_eq!(drain(&mut stream, 1000, 250_000, 50_000), None);
         assert_eq!(drain(&mut stream, 1001, 50_000, 0), xon(250));
-        // A new measurement begins at 2 s: earlier drained bytes over the present time, averaged 2:1.
+        // A new measurement begins at 2 s. It divides the drained bytes by the elapsed time and
+        // averages the result 2:1.
         assert_eq!(drain(&mut stream, 2000, 0, 300_000), None);
         assert_eq!(drain(&mut stream, 2800, 250_000, 50_000), None, "(2 * 312 + 250) / 3 = 291 is 16 % more");
         assert_eq!(drain(&mut stream, 3000, 0, 300_000), None);
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_that_never_waits_gets_twice_the_rate() {
+    fn an_application_without_backlog_gets_twice_its_rate() {
         let mut stream = stopped(300_000);
         assert_eq!(drain(&mut stream, 1000, 250_000, 50_000), None);
         assert_eq!(drain(&mut stream, 1001, 50_000, 0), xon(250));
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packaging_end_stops_goes_and_keeps_the_rate() {
+    fn the_sender_stops_resumes_and_keeps_the_rate() {
         let mut stream = XonXoff::new(CONFIG);
         stream.on_package(Instant::ZERO, Bytes::new(2 * XOFF));
         assert!(stream.package_window() > Cells::ZERO);
@@ -369,11 +370,11 @@ mod tests {
         stream.on_feedback(Instant::ZERO, xon(0).unwrap()).unwrap();
         assert_eq!(stream.rate(), None);
         stream.on_feedback(Instant::ZERO, xon(2_147_484).unwrap()).unwrap();
-        assert_eq!(stream.rate(), None, "as much as C tor's buckets can hold is no rate");
+        assert_eq!(stream.rate(), None, "a rate above the maximum bucket of C tor is no limit");
     }
 
     #[test]
-    fn messages_of_no_honest_end_are_violations() {
+    fn messages_that_no_honest_end_sends_are_violations() {
         let unexpected = Err(Violation::UnexpectedFlowControl);
         let sent = |bytes| {
             let mut stream = XonXoff::new(CONFIG);
@@ -382,7 +383,7 @@ mod tests {
         };
         let xon = xon(0).unwrap();
         assert_eq!(sent(1 << 30).on_feedback(Instant::ZERO, StreamFeedback::Sendme), unexpected);
-        assert_eq!(sent(1 << 30).on_feedback(Instant::ZERO, xon), unexpected, "before any XOFF");
+        assert_eq!(sent(1 << 30).on_feedback(Instant::ZERO, xon), unexpected, "an XON before any XOFF");
         assert_eq!(sent(XOFF / 2 - 1).on_feedback(Instant::ZERO, StreamFeedback::Xoff), unexpected);
         let mut twice = sent(1 << 30);
         twice.on_feedback(Instant::ZERO, StreamFeedback::Xoff).unwrap();
@@ -391,15 +392,15 @@ mod tests {
         flood.on_feedback(Instant::ZERO, StreamFeedback::Xoff).unwrap();
         assert_eq!(flood.on_feedback(Instant::ZERO, xon), Ok(()));
         assert_eq!(flood.on_feedback(Instant::ZERO, xon), Ok(()));
-        assert_eq!(flood.on_feedback(Instant::ZERO, xon), unexpected, "three for what would bring two");
+        assert_eq!(flood.on_feedback(Instant::ZERO, xon), unexpected, "the data causes at most two XONs");
     }
 
     proptest! {
-        /// Two honest ends never report a violation, for any reading application and any delay of
-        /// messages. The waiting data never exceeds the XOFF's limit plus the data that the sender could
-        /// send before the XOFF arrived.
+        /// Two honest ends never report a violation, whatever the application reads and however
+        /// long messages take. The unread data never exceeds the XOFF limit plus the data that the
+        /// sender could send before the XOFF arrived.
         #[test]
-        fn honest_ends_do_not_accuse_each_other(
+        fn honest_ends_report_no_violation(
             reads in proptest::collection::vec((0u64..400_000, 1u64..400), 1..300),
             delay in 0u64..200,
             per_milli in 1u64..4000,

@@ -334,10 +334,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_controlled_if_all_nodes_offer_the_same_control() {
+    fn a_path_has_hop_control_if_all_nodes_offer_the_same_control() {
         let (credits, backtap) = (Some(HopOffer::Credits { start: 90, most: 510 }), Some(HopOffer::BackTap));
         assert!(HopOffer::all_along([credits; 4]));
-        assert!(!HopOffer::all_along([None, credits, credits, credits]), "the client is one of them");
+        assert!(!HopOffer::all_along([None, credits, credits, credits]), "the client is a node of the path");
         assert!(!HopOffer::all_along([credits, credits, None, credits]));
         assert!(!HopOffer::all_along([credits, credits, backtap, backtap]));
     }
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn two_nodes_agree_on_equal_offers() {
         let credits = |start| Some(HopOffer::Credits { start, most: 510 });
-        assert_eq!(HopOffer::agree(credits(90), credits(510)), credits(510), "the peer's number counts");
+        assert_eq!(HopOffer::agree(credits(90), credits(510)), credits(510), "the peer's window counts");
         assert_eq!(HopOffer::agree(None, credits(90)), None);
         assert_eq!(HopOffer::agree(credits(90), None), None);
         assert_eq!(HopOffer::agree(credits(90), Some(HopOffer::Custom(1))), None);

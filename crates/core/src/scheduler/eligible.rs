@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_priority_value_goes_first_and_equals_take_turns() {
+    fn the_lowest_priority_value_is_served_first_and_equal_ones_take_turns() {
         let mut eligible = Eligible::default();
         for (channel, priority) in [(4, 1.0), (2, 1.0), (9, 0.5)] {
             eligible.enter(ChannelKey::first(channel), Priority(priority));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_outlast_a_run() {
+    fn the_order_of_turns_continues_in_the_next_run() {
         let mut eligible = Eligible::default();
         for best in [1, 2, 1] {
             eligible.enter(ChannelKey::first(1), Priority(0.0));

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_channel_waits_twice_and_the_first_one_sets_the_time() {
+    fn a_channel_is_pending_once_and_the_first_one_sets_the_timer() {
         let mut pending = Pending::default();
         for (channel, at) in [(3, 10), (1, 11), (3, 12)] {
             pending.add(ChannelKey::first(channel), Instant::from_millis(at));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_channel_that_goes_disarms_the_timer() {
+    fn removing_the_last_channel_disarms_the_timer() {
         let mut pending = Pending::default();
         pending.add(ChannelKey::first(1), Instant::from_millis(10));
         pending.add(ChannelKey::first(2), Instant::from_millis(10));
@@ -68,6 +68,6 @@ mod tests {
         pending.forget(ChannelKey::first(2));
         assert_eq!(pending.due(), None);
         pending.add(ChannelKey::first(2), Instant::from_millis(30));
-        assert_eq!(pending.due(), Some(Instant::from_millis(30)), "its key may come again");
+        assert_eq!(pending.due(), Some(Instant::from_millis(30)), "the key may be added again");
     }
 }

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_that_of_the_decimal_fraction() {
+    fn a_part_follows_its_decimal_fraction() {
         let parts = [(0.29, 100), (0.58, 50), (0.1, 10), (0.1, 19), (0.999, 1000), (0.0, 5)];
         assert_eq!(parts.map(|(fraction, all)| part(fraction, all)), [29, 29, 1, 1, 999, 0]);
     }

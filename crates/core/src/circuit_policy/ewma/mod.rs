@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_circuit_goes_before_a_busy_one() {
+    fn a_new_circuit_precedes_a_busy_circuit() {
         for mut policy in all() {
             policy.on_ready(Instant::ZERO, key(1));
             for _ in 0..50 {
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// VC-11: without traffic a count halves in H.
+    /// VC-11: without traffic, a count halves in H.
     #[test]
     fn idle_circuit_regains_priority_after_one_half_life() {
         for mut policy in all() {
@@ -120,17 +120,18 @@ mod tests {
         }
     }
 
-    /// G-31: with any number of new circuits of count zero, a circuit that sent much waits at most until
-    /// its count has decayed below theirs: H times the logarithm of the ratio of counts.
+    /// G-31: a busy circuit waits for new circuits at most until its count has decayed below
+    /// theirs: H times the logarithm of the ratio of the counts.
     #[test]
-    fn newcomers_do_not_starve_a_busy_circuit() {
+    fn new_circuits_do_not_starve_a_busy_circuit() {
         for mut policy in all() {
             let (old, cell) = (key(0), Duration::from_millis(10));
             policy.on_ready(Instant::ZERO, old);
             for _ in 0..6_400 {
                 serve(&mut *policy, Instant::ZERO);
             }
-            // Each newcomer has cells for ever; one arrives every ten cells, which leaves nine for all that are there.
+            // Each new circuit is always backlogged. One arrives every ten cells, so nine cells
+            // remain for the others.
             let (mut now, mut last, mut longest) = (Instant::ZERO, Instant::ZERO, Duration::ZERO);
             for k in 0..60_000u32 {
                 if k.is_multiple_of(10) && k < 2_000 {
@@ -143,16 +144,18 @@ mod tests {
                 now += cell;
             }
             longest = longest.max(now - last);
-            // At 100 cells a second, 200 others have some 23 cells each in the long run (rate * H / ln 2 / circuits).
+            // At 100 cells a second, each of 200 circuits has some 23 cells in the long run (rate *
+            // H / ln 2 / circuits).
             let bound = H.mul_f64((6_400.0f64 / 20.0).log2());
             assert!(longest < bound, "{policy:?}: {longest:?}");
-            assert!(longest > H, "it did wait");
+            assert!(longest > H, "the busy circuit waits longer than H");
         }
     }
 
-    /// G-30: a thousand million cells over ten days, some ten thousand at a time; nothing overflows, and the order stays.
+    /// G-30: after 10⁹ cells over ten days, in batches of some ten thousand, no count overflows and
+    /// the order is right.
     #[test]
-    fn counts_stay_finite_after_ten_days_and_a_thousand_million_cells() {
+    fn counts_stay_finite_after_ten_days_and_10_to_the_9_cells() {
         for mut policy in all() {
             let mut now = Instant::ZERO;
             policy.on_ready(now, key(0));
@@ -169,10 +172,10 @@ mod tests {
         }
     }
 
-    /// A new half-life applies from now on. The counts stay, up to the rounding of heap and list, and in
-    /// ticks as in C tor.
+    /// A new half-life applies to later decay. The counts stay, up to rounding in the heap and the
+    /// list, and up to a tick in C tor's variant.
     #[test]
-    fn a_changed_half_life_keeps_counts_and_decays_them_anew() {
+    fn a_changed_half_life_keeps_counts_and_changes_their_decay() {
         for mut policy in all() {
             let (now, later) = (Instant::from_secs(20), Instant::from_secs(30));
             policy.on_ready(now, key(1));
@@ -203,19 +206,19 @@ mod tests {
             1 => (0u32..12).prop_map(Operation::Blocked),
             1 => (0u32..12).prop_map(Operation::Close),
             12 => Just(Operation::Serve),
-            // Eighths of a half-life, so that few ties hang on the last bit.
+            // Eighths of a half-life: few ties depend on the last bit.
             2 => (1u64..80).prop_map(|eighths| Operation::Wait(eighths * 4_000)),
         ]
     }
 
     proptest! {
-        /// VC-10, G-30: list, heap and ticks choose a circuit of the least count among the eligible;
-        /// where two counts differ by less than rounding, either will do.
+        /// VC-10, G-30: list, heap and ticks choose an eligible circuit with the minimum count. If
+        /// two counts differ by less than rounding, both choices are right.
         #[test]
-        fn all_realisations_choose_alike(operations in proptest::collection::vec(operation(), 0..400)) {
+        fn list_heap_and_ticks_choose_the_same_circuit(operations in proptest::collection::vec(operation(), 0..400)) {
             let mut policies = all();
             let (mut now, mut eligible) = (Instant::ZERO, std::collections::BTreeSet::new());
-            // The rule itself, as the reference.
+            // The counts by the definition, as the reference.
             let mut counts: BTreeMap<u32, (f64, Instant)> = BTreeMap::new();
             for operation in operations {
                 match operation {

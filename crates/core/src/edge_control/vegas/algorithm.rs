@@ -191,7 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn windows_are_those_of_c_tors_vectors_row_by_row() {
+    fn windows_match_c_tors_vectors_row_by_row() {
         for (vector, rows) in VECTORS.iter().enumerate() {
             let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
             for (row, expected) in rows.iter().enumerate() {
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Delivers this many SENDMEs, with round trips of 100 ms, to an end that always uses its window.
+    /// Delivers `sendmes` SENDMEs with an RTT of 100 ms to a sender that always fills its window.
     fn grow(vegas: &mut Vegas, sendmes: u64) {
         for _ in 0..sendmes {
             vegas.on_sendme(Duration::from_millis(100), vegas.cwnd(), false, 0);
@@ -229,31 +229,32 @@ mod tests {
             vegas.cwnd()
         });
         assert_eq!(windows[..2], [248, 496], "a round of four SENDMEs, then one of eight");
-        assert_eq!(windows[2..5], [620, 635, 650], "from 600 on half of 31 at most");
-        assert!(windows[5] < 650 + 100 * 14, "and less and less: {}", windows[5]);
+        assert_eq!(windows[2..5], [620, 635, 650], "from 600 on it adds at most half of 31");
+        assert!(windows[5] < 650 + 100 * 14, "the growth slows down: {}", windows[5]);
         assert!(vegas.slow_start);
     }
 
     #[test]
-    fn gamma_cells_in_queues_end_slow_start_at_gamma_above_the_product() {
+    fn gamma_queued_cells_end_slow_start_at_gamma_above_the_bdp() {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
         grow(&mut vegas, 12);
         let before = vegas.cwnd();
-        // The average of two samples of 2:1 weight is 500 ms / 3, so 40 % of the window wait.
+        // The average of the two samples, with weights 2:1, is 500 ms / 3, so 40 % of the window is
+        // queued.
         vegas.on_sendme(Duration::from_millis(200), before, false, 0);
         assert!(!vegas.slow_start);
         assert_eq!(vegas.cwnd(), before * 100_000 / 166_666 + 186);
     }
 
     #[test]
-    fn a_queue_that_is_full_ends_slow_start_and_one_that_drains_is_looked_at_once() {
+    fn a_full_queue_ends_slow_start_and_a_drained_queue_updates_the_window_immediately() {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
         grow(&mut vegas, 4);
         vegas.on_sendme(Duration::from_millis(100), 248, true, 256);
         assert_eq!((vegas.slow_start, vegas.cwnd()), (false, 248 + 186));
         vegas.next_update = 9;
         vegas.on_sendme(Duration::from_millis(100), 434, false, 0);
-        assert_eq!(vegas.cwnd(), 435, "no queue: one more, long before its turn");
+        assert_eq!(vegas.cwnd(), 435, "without a queue the window grows by one, long before its next update");
     }
 
     #[test]
@@ -262,12 +263,13 @@ mod tests {
         for _ in 0..50 {
             vegas.on_sendme(Duration::from_millis(100), 31, false, 0);
         }
-        // 31 cells and a gap of four SENDMEs fill 155; of 186 they are less than a quarter.
+        // 31 cells and a gap of four SENDMEs fill a window of 155. They are less than a quarter of
+        // 186.
         assert_eq!(vegas.cwnd(), 186);
     }
 
     #[test]
-    fn before_the_first_round_trip_only_a_full_queue_counts() {
+    fn before_the_first_rtt_sample_only_a_full_queue_counts() {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
         vegas.on_sendme(Duration::ZERO, 124, false, 0);
         assert_eq!((vegas.cwnd(), vegas.slow_start), (124, true));
@@ -297,7 +299,7 @@ mod tests {
             let mut in_flight = 0;
             for (micros, blocked, queue) in sendmes {
                 in_flight = vegas.cwnd().max(in_flight);
-                prop_assert!(in_flight >= u64::from(inc), "a window is never too small for a SENDME");
+                prop_assert!(in_flight >= u64::from(inc), "every window allows one SENDME");
                 vegas.on_sendme(Duration::from_micros(micros), in_flight, blocked, queue);
                 in_flight -= u64::from(inc);
                 prop_assert!((124..=6000).contains(&vegas.cwnd()));

@@ -17,13 +17,13 @@ mod tests {
     use penstock_units::{Cells, Duration, Instant};
 
     #[test]
-    fn every_31st_cell_is_acknowledged_and_a_sendme_too_many_is_a_violation() {
+    fn every_31st_cell_is_acknowledged_and_an_unexpected_sendme_is_a_violation() {
         let mut control = VegasWindow::new(Vegas::new(VegasConfig::TOR_0_4_9));
         let sent: Vec<bool> =
             (0..124).map(|_| control.on_package(Instant::ZERO, Signals::default())).collect();
         assert_eq!(control.package_window(), Cells::ZERO);
         let owed: Vec<bool> = (0..124).map(|_| control.on_deliver(Instant::ZERO).unwrap()).collect();
-        assert_eq!(sent, owed, "both ends count alike");
+        assert_eq!(sent, owed, "both ends expect the same SENDMEs");
         assert_eq!(owed.iter().filter(|owed| **owed).count(), 4);
         let later = Instant::from_millis(100);
         for _ in 0..4 {
@@ -31,6 +31,10 @@ mod tests {
         }
         assert_eq!(control.on_sendme(later, Signals::default()), Err(Violation::UnexpectedSendme));
         assert_eq!(control.rtt(), Some(Duration::from_millis(100)));
-        assert_eq!(control.window(), Cells::new(217), "three found the window full, the last did not");
+        assert_eq!(
+            control.window(),
+            Cells::new(217),
+            "three SENDMEs find the window full, the last one does not"
+        );
     }
 }

@@ -68,7 +68,8 @@ pub(in crate::edge_control) fn n_count_ewma(value: u64, before: u64, n: u64) -> 
 mod tests {
     use super::*;
 
-    /// Sent [µs], acknowledged [µs], congestion window [cell], in slow start; sample, average and least [µs].
+    /// Sent [µs], acknowledged [µs], congestion window [cell], in slow start; sample, average and
+    /// minimum RTT [µs].
     ///
     /// Source: C tor 0.4.9 `test_congestion_control.c`; the same numbers are in tor-proto 0.47 `rtt.rs`.
     const VECTOR: [[u64; 7]; 9] = [
@@ -84,11 +85,11 @@ mod tests {
     ];
 
     #[test]
-    fn round_trips_are_those_of_c_tors_vector() {
+    fn rtts_match_c_tors_vector() {
         let config = VegasConfig::TOR_0_4_9;
         let mut rtt = RoundTrips::default();
         for [sent, acknowledged, cwnd, slow_start, sample, ewma, min] in VECTOR {
-            // A window of 124 or 200 cells is updated with every SENDME.
+            // A window of 124 or 200 cells is updated at every SENDME.
             let at = Moment { slow_start: slow_start == 1, cwnd_is_least: cwnd == 124, update_rate: 0 };
             assert!(rtt.add(&config, Duration::from_micros(acknowledged - sent), at));
             let expected = (Some(Duration::from_micros(sample)), ewma, min);
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_cannot_be_is_not_believed() {
+    fn an_impossible_rtt_is_ignored() {
         let config = VegasConfig::TOR_0_4_9;
         let steady = Moment { slow_start: false, cwnd_is_least: false, update_rate: 1 };
         let mut rtt = RoundTrips::default();

@@ -132,12 +132,12 @@ mod tests {
     }
 
     #[test]
-    fn diff_follows_the_minimum_round_trip_of_the_round() {
-        let waits = trips(&[150, 120, 130], 100).diff(10, 3).expect("three are enough");
+    fn diff_follows_the_minimum_rtt_of_the_round() {
+        let waits = trips(&[150, 120, 130], 100).diff(10, 3).expect("three samples are enough");
         assert!((waits - 2.0).abs() < 1e-9, "{waits}");
         assert_eq!(trips(&[100, 120, 130], 100).diff(10, 3), Some(0.0));
-        assert_eq!(trips(&[120, 130], 100).diff(10, 3), None, "two say nothing");
-        assert_eq!(trips(&[90, 90, 90], 100).diff(10, 3), Some(0.0), "it is never negative");
+        assert_eq!(trips(&[120, 130], 100).diff(10, 3), None, "two samples are too few");
+        assert_eq!(trips(&[90, 90, 90], 100).diff(10, 3), Some(0.0), "diff is never negative");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_is_the_nodes_rate_times_the_base_round_trip() {
+    fn the_cap_is_the_rate_of_the_node_times_the_base_rtt() {
         let (slow, fast) = (DataRate::new(49_800), DataRate::new(99_600));
         let mut window = Window::new(WindowConfig::default(), slow);
         let grown = |window: &mut Window| {
@@ -180,10 +180,10 @@ mod tests {
             window.on_round(0.0, sent, MILLIS(100));
             assert_eq!(window.get(), expected);
         }
-        // 16 · 0.2 = 3.2 cells wait; eleven were forwarded since the 22nd.
+        // 16 · 0.2 = 3.2 cells wait. Eleven cells were forwarded since the 22nd.
         window.on_forwarded(trips(&[120, 120, 120], 100).diff(window.get(), 3), 33);
         assert_eq!(window.get(), 11);
         window.on_round(0.0, 40, MILLIS(100));
-        assert_eq!(window.get(), 12, "from then on by one");
+        assert_eq!(window.get(), 12, "the window then changes by one");
     }
 }

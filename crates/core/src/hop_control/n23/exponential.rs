@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delay_above_the_threshold_takes_a_part_and_one_below_brings_a_step() {
+    fn a_delay_above_the_threshold_lowers_n3_and_a_delay_below_adds_a_step() {
         let law = ExponentialConfig::default();
         let after = |millis| law.adjust(500, Duration::from_millis(millis));
         assert_eq!([0, 20].map(after), [501, 501]);

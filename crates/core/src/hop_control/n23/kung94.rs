@@ -48,16 +48,16 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_is_shared_by_use() {
+    fn the_pool_is_shared_in_proportion_to_use() {
         let law = Kung94Config::default();
-        assert_eq!(law.adjust(500, 50, link(90, 10, 50)), 901, "one alone has all that is free");
+        assert_eq!(law.adjust(500, 50, link(90, 10, 50)), 901, "a single circuit gets all free cells");
         assert_eq!(
             law.adjust(500, 30, link(90, 10, 120)),
             226,
-            "a quarter of the use is a quarter of the rest"
+            "a quarter of the traffic gets a quarter of the rest"
         );
         assert_eq!(law.adjust(500, 0, link(90, 10, 120)), 1);
-        assert_eq!(law.adjust(300, 0, link(0, 10, 0)), 300, "nothing moved, nothing is known");
-        assert_eq!(law.adjust(300, 5, link(5000, 10, 5)), 1, "more waits than there is");
+        assert_eq!(law.adjust(300, 0, link(0, 10, 0)), 300, "without traffic N3 does not change");
+        assert_eq!(law.adjust(300, 5, link(5000, 10, 5)), 1, "more cells wait than the pool has");
     }
 }

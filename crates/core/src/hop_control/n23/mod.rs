@@ -211,7 +211,7 @@ mod tests {
 
     const T: Instant = Instant::ZERO;
 
-    /// A middle relay's control that has received as many cells as it may.
+    /// The control of a middle relay that has received all cells of its credit.
     fn middle(config: N23Config) -> N23 {
         let mut control = N23::new(config);
         for side in [Side::Before, Side::After] {
@@ -235,28 +235,29 @@ mod tests {
     }
 
     #[test]
-    fn every_n2nd_cell_that_came_and_left_brings_a_credit_and_own_ones_do_not() {
+    fn every_n2th_forwarded_cell_sends_a_credit_and_own_cells_do_not() {
         let mut control = middle(N23Config { n2: 3, n3: 5, ..N23Config::default() });
         let mut told = |source| control.on_sent(T, source).map(|credit| (credit.forwarded, credit.allowance));
         let sources = [Source::Before, Source::Here, Source::Before, Source::Before, Source::Here];
         assert_eq!(sources.map(&mut told), [None, None, None, Some((3, 8)), None]);
         assert_eq!([Source::Before; 3].map(told), [None, None, Some((6, 8))]);
-        assert_eq!(control.credit(), Cells::ZERO, "own cells use it, too");
+        assert_eq!(control.credit(), Cells::ZERO, "own cells use credit, too");
     }
 
     #[test]
-    fn a_fall_of_n3_by_n2_is_reported_at_once_and_a_smaller_one_with_the_next_credit() {
+    fn a_fall_of_n3_by_n2_is_reported_immediately_and_a_smaller_fall_with_the_next_credit() {
         let mut control = middle(adaptive());
         (0..4).for_each(|_| assert_eq!(control.on_sent(T, Source::Before), None));
         // 500 e^(-2) = 67
-        let credit = control.on_tick(T, slow(506, 100)).feedback.expect("it fell by far");
+        let credit = control.on_tick(T, slow(506, 100)).feedback.expect("N3 fell by more than N2");
         assert_eq!((credit.forwarded, credit.allowance), (4, 110));
         assert_eq!(
             control.on_tick(T, slow(506, 100)),
             Ticked { feedback: None, again: true },
-            "it is the least"
+            "N3 is at its minimum"
         );
-        // It grows by one at each tick, which can wait, and falls by less than N2, which can, too.
+        // N3 grows by one at each tick, and falls by less than N2. Both changes wait for the next
+        // credit.
         (0..9).for_each(|_| assert_eq!(control.on_tick(T, slow(506, 0)).feedback, None));
         assert_eq!(control.on_tick(T, slow(506, 21)).feedback, None);
         let credits: Vec<_> = (0..10).filter_map(|_| control.on_sent(T, Source::Before)).collect();
@@ -267,10 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_circuit_reports_a_fall_of_n3_at_once() {
+    fn a_waiting_circuit_reports_a_fall_of_n3_immediately() {
         let mut control = middle(adaptive());
         let ticked = control.on_tick(T, slow(510, 100));
-        let credit = ticked.feedback.expect("it fell by far, and cells wait for it");
+        let credit = ticked.feedback.expect("N3 fell by more than N2 while cells wait for credit");
         assert_eq!((credit.forwarded, credit.allowance), (0, 110));
         assert!(ticked.again);
     }
@@ -281,10 +282,10 @@ mod tests {
         assert_eq!(control.on_tick(T, slow(0, 100)), Ticked { feedback: None, again: true });
         (0..10).for_each(|_| _ = control.on_sent(T, Source::Before));
         let told = control.before.map(|grant| grant.allowance());
-        assert_eq!(told, Some(110), "the next credit says it");
+        assert_eq!(told, Some(110), "the next credit reports it");
         for tick in 1..=401 {
             let again = control.on_tick(T, slow(0, 0)).again;
-            assert_eq!(again, tick < 400, "after forty seconds it is as it was: {tick}");
+            assert_eq!(again, tick < 400, "N3 is at its start value after forty seconds: {tick}");
         }
     }
 }

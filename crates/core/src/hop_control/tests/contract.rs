@@ -1,26 +1,28 @@
-//! The contract of every [`HopControl`], with any neighbours: one fuzzer for all.
+//! The contract of every [`HopControl`], with any neighbours: one property test for all
+//! implementations.
 //!
-//! Three nodes stand in a row; any of them may have no control. Cells and feedback travel between them
-//! in order; stalls do not happen. A model counts the cells of each hop.
+//! Three nodes form a row, each with or without the control. Cells and feedback arrive in order,
+//! and no node stalls. A model counts the cells of each hop.
 
 use crate::hop_control::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// The next step, at one of the three nodes or two hops.
+/// The next step, at one of the three nodes or one of the two hops.
 #[derive(Clone, Debug)]
 enum Operation {
-    /// The node makes so many cells; the first one no more than its edge may queue.
+    /// The node makes cells. The first node makes at most the cells that its edge may queue.
     Make(usize, u64),
-    /// So many cells leave its queue, or are taken at the end.
+    /// Cells leave the node's queue. At the last node they are delivered.
     Send(usize, usize),
-    /// So many cells of the hop arrive.
+    /// Cells of the hop arrive.
     Arrive(usize, usize),
-    /// So much feedback of the hop arrives.
+    /// Feedback of the hop arrives.
     Hear(usize, usize),
-    /// Feedback that came before comes again.
+    /// Feedback that arrived before arrives again.
     Repeat(usize, usize),
-    /// A tick at a node whose channel has this delay [ms] and moved this many cells of other circuits.
+    /// A tick at a node. Its channel has this delay [ms] and forwarded this many cells of other
+    /// circuits.
     Tick(usize, u64, u64),
 }
 
@@ -36,23 +38,23 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// One hop as its cells and credits are.
+/// The true state of the cells and credits of one hop.
 #[derive(Debug, Default)]
 struct Hop {
-    /// The agreement of its two nodes.
+    /// The offer that its two nodes agreed on.
     agreed: Option<HopOffer>,
     cells: VecDeque<()>,
     feedback: VecDeque<Feedback>,
     heard: Vec<Feedback>,
     sent: u64,
     arrived: u64,
-    /// Of those that arrived, how many went on or were taken.
-    gone: u64,
+    /// The number of arrived cells that the next node forwarded or delivered.
+    passed_on: u64,
     /// The newest credit that arrived: its count and its allowance.
     known: (u64, u64),
-    /// Its allowance when the last cell was sent.
+    /// The allowance when the last cell was sent.
     allowance: u64,
-    /// The count in the last credit that was given.
+    /// The count in the last credit that was sent.
     reported: u64,
 }
 
@@ -71,9 +73,9 @@ struct World {
 const T: Instant = Instant::ZERO;
 
 impl World {
-    /// `speaks` says which nodes are set up with `config`; counts begin at `counted`.
-    fn new(config: &HopControlConfig, speaks: [bool; 3], counted: u64) -> World {
-        let own = speaks.map(|speaks| if speaks { config.clone() } else { HopControlConfig::None });
+    /// `supports` selects the nodes with `config`. All counts begin at `counted`.
+    fn new(config: &HopControlConfig, supports: [bool; 3], counted: u64) -> World {
+        let own = supports.map(|supports| if supports { config.clone() } else { HopControlConfig::None });
         let controls = own.each_ref().map(|own| match own {
             HopControlConfig::N23(config) => {
                 AnyHopControl::N23(Box::new(N23::counting_from(*config, counted)))
@@ -122,14 +124,14 @@ impl World {
             Operation::Arrive(hop, cells) => (0..cells).for_each(|_| self.arrive(hop)),
             Operation::Hear(hop, many) => (0..many).for_each(|_| {
                 if let Some(feedback) = self.hops[hop].feedback.pop_front() {
-                    self.hear(hop, feedback);
+                    self.deliver_feedback(hop, feedback);
                     self.hops[hop].heard.push(feedback);
                 }
             }),
             Operation::Repeat(hop, which) => {
                 let heard = &self.hops[hop].heard;
                 if let Some(feedback) = heard.len().checked_sub(which + 1).map(|which| heard[which]) {
-                    self.hear(hop, feedback);
+                    self.deliver_feedback(hop, feedback);
                 }
             }
             Operation::Tick(node, delay, others) => self.tick(node, delay, others),
@@ -137,13 +139,13 @@ impl World {
         self.check();
     }
 
-    /// A cell leaves a node's queue; the last node's is taken.
+    /// A cell leaves a node's queue. The last node delivers it.
     fn send(&mut self, node: usize) {
         if node == 2 {
             if self.queues[2].pop_front().is_some() {
                 self.delivered += 1;
                 let feedback = self.controls[2].on_delivered(T);
-                self.gone(1, feedback);
+                self.passed_on(1, feedback);
             }
             return;
         }
@@ -158,29 +160,29 @@ impl World {
         hop.allowance = hop.known.1;
         hop.cells.push_back(());
         match source {
-            Source::Before => self.gone(node - 1, feedback),
-            Source::Here => assert_eq!(feedback, None, "nobody waits to hear of a cell that was made here"),
+            Source::Before => self.passed_on(node - 1, feedback),
+            Source::Here => assert_eq!(feedback, None, "a node expects no feedback for its own cells"),
         }
     }
 
-    /// A cell that came over a hop is gone, for which the node behind it says `feedback`.
-    fn gone(&mut self, hop: usize, feedback: Option<Feedback>) {
-        self.hops[hop].gone += 1;
-        self.say(hop, feedback);
+    /// The node behind a hop forwards or delivers a cell and sends `feedback`.
+    fn passed_on(&mut self, hop: usize, feedback: Option<Feedback>) {
+        self.hops[hop].passed_on += 1;
+        self.send_feedback(hop, feedback);
     }
 
-    fn say(&mut self, hop: usize, feedback: Option<Feedback>) {
+    fn send_feedback(&mut self, hop: usize, feedback: Option<Feedback>) {
         let Some(feedback) = feedback else { return };
         let (counted, state) = (self.counted, &mut self.hops[hop]);
-        let Some(offer) = state.agreed else { panic!("feedback over a hop without control") };
+        let Some(offer) = state.agreed else { panic!("feedback on a hop without control") };
         if let HopOffer::Credits { most, .. } = offer {
             assert_eq!(
                 feedback.forwarded,
-                (counted + state.gone) as u32,
-                "it says what went on, modulo 2^32"
+                (counted + state.passed_on) as u32,
+                "feedback carries the forwarded cells modulo 2^32"
             );
-            assert!(feedback.allowance <= most, "and lets no more come than was offered");
-            state.reported = state.gone;
+            assert!(feedback.allowance <= most, "the allowance never exceeds the offer");
+            state.reported = state.passed_on;
         }
         state.feedback.push_back(feedback);
     }
@@ -188,15 +190,15 @@ impl World {
     fn arrive(&mut self, hop: usize) {
         if self.hops[hop].cells.pop_front().is_some() {
             self.hops[hop].arrived += 1;
-            self.controls[hop + 1].on_received(T).expect("an honest peer sends what it may");
+            self.controls[hop + 1].on_received(T).expect("an honest peer sends only cells with credit");
             self.queues[hop + 1].push_back(Source::Before);
         }
     }
 
-    fn hear(&mut self, hop: usize, feedback: Feedback) {
-        self.controls[hop].on_feedback(T, feedback).expect("an honest peer says what is true");
+    fn deliver_feedback(&mut self, hop: usize, feedback: Feedback) {
+        self.controls[hop].on_feedback(T, feedback).expect("an honest peer sends true feedback");
         let newest = (self.counted + self.hops[hop].known.0) as u32;
-        // Less than half of the circle away is newer.
+        // A count is newer if it is less than half of the number range ahead.
         let ahead = feedback.forwarded.wrapping_sub(newest);
         if ahead < 1 << 31 {
             self.hops[hop].known = (self.hops[hop].known.0 + u64::from(ahead), feedback.allowance.into());
@@ -211,37 +213,41 @@ impl World {
         let link = LinkSignals { delay: Duration::from_millis(delay), queued: queue, circuits: 3, moved };
         let ticked = self.controls[node].on_tick(T, HopSignals { queue, link });
         if node > 0 {
-            self.say(node - 1, ticked.feedback);
+            self.send_feedback(node - 1, ticked.feedback);
         } else {
-            assert_eq!(ticked.feedback, None, "there is nobody before the first node");
+            assert_eq!(ticked.feedback, None, "the first node has no previous hop");
         }
     }
 
     fn check(&self) {
         for (place, hop) in self.hops.iter().enumerate() {
             let credit = self.controls[place].credit().get();
-            let outstanding = hop.sent - hop.gone;
+            let outstanding = hop.sent - hop.passed_on;
             match hop.agreed {
-                None => assert_eq!(credit, u64::MAX, "a hop without control carries whatever comes"),
+                None => assert_eq!(credit, u64::MAX, "a hop without control has no limit"),
                 Some(HopOffer::Credits { most, .. }) => {
-                    let (gone, more) = hop.known;
-                    assert_eq!(credit, (gone + more).saturating_sub(hop.sent));
+                    let (passed_on, more) = hop.known;
+                    assert_eq!(credit, (passed_on + more).saturating_sub(hop.sent));
                     assert!(outstanding <= u64::from(most), "{outstanding} outstanding (G-20)");
-                    // The outstanding cells were allowed when the last cell left (G-20 while N3 adapts).
+                    // The outstanding cells had credit when the last cell left (G-20 while N3
+                    // adapts).
                     assert!(outstanding <= hop.allowance, "{outstanding} outstanding");
-                    assert!(!self.constant || gone + more >= hop.sent, "a constant credit is never negative");
                     assert!(
-                        hop.arrived - hop.gone <= u64::from(most),
-                        "no queue has more than N2 + N3 of the hop before (G-21)"
+                        !self.constant || passed_on + more >= hop.sent,
+                        "a constant credit is never negative"
+                    );
+                    assert!(
+                        hop.arrived - hop.passed_on <= u64::from(most),
+                        "no queue has more than N2 + N3 of the previous hop (G-21)"
                     );
                 }
-                // Windows have a contract of their own (`windows`).
+                // Windows have their own contract (`windows`).
                 Some(HopOffer::BackTap | HopOffer::Marut { .. } | HopOffer::Custom(_)) => {}
             }
         }
     }
 
-    /// Everything moves on until nothing can.
+    /// Runs all nodes until no cell or feedback moves.
     fn drain(&mut self) {
         loop {
             let before =
@@ -258,7 +264,8 @@ impl World {
     }
 }
 
-/// Runs any operations on any half-upgraded row of nodes. `config` makes the control of an N2 and an N3.
+/// Runs random operations on each partly upgraded row of nodes. `config` builds the control for an
+/// N2 and an N3.
 fn hop_control_contract(config: impl Fn(u32, u32) -> HopControlConfig) {
     let cases = (
         (1u32..=50, 0u32..=500),
@@ -267,9 +274,9 @@ fn hop_control_contract(config: impl Fn(u32, u32) -> HopControlConfig) {
         proptest::collection::vec(operation(), 1..300),
     );
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(192));
-    let run = |((n2, n3), speaks, counted, operations): ((u32, u32), [bool; 3], u64, Vec<Operation>)| {
+    let run = |((n2, n3), supports, counted, operations): ((u32, u32), [bool; 3], u64, Vec<Operation>)| {
         let config = config(n2, n3);
-        let mut world = World::new(&config, speaks, counted);
+        let mut world = World::new(&config, supports, counted);
         for operation in &operations {
             world.perform(operation);
             if let HopControlConfig::N23(N23Config { n2, adapt: Some(_), .. }) = config {
@@ -279,20 +286,20 @@ fn hop_control_contract(config: impl Fn(u32, u32) -> HopControlConfig) {
                 limits.for_each(|limit| assert!((least..=most).contains(&limit.get()), "{limit:?}"));
             }
         }
-        // Liveness: all cells arrive once no step blocks them (G-24).
+        // Liveness: all cells arrive when no step blocks them (G-24).
         world.drain();
         assert_eq!(world.delivered, world.made, "{:?}", world.hops);
         for hop in world.hops.iter().filter(|hop| hop.agreed.is_some()) {
-            assert_eq!(hop.gone, hop.sent);
+            assert_eq!(hop.passed_on, hop.sent);
             if let HopControlConfig::N23(N23Config { n2, adapt: None, .. }) = config {
                 assert_eq!(
                     hop.heard.len() as u64,
-                    hop.gone / u64::from(n2),
-                    "a credit for each N2 cells (G-22)"
+                    hop.passed_on / u64::from(n2),
+                    "one credit for each N2 cells (G-22)"
                 );
             }
             if let HopControlConfig::N23(N23Config { n2, .. }) = config {
-                assert!(hop.gone - hop.reported < u64::from(n2));
+                assert!(hop.passed_on - hop.reported < u64::from(n2));
             }
         }
         Ok(())
@@ -334,7 +341,7 @@ fn credits_from_a_pool_keep_the_contract() {
     hop_control_contract(adaptive(LawConfig::Kung94(Kung94Config::default())));
 }
 
-/// Two nodes, of which the first has sent `sent` cells; counts begin near 2³².
+/// Two nodes, of which the first has sent `sent` cells. Counts begin near 2³².
 fn sender(sent: u64) -> (N23, u64) {
     let counted = (1 << 32) - 50;
     let mut control = N23::counting_from(N23Config { n2: 10, n3: 90, ..N23Config::default() }, counted);
@@ -346,33 +353,33 @@ fn sender(sent: u64) -> (N23, u64) {
 }
 
 #[test]
-fn forged_credits_are_violations_and_give_nothing() {
-    let says = |(mut control, counted): (N23, u64), forwarded: u64, allowance| {
+fn forged_credits_are_violations_and_grant_nothing() {
+    let apply = |(mut control, counted): (N23, u64), forwarded: u64, allowance| {
         let forwarded = (counted + forwarded) as u32;
         let outcome =
             control.on_feedback(T, Feedback { direction: Direction::Forward, forwarded, allowance });
         (outcome, control.credit().get())
     };
     let forged = Err(Violation::ForgedCredit);
-    assert_eq!(says(sender(100), 60, 100), (Ok(()), 60), "past 2^32");
-    assert_eq!(says(sender(100), 100, 100), (Ok(()), 100));
-    assert_eq!(says(sender(100), 101, 100), (forged, 0), "for a cell that was never sent");
-    assert_eq!(says(sender(100), 1 << 31, 100), (Ok(()), 0), "half of all numbers are old");
-    assert_eq!(says(sender(100), (1 << 31) - 1, 100), (forged, 0));
-    assert_eq!(says(sender(100), 60, 101), (forged, 0), "more than was ever offered");
-    assert_eq!(says(sender(100), 60, 10), (Ok(()), 0), "less may be given");
+    assert_eq!(apply(sender(100), 60, 100), (Ok(()), 60), "past 2^32");
+    assert_eq!(apply(sender(100), 100, 100), (Ok(()), 100));
+    assert_eq!(apply(sender(100), 101, 100), (forged, 0), "credit for a cell that was never sent");
+    assert_eq!(
+        apply(sender(100), 1 << 31, 100),
+        (Ok(()), 0),
+        "a count half of the number range ahead is old"
+    );
+    assert_eq!(apply(sender(100), (1 << 31) - 1, 100), (forged, 0));
+    assert_eq!(apply(sender(100), 60, 101), (forged, 0), "more than the offered allowance");
+    assert_eq!(apply(sender(100), 60, 10), (Ok(()), 0), "a lower allowance is valid");
 }
 
 #[test]
-fn sending_more_than_the_credit_is_detected() {
+fn sending_more_than_the_credit_is_a_violation() {
     let mut control = N23::new(N23Config { n2: 10, n3: 20, ..N23Config::default() });
     let agreed = Some(HopOffer::Credits { start: 999, most: 999 });
     let (direction, channel) = (Direction::Forward, ChannelKey::first(0));
     control.on_neighbour(Neighbour { side: Side::Before, direction, channel, agreed });
     (0..30).for_each(|_| control.on_received(T).unwrap());
-    assert_eq!(
-        control.on_received(T),
-        Err(Violation::CreditExceeded),
-        "what counts is what was offered here"
-    );
+    assert_eq!(control.on_received(T), Err(Violation::CreditExceeded), "the offer of this node counts");
 }

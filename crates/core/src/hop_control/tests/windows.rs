@@ -1,5 +1,5 @@
-//! Tests of windows (G-52, G-53, G-55): alone, at a bottleneck that several circuits share, and along a
-//! path.
+//! Tests of window controls (G-52, G-53, G-55): one alone, one at a bottleneck that several
+//! circuits share, and several along a path.
 
 use crate::datagram::Downstream;
 use crate::hop_control::*;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const AT: fn(u64) -> Instant = Instant::from_millis;
 
-/// A control whose neighbours on these sides have the same offer.
+/// A control whose neighbours on these sides made the same offer.
 fn control(config: &HopControlConfig, sides: &[Side]) -> AnyHopControl {
     let mut control = config.build(None);
     for side in sides {
@@ -34,7 +34,7 @@ fn marut(change: impl FnOnce(&mut MarutConfig)) -> HopControlConfig {
     HopControlConfig::Marut(config)
 }
 
-/// As Marut's authors have it in their own ns-3 model.
+/// The parameters that Marut's authors use in their ns-3 model.
 fn authors() -> HopControlConfig {
     HopControlConfig::Marut(MarutConfig {
         window: WindowConfig { start: 6, samples: 1, ..WindowConfig::default() },
@@ -52,17 +52,18 @@ fn backtap() -> HopControlConfig {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Due {
+enum TimedEvent {
     Arrives(usize),
     Served(usize),
-    /// Word of so many cells.
-    Heard(usize, u64),
+    /// Feedback that reports this many forwarded cells.
+    Feedback(usize, u64),
 }
 
-/// One node that several circuits leave for: it serves one cell at a time, in turn, and each has always more to send.
+/// A node that several circuits share as their bottleneck. It serves one cell at a time, in turn.
+/// Each circuit always has more cells to send.
 struct Bottleneck {
     controls: Vec<AnyHopControl>,
-    /// When the cells of each circuit were sent that are not forwarded.
+    /// The send times of the cells of each circuit that are not forwarded yet.
     times: Vec<VecDeque<Instant>>,
     queues: Vec<u64>,
     served: Vec<u64>,
@@ -70,9 +71,9 @@ struct Bottleneck {
     busy: bool,
     now: Instant,
     base: Option<Duration>,
-    agenda: BTreeMap<(Instant, u64), Due>,
+    events: BTreeMap<(Instant, u64), TimedEvent>,
     count: u64,
-    /// Cells that wait, integrated over time [cell ns].
+    /// The number of waiting cells, integrated over time [cell ns].
     waited: u128,
 }
 
@@ -90,22 +91,22 @@ impl Bottleneck {
             busy: false,
             now: Instant::ZERO,
             base: None,
-            agenda: BTreeMap::new(),
+            events: BTreeMap::new(),
             count: 0,
             waited: 0,
         }
     }
 
-    fn plan(&mut self, after: Duration, due: Due) {
+    fn schedule(&mut self, after: Duration, event: TimedEvent) {
         self.count += 1;
-        self.agenda.insert((self.now + after, self.count), due);
+        self.events.insert((self.now + after, self.count), event);
     }
 
     fn send(&mut self, circuit: usize) {
         while self.controls[circuit].credit() > Cells::ZERO {
             assert_eq!(self.controls[circuit].on_sent(self.now, Source::Here), None);
             self.times[circuit].push_back(self.now);
-            self.plan(LATENCY, Due::Arrives(circuit));
+            self.schedule(LATENCY, TimedEvent::Arrives(circuit));
         }
     }
 
@@ -117,26 +118,26 @@ impl Bottleneck {
         let next = (0..circuits).map(|step| (self.turn + step) % circuits).find(|one| self.queues[*one] > 0);
         if let Some(circuit) = next {
             (self.turn, self.busy) = (circuit + 1, true);
-            self.plan(SERVICE, Due::Served(circuit));
+            self.schedule(SERVICE, TimedEvent::Served(circuit));
         }
     }
 
-    /// Runs until then.
+    /// Runs until the time `until`.
     fn run(&mut self, until: Instant) {
         (0..self.controls.len()).for_each(|circuit| self.send(circuit));
-        while let Some(((at, _), due)) = self.agenda.pop_first() {
+        while let Some(((at, _), event)) = self.events.pop_first() {
             let waiting: u64 = self.queues.iter().sum();
             self.waited += u128::from(waiting) * at.since(self.now).as_nanos();
             self.now = at;
-            match due {
-                Due::Arrives(circuit) => self.queues[circuit] += 1,
-                Due::Served(circuit) => {
+            match event {
+                TimedEvent::Arrives(circuit) => self.queues[circuit] += 1,
+                TimedEvent::Served(circuit) => {
                     self.busy = false;
                     self.queues[circuit] -= 1;
                     self.served[circuit] += 1;
-                    self.plan(LATENCY, Due::Heard(circuit, self.served[circuit]));
+                    self.schedule(LATENCY, TimedEvent::Feedback(circuit, self.served[circuit]));
                 }
-                Due::Heard(circuit, count) => self.hear(circuit, count),
+                TimedEvent::Feedback(circuit, count) => self.on_served(circuit, count),
             }
             self.serve();
             if at >= until {
@@ -145,8 +146,8 @@ impl Bottleneck {
         }
     }
 
-    fn hear(&mut self, circuit: usize, count: u64) {
-        let sent = self.times[circuit].pop_front().expect("a cell that is served was sent");
+    fn on_served(&mut self, circuit: usize, count: u64) {
+        let sent = self.times[circuit].pop_front().expect("a served cell was sent before");
         let rtt = self.now.since(sent);
         let base = self.base.map_or(rtt, |base| base.min(rtt));
         self.base = Some(base);
@@ -154,16 +155,16 @@ impl Bottleneck {
         self.controls[circuit].on_round_trip(self.now, RoundTrip { rtt, base });
         let reported = Downstream { congestion: Some(0), ended: Some(count as u32) };
         assert_eq!(self.controls[circuit].on_downstream(self.now, reported), None);
-        self.controls[circuit].on_feedback(self.now, forwarded(count)).expect("it was sent");
+        self.controls[circuit].on_feedback(self.now, forwarded(count)).expect("the cell was sent");
         let after = window(&self.controls[circuit]);
         assert!(after >= 1 && after.abs_diff(before) <= 1, "{before} became {after} (G-52)");
         self.send(circuit);
     }
 }
 
-/// G-53: Vegas's law, at a bottleneck that is otherwise idle.
+/// G-53: Vegas's rule, at a bottleneck without other traffic.
 #[test]
-fn in_equilibrium_the_waiting_cells_lie_between_alpha_and_beta() {
+fn in_equilibrium_alpha_to_beta_cells_wait() {
     let tight = WindowConfig { alpha: 2, beta: 4, ..WindowConfig::default() };
     let configs = [
         (backtap(), 3.0, 6.0),
@@ -177,7 +178,7 @@ fn in_equilibrium_the_waiting_cells_lie_between_alpha_and_beta() {
         let (waited, from) = (bottleneck.waited, bottleneck.now);
         bottleneck.run(AT(40_000));
         let mean = (bottleneck.waited - waited) as f64 / bottleneck.now.since(from).as_nanos() as f64;
-        // The cell in service waits, too, but not for a window.
+        // The cell in service also counts as waiting, but not in the window's backlog.
         assert!((alpha..=beta + 2.0).contains(&mean), "{mean} cells wait with {config:?}");
         let backlog = mean - 1.0;
         assert!((alpha - 1.0..=beta + 1.0).contains(&backlog), "a backlog of {backlog} with {config:?}");
@@ -197,13 +198,13 @@ fn equal_circuits_get_equal_shares() {
             for share in &shares {
                 assert!(share.abs_diff(fair) * 10 <= fair, "{shares:?} with {config:?}");
             }
-            assert!(fair * circuits as u64 >= 38_000, "the bottleneck is in use: {shares:?}");
+            assert!(fair * circuits as u64 >= 38_000, "the bottleneck is fully used: {shares:?}");
         }
     }
 }
 
 #[test]
-fn only_a_neighbour_with_the_same_offer_is_controlled() {
+fn only_a_neighbour_with_the_same_offer_gets_a_window() {
     let every = [backtap(), marut(|_| {}), marut(|config| config.counts = Counts::Path)];
     for (one, ours) in every.iter().enumerate() {
         for (other, theirs) in every.iter().enumerate() {
@@ -218,8 +219,8 @@ fn only_a_neighbour_with_the_same_offer_is_controlled() {
     }
 }
 
-/// A round of three cells at a control. Each takes this long, and two are always left. Returns the
-/// counts that were sent upstream.
+/// A round of three cells with this RTT. Two cells are always outstanding. Returns the counts that
+/// were reported upstream.
 fn round(
     control: &mut AnyHopControl,
     at: u64,
@@ -236,7 +237,7 @@ fn round(
         }
         reported.extend(control.on_sent(AT(at), source).map(|feedback| feedback.forwarded));
         if *count == 0 && cell == 3 {
-            // The first cell of all ends a round in which nothing was sent.
+            // The very first cell ends a round without other cells.
             *count = 1;
             control.on_round_trip(AT(at), RoundTrip { rtt: MS(5000), base: MS(100) });
             control.on_feedback(AT(at), forwarded(1)).unwrap();
@@ -257,26 +258,27 @@ fn congestion(cells: f64) -> Downstream {
 
 /// G-55.
 #[test]
-fn a_middle_reports_the_greater_diff_and_keeps_its_window() {
+fn a_middle_reports_the_maximum_diff_and_keeps_its_window() {
     let (mut middle, mut count) = (control(&marut(|_| {}), &[Side::Before, Side::After]), 0);
     assert_eq!(middle.downstream(AT(0)).congestion, Some(0));
-    // Five cells are out at most in a round: so many of them wait as their round trip is longer than the least.
+    // At most five cells are outstanding in a round. Of these, the share that waits is the excess
+    // of the RTT over the minimum RTT.
     let rounds = [(0, 200, 0.0, 5.0), (1000, 200, 9.0, 9.0), (2000, 150, 1.0, 2.5), (3000, 100, 3.5, 3.5)];
     for (at, rtt, reported_beyond, expected) in rounds {
         let reported = round(&mut middle, at, rtt, &mut count, congestion(reported_beyond), Source::Before);
         assert_eq!(
             reported.last().map(|last| u64::from(*last)),
             Some(count + 2),
-            "each cell that is forwarded"
+            "one report for each forwarded cell"
         );
-        let said = middle.downstream(AT(at + rtt)).congestion.unwrap();
-        assert_eq!(f64::from(said) / 64.0, expected);
+        let congestion = middle.downstream(AT(at + rtt)).congestion.unwrap();
+        assert_eq!(f64::from(congestion) / 64.0, expected);
         assert_eq!(window(&middle), 1024);
     }
 }
 
 #[test]
-fn the_first_node_follows_the_worst_hop_and_the_last_one_has_none() {
+fn the_first_node_follows_the_worst_hop_and_the_last_node_has_no_window() {
     let config = marut(|config| config.interval = ControlInterval::Hop);
     let windows = |reported_beyond: f64| {
         let (mut first, mut count) = (control(&config, &[Side::After]), 0);
@@ -287,9 +289,9 @@ fn the_first_node_follows_the_worst_hop_and_the_last_one_has_none() {
             })
             .collect::<Vec<_>>()
     };
-    assert_eq!(windows(0.0), [3, 4, 5, 6, 7, 8, 9, 10], "nothing waits anywhere");
-    assert_eq!(windows(4.0), [2; 8], "enough waits somewhere");
-    assert_eq!(windows(7.0), [1; 8], "too much waits somewhere");
+    assert_eq!(windows(0.0), [3, 4, 5, 6, 7, 8, 9, 10], "no hop has a queue");
+    assert_eq!(windows(4.0), [2; 8], "one hop has a queue between alpha and beta");
+    assert_eq!(windows(7.0), [1; 8], "one hop has a queue above beta");
     let mut last = control(&config, &[Side::Before]);
     last.on_received(AT(0)).unwrap();
     assert_eq!(last.on_delivered(AT(0)), Some(forwarded(1)));
@@ -297,9 +299,10 @@ fn the_first_node_follows_the_worst_hop_and_the_last_one_has_none() {
     assert_eq!(last.credit(), Cells::new(u64::MAX));
 }
 
-/// nstor's windows of two or fewer cells grow once in two round trips, since one has too few; Marut's authors' do each time.
+/// With nstor's parameters, windows of at most two cells grow once in two RTTs, because one RTT
+/// gives too few samples. With those of Marut's authors they grow in each RTT.
 #[test]
-fn a_round_with_too_few_round_trips_goes_on() {
+fn a_round_with_too_few_rtt_samples_continues() {
     let windows = |samples| {
         let config = WindowConfig { samples, ..WindowConfig::default() };
         let (mut control, mut count) = (control(&HopControlConfig::BackTap(config), &[Side::After]), 0);
@@ -324,11 +327,11 @@ fn a_round_with_too_few_round_trips_goes_on() {
 }
 
 #[test]
-fn the_window_changes_no_oftener_than_its_interval() {
+fn the_window_changes_at_most_once_per_interval() {
     let config = marut(|config| config.interval = ControlInterval::Circuit { hops: 3 });
     let (mut first, mut count) = (control(&config, &[Side::After]), 0);
     let mut windows = Vec::new();
-    // Rounds of 100 ms, one after the other: the circuit's round trip is taken for 300 ms.
+    // Consecutive rounds of 100 ms. The RTT of the circuit is estimated as 300 ms.
     for step in 0..9 {
         round(&mut first, step * 100, 100, &mut count, congestion(0.0), Source::Here);
         windows.push(window(&first));
@@ -336,10 +339,10 @@ fn the_window_changes_no_oftener_than_its_interval() {
     assert_eq!(windows, [2, 2, 3, 3, 3, 4, 4, 4, 5]);
 }
 
-/// In mode `e2e` a window counts cells of the whole path, and so does the rate's cap.
+/// In mode `e2e` a window counts cells of the whole path. The cap then uses the RTT of the circuit.
 #[test]
-fn the_cap_of_a_window_is_of_the_way_that_it_counts() {
-    // 4980 B in a round trip of the hop, 14,940 in one of the circuit.
+fn the_cap_uses_the_rtt_of_the_path_that_the_window_counts() {
+    // 4980 B in an RTT of the hop, 14,940 B in an RTT of the circuit.
     let rate = DataRate::new(49_800);
     let capped = |counts: Counts, late: u64| {
         let config = marut(|config| (config.counts, config.interval) = (counts, ControlInterval::Hop));
@@ -366,13 +369,13 @@ fn the_cap_of_a_window_is_of_the_way_that_it_counts() {
 }
 
 #[test]
-fn a_reported_congestion_fades() {
+fn reported_congestion_expires() {
     let faded = |config: HopControlConfig, after: u64| {
         let (mut first, mut count) = (control(&config, &[Side::Before, Side::After]), 0);
         round(&mut first, 0, 100, &mut count, congestion(8.0), Source::Before);
-        first.downstream(AT(100 + after)).congestion.map(|said| said / 64)
+        first.downstream(AT(100 + after)).congestion.map(|congestion| congestion / 64)
     };
-    // Two round trips of a circuit, of 300 ms each, and as long again.
+    // Two RTTs of a circuit are 600 ms. After the same time again the report has expired.
     assert_eq!([0, 600, 900, 1199, 5000].map(|after| faded(marut(|_| {}), after)), [8, 8, 4, 0, 0].map(Some));
     assert_eq!(faded(marut(|config| config.memory = None), 100_000), Some(8));
 }
@@ -386,24 +389,25 @@ fn coarse_steps_round_down() {
 }
 
 #[test]
-fn a_node_with_a_long_queue_sends_no_feedback_until_it_is_shorter() {
+fn a_node_with_a_long_queue_sends_no_feedback_until_the_queue_is_shorter() {
     let config = marut(|config| config.queue_cap = Some(3));
     let mut middle = control(&config, &[Side::Before, Side::After]);
     (0..6).for_each(|_| middle.on_received(AT(0)).unwrap());
     let reported: Vec<_> =
         (0..6).map(|_| middle.on_sent(AT(0), Source::Before).map(|reported| reported.forwarded)).collect();
     assert_eq!(reported, [None, None, Some(3), Some(4), Some(5), Some(6)]);
-    let AnyHopControl::Marut(middle) = middle else { panic!("it is Marut") };
+    let AnyHopControl::Marut(middle) = middle else { panic!("the control is Marut") };
     assert_eq!(middle.silent(), 2);
 }
 
-/// The last node's count, in the counts of each hop: some cells end before it, and some begin after the first.
+/// The last node's count, converted to the counts of each hop: some cells end before the last node,
+/// and some begin after the first node.
 #[test]
-fn the_first_node_gets_the_last_nodes_count_in_its_own_numbers() {
+fn the_first_node_receives_the_last_nodes_count_in_its_own_numbers() {
     let config = marut(|config| config.counts = Counts::Path);
     let ended = |count: u32| Downstream { ended: Some(count), congestion: Some(0) };
     let mut middle = control(&config, &[Side::Before, Side::After]);
-    // An EXTEND ends here, which makes one cell of its own; five are passed on.
+    // An EXTEND ends at this node, which then sends one cell of its own. Five cells are forwarded.
     (0..6).for_each(|_| middle.on_received(AT(0)).unwrap());
     middle.on_delivered(AT(0));
     middle.on_sent(AT(0), Source::Here);
@@ -415,14 +419,18 @@ fn the_first_node_gets_the_last_nodes_count_in_its_own_numbers() {
         "the EXTEND has ended, too"
     );
     assert_eq!(middle.downstream(AT(1)).ended, Some(1));
-    assert_eq!(middle.on_downstream(AT(2), ended(1)), None, "nothing new");
+    assert_eq!(middle.on_downstream(AT(2), ended(1)), None, "the count has not changed");
     assert_eq!(middle.on_downstream(AT(3), ended(6)).map(|reported| reported.forwarded), Some(6));
-    assert_eq!(middle.downstream(AT(3)).ended, Some(6), "all of it");
+    assert_eq!(middle.downstream(AT(3)).ended, Some(6), "all cells have ended");
     let mut first = control(&config, &[Side::After]);
     (0..2).for_each(|_| _ = first.on_sent(AT(0), Source::Here));
     assert_eq!(first.credit(), Cells::ZERO);
     first.on_feedback(AT(1), forwarded(2)).unwrap();
-    assert_eq!(first.credit(), Cells::ZERO, "forwarded is not enough");
+    assert_eq!(
+        first.credit(),
+        Cells::ZERO,
+        "forwarded cells do not count, only cells at the end of the path"
+    );
     first.on_downstream(AT(2), ended(1));
     assert_eq!(first.credit(), Cells::new(1));
 }
@@ -458,7 +466,8 @@ fn configs() -> Vec<HopControlConfig> {
 }
 
 proptest! {
-    /// G-51, G-52, G-55 with any input of neighbours. A count above the sent cells closes the circuit.
+    /// G-51, G-52, G-55 for any input of neighbours. A count above the number of sent cells closes
+    /// the circuit.
     #[test]
     fn windows_keep_their_contract(
         config in proptest::sample::select(configs()),
@@ -510,11 +519,11 @@ proptest! {
                     let window = control.window();
                     prop_assert!(control.on_feedback(AT(now), forwarded(known.wrapping_sub(1))).is_ok());
                     prop_assert_eq!(control.window(), window);
-                    let said = control.downstream(AT(now));
-                    prop_assert!(said.congestion.is_none_or(|said| said >= congestion), "it grows towards the source");
-                    if let Some(said) = said.ended {
-                        prop_assert!(is_first || (ends <= said && said <= reported), "{said} of {reported} ended, {ends} before");
-                        ends = said;
+                    let downstream = control.downstream(AT(now));
+                    prop_assert!(downstream.congestion.is_none_or(|reported| reported >= congestion), "congestion never decreases towards the sender");
+                    if let Some(end) = downstream.ended {
+                        prop_assert!(is_first || (ends <= end && end <= reported), "{end} of {reported} ended, {ends} before");
+                        ends = end;
                     }
                 }
             }
@@ -523,7 +532,7 @@ proptest! {
             if after != before {
                 prop_assert!(!fixed, "a middle never changes its window");
                 let through = if path { ended } else { known };
-                prop_assert!(through > changed, "once in a round: {through} of {changed}");
+                prop_assert!(through > changed, "the window changes once per round: {through} of {changed}");
                 changed = sent;
             }
             let outstanding = sent - if path { ended } else { known };

@@ -1,4 +1,5 @@
-//! Schedulers on a relay that only counts: each hazard that the algorithms' sources have, and a reference.
+//! Schedulers on a relay that only counts cells: the known errors of the published algorithms, and
+//! a reference implementation.
 
 mod reference;
 mod world;
@@ -13,7 +14,7 @@ use penstock_units::{Bytes, DataRate, Duration, Instant};
 use proptest::prelude::*;
 use reference::Reference;
 use std::collections::BTreeMap;
-use world::{Act, CELL, RECORD, RECORD_CELLS, World};
+use world::{Action, CELL, RECORD, RECORD_CELLS, World};
 
 const MS: Duration = Duration::from_millis(1);
 const TG: Duration = Duration::from_millis(10);
@@ -54,26 +55,27 @@ fn all() -> Vec<SchedulerConfig> {
     ]
 }
 
-/// The cells that were chosen, as channels.
-fn moved(acts: &[Act]) -> Vec<u32> {
-    let moved = |act: &Act| if let Act::Moved(channel, _) = act { Some(*channel) } else { None };
-    acts.iter().filter_map(moved).collect()
+/// The channels of the chosen cells, in order.
+fn moved(actions: &[Action]) -> Vec<u32> {
+    let moved = |act: &Action| if let Action::Moved(channel, _) = act { Some(*channel) } else { None };
+    actions.iter().filter_map(moved).collect()
 }
 
 /// The bytes written to each channel [B].
-fn written(acts: &[Act]) -> BTreeMap<u32, u64> {
+fn written(actions: &[Action]) -> BTreeMap<u32, u64> {
     let mut written = BTreeMap::new();
-    for act in acts {
-        if let Act::Wrote(channel, bytes) = act {
+    for act in actions {
+        if let Action::Wrote(channel, bytes) = act {
             *written.entry(*channel).or_default() += bytes;
         }
     }
     written
 }
 
-/// G-35: a window below the cells in flight, more queued than the buffer holds, no segment size.
+/// G-35: a window below the cells in flight, more bytes queued than the buffer holds, and an
+/// unknown segment size.
 #[test]
-fn a_limit_is_never_below_zero() {
+fn a_limit_is_never_negative() {
     let info = |capacity, queued, cwnd, unacked, mss| SocketInfo {
         capacity: Bytes::new(capacity),
         queued: Bytes::new(queued),
@@ -97,18 +99,18 @@ fn a_limit_is_never_below_zero() {
 }
 
 #[test]
-fn cells_of_all_channels_go_best_first() {
+fn cells_of_all_channels_leave_in_order_of_priority() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1, 2, 3]), config.build(), Instant::ZERO);
         for (channel, sent) in [(1, 4), (2, 0), (3, 2)] {
             world.at(channel).circuits[0].sent = sent;
         }
-        // Channel 1 wakes the relay; the others are there before it acts.
+        // Channel 1 wakes the scheduler. The other channels become ready before it runs.
         for channel in [1, 2, 3] {
             world.arrive(now, &mut scheduler, (channel, 0), 4);
         }
         world.wait(&mut now, &mut scheduler, TG);
-        assert_eq!(moved(&world.acts()), [2, 2, 3, 2, 3, 2, 1, 3, 1, 3, 1, 1], "{config:?}");
+        assert_eq!(moved(&world.actions()), [2, 2, 3, 2, 3, 2, 1, 3, 1, 3, 1, 1], "{config:?}");
         assert!(world.channels.values().all(|channel| !channel.has_work()));
     }
 }
@@ -122,17 +124,17 @@ fn channels_with_equal_priorities_take_turns() {
             world.arrive(now, &mut scheduler, (channel, 0), 2);
         }
         world.wait(&mut now, &mut scheduler, TG);
-        assert_eq!(moved(&world.acts()), [1, 2, 3, 1, 2, 3], "{config:?}");
+        assert_eq!(moved(&world.actions()), [1, 2, 3, 1, 2, 3], "{config:?}");
     }
 }
 
 #[test]
-fn no_timer_is_set_while_no_channel_waits() {
+fn the_timer_is_off_while_no_channel_is_pending() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1]), config.build(), Instant::ZERO);
         assert_eq!(scheduler.poll_timeout(), None);
         scheduler.on_ready(now, ChannelKey::first(1), &mut world);
-        assert_eq!(scheduler.poll_timeout(), None, "{config:?}: a channel that opens has nothing to send");
+        assert_eq!(scheduler.poll_timeout(), None, "{config:?}: a new channel has no cells");
         world.arrive(now, &mut scheduler, (1, 0), 5);
         assert!(scheduler.poll_timeout().is_some());
         world.wait(&mut now, &mut scheduler, TG);
@@ -140,26 +142,31 @@ fn no_timer_is_set_while_no_channel_waits() {
     }
 }
 
-/// As printed, a channel with an empty output buffer and a limit of zero in line 8 would never be
-/// notified again.
+/// By the pseudocode as printed, a channel with an empty output buffer and a limit of zero in line
+/// 8 gets no further notification.
 #[test]
-fn a_channel_whose_window_was_full_writes_once_it_opens() {
+fn a_channel_writes_when_its_full_window_opens() {
     for config in [kist(GlobalLimitConfig::Off), kist(GlobalLimitConfig::Drained), deployed(10)] {
         let (mut world, mut scheduler, mut now) = (World::with([1]), config.build(), Instant::ZERO);
         (world.at(1).info.unacked, world.at(1).info.not_sent) = (20, Bytes::mib(1));
         world.arrive(now, &mut scheduler, (1, 0), 5);
         let fired = world.wait(&mut now, &mut scheduler, TG * 20);
-        assert!((20..=21).contains(&fired.len()), "{config:?}: it is asked every interval: {}", fired.len());
-        assert_eq!(moved(&world.acts()), []);
+        assert!(
+            (20..=21).contains(&fired.len()),
+            "{config:?}: the scheduler checks the channel in every interval: {}",
+            fired.len()
+        );
+        assert_eq!(moved(&world.actions()), []);
         (world.at(1).info.unacked, world.at(1).info.not_sent) = (0, Bytes::ZERO);
         world.wait(&mut now, &mut scheduler, TG);
-        assert_eq!(moved(&world.acts()), [1; 5], "{config:?}");
+        assert_eq!(moved(&world.actions()), [1; 5], "{config:?}");
     }
 }
 
-/// The prototype's last loop writes the connection that was chosen last, as often as there are others.
+/// The last loop of the prototype writes only the channel that was chosen last, once for each
+/// channel.
 #[test]
-fn the_last_writes_are_of_each_channel_its_own() {
+fn the_last_writes_of_a_round_reach_each_channel() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1, 2, 3]), config.build(), Instant::ZERO);
         for (channel, cells) in [(1, 1), (2, 2), (3, 3)] {
@@ -167,27 +174,28 @@ fn the_last_writes_are_of_each_channel_its_own() {
         }
         world.wait(&mut now, &mut scheduler, TG);
         let expected: BTreeMap<u32, u64> = (1..=3).map(|n| (n, u64::from(n) * CELL + RECORD)).collect();
-        assert_eq!(written(&world.acts()), expected, "{config:?}");
+        assert_eq!(written(&world.actions()), expected, "{config:?}");
     }
 }
 
-/// In the prototype a connection without active circuits reports priority -1, and goes before all others.
+/// In the prototype a channel without active circuits has priority -1 and precedes all other
+/// channels.
 #[test]
-fn a_channel_without_circuits_is_written_but_never_chosen() {
+fn a_channel_without_circuits_is_written_but_not_chosen() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1, 2]), config.build(), Instant::ZERO);
         world.control(now, &mut scheduler, 1);
         world.arrive(now, &mut scheduler, (2, 0), 3);
         world.wait(&mut now, &mut scheduler, TG);
-        let acts = world.acts();
-        assert_eq!(moved(&acts), [2, 2, 2], "{config:?}");
-        assert_eq!(written(&acts)[&1], CELL + RECORD, "{config:?}");
+        let actions = world.actions();
+        assert_eq!(moved(&actions), [2, 2, 2], "{config:?}");
+        assert_eq!(written(&actions)[&1], CELL + RECORD, "{config:?}");
     }
 }
 
-/// Equation 2 alone would let nothing be written where nothing was written before.
+/// By equation 2 alone, a relay that has written nothing could never write.
 #[test]
-fn a_relay_that_never_wrote_begins_with_32_kib() {
+fn the_global_limit_starts_at_32_kib() {
     for limit in [GlobalLimitConfig::Drained, rate(None)] {
         let (mut world, mut scheduler) = (World::with([1, 2]), kist(limit).build());
         let mut now = Instant::ZERO;
@@ -196,15 +204,15 @@ fn a_relay_that_never_wrote_begins_with_32_kib() {
             world.arrive(now, &mut scheduler, (channel, 0), 1000);
         }
         world.wait(&mut now, &mut scheduler, TG);
-        let bytes: u64 = written(&world.acts()).values().sum();
+        let bytes: u64 = written(&world.actions()).values().sum();
         assert!((31 << 10..33 << 10).contains(&bytes), "{limit:?}: {bytes}");
     }
 }
 
-/// Drained bytes are those queued and written, without those queued now. Even a growing socket queue may
-/// have drained.
+/// The drained bytes are the previously queued bytes plus the written bytes minus the queued bytes.
+/// A socket whose queue grows can also have drained.
 #[test]
-fn the_global_limit_is_the_most_that_drained_between_two_rounds() {
+fn the_global_limit_is_the_maximum_drained_between_two_rounds() {
     let (mut world, mut scheduler) = (World::with([1, 2]), kist(GlobalLimitConfig::Drained).build());
     let mut now = Instant::ZERO;
     world.at(1).info = SocketInfo { capacity: Bytes::mib(4), cwnd: 4000, ..world.at(1).info };
@@ -212,7 +220,7 @@ fn the_global_limit_is_the_most_that_drained_between_two_rounds() {
     let mut written_in_round = |world: &mut World, drained: u64| {
         world.drain(now, &mut scheduler, 1, drained);
         world.wait(&mut now, &mut scheduler, TG);
-        written(&world.acts())[&1]
+        written(&world.actions())[&1]
     };
     let near = |bytes: u64, limit: u64| bytes + CELL > limit && bytes < limit + CELL + RECORD;
     assert!(near(written_in_round(&mut world, 0), 32 << 10));
@@ -220,7 +228,7 @@ fn the_global_limit_is_the_most_that_drained_between_two_rounds() {
     let before = world.at(1).info.queued.get();
     let bytes = written_in_round(&mut world, 50_000);
     assert!(near(bytes, 50_000), "{bytes}");
-    assert!(near(written_in_round(&mut world, 10_000), 50_000), "less changes nothing");
+    assert!(near(written_in_round(&mut world, 10_000), 50_000), "a smaller value does not change the limit");
     assert!(world.at(1).info.queued.get() > before, "the queue grew");
 }
 
@@ -235,30 +243,31 @@ fn bytes_of_a_closed_connection_do_not_count_as_drained() {
     world.wait(&mut now, &mut scheduler, TG * 4);
     assert!(world.at(1).info.queued > Bytes::kib(100));
     world.close(&mut scheduler, 1);
-    world.acts();
+    world.actions();
     world.arrive(now, &mut scheduler, (2, 0), 1000);
     world.wait(&mut now, &mut scheduler, TG);
-    assert!(written(&world.acts())[&2] < 33 << 10);
+    assert!(written(&world.actions())[&2] < 33 << 10);
 }
 
-/// The prototype's bucket: a round's limit follows the greatest rate so far, in lumps of 16 KiB.
+/// In the prototype's bucket, the limit of a round follows the maximum rate so far, in steps of 16
+/// KiB.
 #[test]
-fn the_recovered_limit_follows_the_greatest_rate() {
+fn the_recovered_limit_follows_the_maximum_rate() {
     let known = Some(DataRate::kib(400));
     let (mut world, mut scheduler) = (World::with([1]), kist(rate(known)).build());
     let mut now = Instant::ZERO;
     world.at(1).info = SocketInfo { capacity: Bytes::mib(64), cwnd: 40_000, ..world.at(1).info };
     world.arrive(now, &mut scheduler, (1, 0), 100_000);
     let fired = world.wait(&mut now, &mut scheduler, Duration::from_secs(2));
-    assert_eq!(fired.len(), 200, "a round every 10 ms");
+    assert_eq!(fired.len(), 200, "one round every 10 ms");
     let writes: Vec<u64> = {
-        let acts = world.acts();
+        let actions = world.actions();
         let mut rounds = vec![0];
-        for act in acts {
+        for act in actions {
             match act {
-                Act::Asked(_) => rounds.push(0),
-                Act::Wrote(_, bytes) => *rounds.last_mut().unwrap() += bytes,
-                Act::Moved(..) => {}
+                Action::ReadKernel(_) => rounds.push(0),
+                Action::Wrote(_, bytes) => *rounds.last_mut().unwrap() += bytes,
+                Action::Moved(..) => {}
             }
         }
         rounds.into_iter().filter(|bytes| *bytes > 0).collect()
@@ -266,27 +275,31 @@ fn the_recovered_limit_follows_the_greatest_rate() {
     let total: u64 = writes.iter().sum();
     let expected = (32 << 10) + 2 * 400 * 1024;
     assert!(total.abs_diff(expected) < expected / 20, "{total} of {expected}");
-    assert!(writes.iter().skip(1).all(|bytes| *bytes > 15 << 10), "lumps: {writes:?}");
+    assert!(
+        writes.iter().skip(1).all(|bytes| *bytes > 15 << 10),
+        "the writes are steps of 16 KiB: {writes:?}"
+    );
 }
 
-/// Kernel, window and buckets all say no: the relay polls the window once an interval, and nothing else.
+/// Kernel, window and buckets are all blocked. The scheduler checks the window once per interval
+/// and does nothing else.
 #[test]
-fn a_relay_that_may_write_nothing_does_not_spin_and_resumes() {
+fn a_blocked_relay_does_not_spin_and_resumes() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1, 2]), config.build(), Instant::ZERO);
         world.tokens = Some(0);
         world.arrive(now, &mut scheduler, (1, 0), 40);
         let fired = world.wait(&mut now, &mut scheduler, TG * 100);
-        assert_eq!(fired.len(), 1, "{config:?}: an empty bucket is awaited");
+        assert_eq!(fired.len(), 1, "{config:?}: an empty bucket needs no timer");
         assert_eq!(world.throttled, [1]);
         world.refill(now, &mut scheduler, Some(5000));
         world.wait(&mut now, &mut scheduler, TG * 100);
-        assert!((5000..5000 + CELL + RECORD).contains(&written(&world.acts())[&1]), "{config:?}");
+        assert!((5000..5000 + CELL + RECORD).contains(&written(&world.actions())[&1]), "{config:?}");
         world.refill(now, &mut scheduler, None);
         world.wait(&mut now, &mut scheduler, TG * 2);
         assert!(!world.at(1).has_work(), "{config:?}");
 
-        // Now the kernel is full, though its window is not.
+        // Now the kernel buffer is full, but the window is not.
         world.at(2).info.queued = world.at(2).info.capacity;
         world.arrive(now, &mut scheduler, (2, 0), 100);
         let fired = world.wait(&mut now, &mut scheduler, TG * 100);
@@ -301,9 +314,10 @@ fn a_relay_that_may_write_nothing_does_not_spin_and_resumes() {
     }
 }
 
-/// A global scheduler fills the kernel and then 16 KiB of output buffer; KIST leaves both to the next round.
+/// A global scheduler fills the kernel, then 16 KiB of the output buffer. KIST leaves both empty
+/// for the next round.
 #[test]
-fn a_full_kernel_leaves_16_kib_in_the_output_buffer_of_a_global_scheduler() {
+fn a_global_scheduler_fills_16_kib_of_output_buffer_behind_a_full_kernel() {
     let (mut world, mut scheduler, mut now) = (World::with([1]), global().build(), Instant::ZERO);
     world.arrive(now, &mut scheduler, (1, 0), 1000);
     world.wait(&mut now, &mut scheduler, TG);
@@ -318,7 +332,7 @@ fn a_full_kernel_leaves_16_kib_in_the_output_buffer_of_a_global_scheduler() {
 }
 
 #[test]
-fn a_channel_that_closes_while_it_waits_is_forgotten() {
+fn a_channel_that_closes_while_pending_is_removed() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1, 2]), config.build(), Instant::ZERO);
         world.arrive(now, &mut scheduler, (1, 0), 50);
@@ -335,13 +349,14 @@ fn a_channel_that_closes_while_it_waits_is_forgotten() {
         world.open(1);
         world.arrive(now, &mut scheduler, (1, 2), 5);
         world.wait(&mut now, &mut scheduler, TG);
-        assert!(!world.at(1).has_work(), "{config:?}: its key came again");
+        assert!(!world.at(1).has_work(), "{config:?}: the key is used again");
     }
 }
 
-/// K-36: bytes that a round left are written in the order in which the round before scheduled channels.
+/// K-36: a round first writes remaining bytes, in the order in which the previous round scheduled
+/// the channels.
 #[test]
-fn leftovers_go_in_the_order_of_the_last_round() {
+fn remaining_bytes_are_written_in_the_order_of_the_last_round() {
     let (mut world, mut scheduler) = (World::with([1, 2, 3]), kist(GlobalLimitConfig::Off).build());
     let mut now = Instant::ZERO;
     for (channel, sent) in [(3, 20), (1, 10), (2, 0)] {
@@ -350,23 +365,24 @@ fn leftovers_go_in_the_order_of_the_last_round() {
         world.arrive(now, &mut scheduler, (channel, 0), 100);
     }
     world.wait(&mut now, &mut scheduler, TG);
-    assert_eq!(moved(&world.acts()), [2, 2, 2, 1, 1, 1, 3, 3, 3]);
+    assert_eq!(moved(&world.actions()), [2, 2, 2, 1, 1, 1, 3, 3, 3]);
     for channel in [3, 1, 2] {
         world.control(now, &mut scheduler, channel);
     }
     world.wait(&mut now, &mut scheduler, TG);
-    let first: Vec<u32> = written_in_order(&world.acts()).into_iter().take(3).collect();
+    let first: Vec<u32> = written_in_order(&world.actions()).into_iter().take(3).collect();
     assert_eq!(first, [2, 1, 3]);
 }
 
-fn written_in_order(acts: &[Act]) -> Vec<u32> {
-    let wrote = |act: &Act| if let Act::Wrote(channel, _) = act { Some(*channel) } else { None };
-    acts.iter().filter_map(wrote).collect()
+fn written_in_order(actions: &[Action]) -> Vec<u32> {
+    let wrote = |act: &Action| if let Action::Wrote(channel, _) = act { Some(*channel) } else { None };
+    actions.iter().filter_map(wrote).collect()
 }
 
-/// C tor's run comes at once if the last one was long ago, and otherwise an interval after it.
+/// C tor runs KIST immediately if the last run was long ago. Otherwise it waits for the rest of the
+/// interval.
 #[test]
-fn deployed_kist_runs_at_once_after_a_pause() {
+fn deployed_kist_runs_immediately_after_a_pause() {
     let (mut world, mut scheduler, mut now) = (World::with([1]), deployed(10).build(), Instant::from_secs(1));
     world.arrive(now, &mut scheduler, (1, 0), 1);
     assert_eq!(scheduler.poll_timeout(), Some(now));
@@ -378,40 +394,42 @@ fn deployed_kist_runs_at_once_after_a_pause() {
     assert_eq!(scheduler.poll_timeout(), Some(now));
 }
 
-/// C tor writes a channel that it leaves for a better one if more than eight cells wait, and all others at the end.
+/// When C tor changes to a better channel, it writes the previous channel if more than eight cells
+/// wait there. It writes all other channels at the end.
 #[test]
-fn deployed_kist_writes_a_channel_that_it_leaves_after_eight_cells() {
+fn deployed_kist_writes_a_channel_with_more_than_eight_cells_when_it_changes_channel() {
     let (mut world, mut scheduler, mut now) = (World::with([1, 2]), deployed(10).build(), Instant::ZERO);
     world.at(2).circuits[0].sent = 9;
     world.arrive(now, &mut scheduler, (1, 0), 10);
     world.arrive(now, &mut scheduler, (2, 0), 1);
     world.wait(&mut now, &mut scheduler, TG);
-    let acts = world.acts();
-    let acts: Vec<_> = acts.into_iter().filter(|act| !matches!(act, Act::Asked(_))).collect();
-    let mut expected = vec![Act::Moved(1, 0); 10];
-    // The ninth cell makes both circuits equal. The one that was not served yet goes first.
-    expected.insert(9, Act::Moved(2, 0));
-    expected.insert(9, Act::Wrote(1, 9 * CELL + 2 * RECORD));
-    expected.extend([Act::Wrote(1, CELL + RECORD), Act::Wrote(2, CELL + RECORD)]);
-    assert_eq!(acts, expected);
+    let actions = world.actions();
+    let actions: Vec<_> = actions.into_iter().filter(|act| !matches!(act, Action::ReadKernel(_))).collect();
+    let mut expected = vec![Action::Moved(1, 0); 10];
+    // The ninth cell makes both circuits equal. The circuit that was served less recently goes
+    // first.
+    expected.insert(9, Action::Moved(2, 0));
+    expected.insert(9, Action::Wrote(1, 9 * CELL + 2 * RECORD));
+    expected.extend([Action::Wrote(1, CELL + RECORD), Action::Wrote(2, CELL + RECORD)]);
+    assert_eq!(actions, expected);
 }
 
-/// Whole cells only, 543 bytes each: 20 segments under way and as many behind them.
+/// Only whole cells of 543 bytes each: 20 segments in flight and 20 segments queued behind them.
 #[test]
-fn deployed_limits_are_those_of_c_tor() {
+fn deployed_limits_match_c_tor() {
     let cells_in_a_run = |config: SchedulerConfig, change: fn(&mut SocketInfo), outbuf: u64| {
         let (mut world, mut scheduler, mut now) = (World::with([1]), config.build(), Instant::ZERO);
         change(&mut world.at(1).info);
         world.at(1).outbuf = outbuf;
         world.arrive(now, &mut scheduler, (1, 0), 1000);
         world.wait(&mut now, &mut scheduler, MS);
-        moved(&world.acts()).len() as u64
+        moved(&world.actions()).len() as u64
     };
     let window = 20 * 1448;
     assert_eq!(cells_in_a_run(deployed(10), |_| {}, 0), 2 * window / 543);
     assert_eq!(cells_in_a_run(deployed(10), |info| info.unacked = 20, 0), window / 543);
     assert_eq!(cells_in_a_run(deployed(10), |info| info.unacked = 25, 0), window / 543);
-    // A full send buffer leaves the rest in the output buffer.
+    // If the send buffer is full, the remaining cells stay in the output buffer.
     let stuck: fn(&mut SocketInfo) =
         |info| (info.queued, info.not_sent) = (info.capacity, Bytes::new(10_000));
     assert_eq!(cells_in_a_run(deployed(10), stuck, 4), (2 * window - 12_048) / 543);
@@ -422,27 +440,27 @@ fn deployed_limits_are_those_of_c_tor() {
     assert_eq!(cells_in_a_run(lite(), stuck, 70), 0);
 }
 
-/// K-39 in kind: the sockets that are asked, and how often.
+/// Like K-39: the sockets that the scheduler reads, and how often.
 #[test]
-fn the_kernel_is_asked_once_a_round_and_only_where_the_answer_is_used() {
+fn the_kernel_is_read_once_per_round_and_only_for_sockets_that_matter() {
     let asked = |config: SchedulerConfig| {
         let (mut world, mut scheduler, mut now) = (World::with([1, 2, 3]), config.build(), Instant::ZERO);
         world.arrive(now, &mut scheduler, (1, 0), 30);
         world.arrive(now, &mut scheduler, (2, 0), 30);
         world.wait(&mut now, &mut scheduler, TG);
-        world.acts();
-        // Channel 1 has sent everything, and it is still in the kernel. Channel 2 has more. Channel 3
-        // was never used.
+        world.actions();
+        // Channel 1 has sent its cells to the kernel, which still queues them. Channel 2 has more
+        // cells. Channel 3 was never used.
         world.arrive(now, &mut scheduler, (2, 1), 30);
         world.wait(&mut now, &mut scheduler, TG);
-        let asked = |act: &Act| if let Act::Asked(channel) = act { Some(*channel) } else { None };
-        world.acts().iter().filter_map(asked).collect::<Vec<_>>()
+        let asked = |act: &Action| if let Action::ReadKernel(channel) = act { Some(*channel) } else { None };
+        world.actions().iter().filter_map(asked).collect::<Vec<_>>()
     };
     assert_eq!(asked(global()), []);
     assert_eq!(asked(lite()), []);
     assert_eq!(asked(deployed(10)), [2]);
     assert_eq!(asked(kist(GlobalLimitConfig::Off)), [2]);
-    assert_eq!(asked(kist(GlobalLimitConfig::Drained)), [2, 1], "equation 2 sums over all");
+    assert_eq!(asked(kist(GlobalLimitConfig::Drained)), [2, 1], "equation 2 sums over all channels");
 }
 
 #[derive(Clone, Debug)]
@@ -473,7 +491,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Anything but the passing of time, which a reference has its own way for.
+/// Applies any operation except the passing of time, which the reference handles itself.
 fn apply(operation: &Operation, now: Instant, scheduler: &mut dyn Scheduler, world: &mut World) {
     match *operation {
         Operation::Arrive { channel, circuit, cells } => {
@@ -490,21 +508,21 @@ fn apply(operation: &Operation, now: Instant, scheduler: &mut dyn Scheduler, wor
             world.close(scheduler, channel);
             world.open(channel);
         }
-        Operation::Wait(_) => unreachable!("time passes elsewhere"),
+        Operation::Wait(_) => unreachable!("the caller handles time"),
     }
 }
 
-/// The actions without questions.
-fn done(world: &World) -> Vec<Act> {
-    world.acts().into_iter().filter(|act| !matches!(act, Act::Asked(_))).collect()
+/// The actions without reads of the kernel.
+fn done(world: &World) -> Vec<Action> {
+    world.actions().into_iter().filter(|act| !matches!(act, Action::ReadKernel(_))).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// G-34: the same decisions, cell by cell and write by write, as the definition on plain lists.
+    /// G-34: the same decisions as the reference, cell by cell and write by write.
     #[test]
-    fn every_scheduler_decides_as_its_definition(
+    fn every_scheduler_decides_like_the_reference(
         which in 0usize..8,
         alike: bool,
         operations in proptest::collection::vec(operation(), 0..150),
@@ -536,11 +554,11 @@ proptest! {
         }
     }
 
-    /// VE-18: in a round no channel exceeds its own limit, and all together do not exceed the global
-    /// one, except for the last record. No channel is forgotten: without limits, all queues empty within
-    /// two intervals for each buffer (G-36), and then no timer is set.
+    /// VE-18: in a round no channel exceeds its own limit and the sum does not exceed the global
+    /// limit, except for the last record. No channel is lost: without limits, all queues are empty
+    /// within two intervals for each buffer (G-36), and then no timer is set.
     #[test]
-    fn limits_hold_and_no_channel_is_forgotten(
+    fn limits_hold_and_no_channel_is_lost(
         which in 0usize..8,
         operations in proptest::collection::vec(operation(), 0..150),
     ) {
@@ -555,7 +573,7 @@ proptest! {
                     queued.remove(&channel);
                 }
                 apply(&operation, now, &mut scheduler, &mut world);
-                world.acts();
+                world.actions();
                 continue;
             };
             let end = now + MS * millis;
@@ -570,9 +588,9 @@ proptest! {
                 most = u64::max(most, drained);
                 scheduler.on_timer(due, &mut world);
                 queued = in_kernel(&world);
-                let acts = world.acts();
+                let actions = world.actions();
                 world.notify(due, &mut scheduler);
-                let written = written(&acts);
+                let written = written(&actions);
                 if let SchedulerConfig::Kist(kist) = &config {
                     for (channel, bytes) in &written {
                         let limit = limits[channel];
@@ -582,10 +600,10 @@ proptest! {
                         prop_assert!(written.values().sum::<u64>() < most + record, "{:?} of {}", written, most);
                     }
                 }
-                let mut asked: Vec<_> = acts.iter().filter(|act| matches!(act, Act::Asked(_))).collect();
+                let mut asked: Vec<_> = actions.iter().filter(|act| matches!(act, Action::ReadKernel(_))).collect();
                 let questions = asked.len();
                 asked.dedup();
-                prop_assert_eq!(asked.len(), questions, "nobody is asked twice");
+                prop_assert_eq!(asked.len(), questions, "each socket is read once");
             }
             now = end;
         }

@@ -1,4 +1,4 @@
-//! The algorithms once more, on plain lists: slow, and plain to read beside their sources.
+//! The algorithms a second time, on plain lists: slow, and easy to compare with the publications.
 
 use super::world::{CELL, World};
 use crate::circuit_policy::Priority;
@@ -14,7 +14,7 @@ pub(super) struct Reference {
     pending: Vec<u32>,
     due: Option<Instant>,
     last: Option<Instant>,
-    /// When each channel was served last.
+    /// The time of the last service of each channel.
     turns: BTreeMap<u32, u64>,
     served: u64,
     /// Equation 2: the bytes in each buffer after the last round [B], and the state since then.
@@ -26,12 +26,12 @@ pub(super) struct Reference {
     global: i64,
 }
 
-/// A channel of this round.
+/// A channel in this round.
 #[derive(Debug)]
 struct Member {
-    /// The rest of its limit [B]; exceeded by a record at most.
+    /// The rest of its limit [B]. At most one record exceeds it.
     left: i64,
-    /// Kernel or buckets hold it back.
+    /// The kernel or the buckets block this channel.
     held: bool,
     /// The charge of cells that are not written yet [B].
     charged: i64,
@@ -78,12 +78,12 @@ impl Reference {
         }
     }
 
-    /// C tor's loop, and not the paper's?
+    /// Whether this is the loop of C tor and not that of the paper.
     fn is_deployed(&self) -> bool {
         matches!(self.config, SchedulerConfig::KistDeployed(_) | SchedulerConfig::KistLite(_))
     }
 
-    fn pend(&mut self, now: Instant, channel: u32) {
+    fn add_pending(&mut self, now: Instant, channel: u32) {
         if !self.pending.contains(&channel) {
             self.pending.push(channel);
         }
@@ -98,7 +98,7 @@ impl Reference {
         }
     }
 
-    /// The member with the best circuit among those that `may` take a cell.
+    /// The channel with the best circuit among those for which `may` is true.
     fn best(
         &self,
         context: &dyn SchedulerContext,
@@ -122,7 +122,7 @@ impl Reference {
         self.turns.insert(channel, self.served);
     }
 
-    /// Writes at most `limit`. Returns the bytes written and whether the rest was blocked.
+    /// Writes at most `limit`. Returns the written bytes and whether the rest is blocked.
     fn write(
         &mut self,
         context: &mut dyn SchedulerContext,
@@ -147,7 +147,7 @@ impl Reference {
         (written, false)
     }
 
-    /// Writes charged cells. The limits get back the part that several cells share.
+    /// Writes charged cells. Refunds the overhead that several cells share to the limits.
     fn write_chosen(
         &mut self,
         context: &mut dyn SchedulerContext,
@@ -199,19 +199,20 @@ impl Reference {
                 order.push(channel);
             }
             self.take(context, channel);
-            let member = members.get_mut(&channel).expect("it is a member");
+            let member = members.get_mut(&channel).expect("the channel is in the round");
             self.global -= 541;
             (member.left, member.charged) = (member.left - 541, member.charged + 541);
             if context.outbuf(ChannelKey::first(channel)) >= Bytes::kib(4) {
                 self.write_chosen(context, channel, member, &mut throttled);
             }
-            // A channel that left stays out, even if the last writes give back some of its limit.
+            // A channel that left the round stays out, even if the last writes refund a part of its
+            // limit.
             if !allowed(&members, self.global.max(1), context, channel) {
                 eligible.retain(|other| *other != channel);
             }
         }
         let over: Vec<u32> = round.iter().copied().filter(|channel| !order.contains(channel)).collect();
-        // Channels that could have been chosen and were not come after the others, best first.
+        // Channels that were eligible but not chosen follow the others, best first.
         let mut passed: Vec<u32> =
             over.iter().copied().filter(|channel| eligible.contains(channel)).collect();
         while let Some(best) = self.best(context, &passed, |_| true) {
@@ -219,14 +220,14 @@ impl Reference {
             order.push(best);
         }
         for channel in &order {
-            let member = members.get_mut(channel).expect("it is a member");
+            let member = members.get_mut(channel).expect("the channel is in the round");
             self.write_chosen(context, *channel, member, &mut throttled);
         }
         for channel in over.iter().filter(|channel| !order.contains(channel)).chain(&order) {
             let (key, held) = (ChannelKey::first(*channel), members[channel].held);
             context.want_writable(key, held && !throttled.contains(channel));
             if !held && (context.outbuf(key) > Bytes::ZERO || context.head(key).is_some()) {
-                self.pend(now, *channel);
+                self.add_pending(now, *channel);
             }
         }
     }
@@ -289,7 +290,7 @@ impl Reference {
             let can_write = |left: &BTreeMap<u32, u64>| left[&channel] / 543 > 0;
             if can_write(&left) {
                 self.take(context, channel);
-                *left.get_mut(&channel).expect("it is a member") -= 543;
+                *left.get_mut(&channel).expect("the channel is in the round") -= 543;
             }
             if !can_write(&left) {
                 candidates.retain(|other| *other != channel);
@@ -300,12 +301,12 @@ impl Reference {
             let stuck = held.contains(&channel) || self.write(context, channel, u64::MAX, &mut throttled).1;
             context.want_writable(key, stuck && !throttled.contains(&channel));
             if !stuck && context.head(key).is_some() {
-                self.pend(now, channel);
+                self.add_pending(now, channel);
             }
         }
     }
 
-    /// The timer's work, on a world whose numbers can be read.
+    /// The timer's work, on a model that tests can read.
     pub(super) fn fire(&mut self, now: Instant, world: &mut World) {
         match self.config.clone() {
             SchedulerConfig::Global(_) => {
@@ -340,12 +341,12 @@ impl Reference {
     }
 }
 
-/// Inputs as the traits' contract has them; the timer is [`Reference::fire`].
+/// The inputs by the contract of the trait. [`Reference::fire`] is the timer.
 impl Scheduler for Reference {
     fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let (cells, bytes) = (context.head(channel).is_some(), context.outbuf(channel) > Bytes::ZERO);
         if cells || bytes && !self.is_deployed() {
-            self.pend(now, channel.index() as u32);
+            self.add_pending(now, channel.index() as u32);
         }
         if bytes && self.is_deployed() {
             context.want_writable(channel, true);
@@ -357,7 +358,7 @@ impl Scheduler for Reference {
             let throttled = context.flush(channel, Bytes::new(u64::MAX)).throttled;
             context.want_writable(channel, !throttled && context.outbuf(channel) > Bytes::ZERO);
             if context.head(channel).is_some() {
-                self.pend(now, channel.index() as u32);
+                self.add_pending(now, channel.index() as u32);
             }
         } else {
             context.want_writable(channel, false);

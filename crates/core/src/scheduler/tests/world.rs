@@ -1,4 +1,4 @@
-//! A relay with channels and circuits that only count, for its scheduler alone.
+//! A model of a relay for one scheduler: channels and circuits are only counts.
 
 use crate::circuit_policy::Priority;
 use crate::kernel::SocketInfo;
@@ -17,16 +17,16 @@ const QUANTUM: u64 = 16 << 10;
 
 /// An action of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
-    /// Asked the kernel about a channel.
-    Asked(u32),
-    /// Moved a cell of a circuit of the channel.
+pub(super) enum Action {
+    /// Read the kernel's state of a channel.
+    ReadKernel(u32),
+    /// Moved a cell of a circuit to the output buffer of the channel.
     Moved(u32, usize),
-    /// Wrote so many bytes of the channel [B].
+    /// Wrote bytes of the channel [B].
     Wrote(u32, u64),
 }
 
-/// A circuit: how many cells it sent, and how many wait.
+/// A circuit: the number of sent cells, and the number of waiting cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Circuit {
     pub(super) sent: u64,
@@ -50,7 +50,8 @@ impl Channel {
         Channel { info, ..Channel::default() }
     }
 
-    /// Its best circuit: the one that sent least, then the first.
+    /// The best circuit of the channel: the one with the fewest sent cells, or the first of
+    /// several.
     pub(super) fn best(&self) -> Option<usize> {
         let waiting = (0..3).filter(|at| self.circuits[*at].cells > 0);
         waiting.min_by_key(|at| self.circuits[*at].sent)
@@ -65,13 +66,13 @@ impl Channel {
 #[derive(Clone, Debug, Default)]
 pub(super) struct World {
     pub(super) channels: BTreeMap<u32, Channel>,
-    /// Tokens of the relay's bucket [B]; `None` limits nothing.
+    /// Tokens of the relay's bucket [B]. `None` is no limit.
     pub(super) tokens: Option<u64>,
     /// Channels that wait for a refill.
     pub(super) throttled: Vec<u32>,
     /// All circuits have the same priority, as with round robin.
     pub(super) alike: bool,
-    pub(super) acts: RefCell<Vec<Act>>,
+    pub(super) actions: RefCell<Vec<Action>>,
 }
 
 impl World {
@@ -81,7 +82,7 @@ impl World {
     }
 
     pub(super) fn at(&mut self, channel: u32) -> &mut Channel {
-        self.channels.get_mut(&channel).expect("nobody asks for a channel that is closed")
+        self.channels.get_mut(&channel).expect("the channel is open")
     }
 
     fn see(&self, channel: ChannelKey) -> &Channel {
@@ -89,11 +90,11 @@ impl World {
     }
 
     /// The actions since the last call.
-    pub(super) fn acts(&self) -> Vec<Act> {
-        self.acts.take()
+    pub(super) fn actions(&self) -> Vec<Action> {
+        self.actions.take()
     }
 
-    /// Cells arrive for a circuit. The scheduler learns it if the queue was empty.
+    /// Adds cells to a circuit. Notifies the scheduler if the queue was empty.
     pub(super) fn arrive(
         &mut self,
         now: Instant,
@@ -109,25 +110,25 @@ impl World {
         }
     }
 
-    /// A link-control cell goes straight to the output buffer.
+    /// A link-control cell enters the output buffer directly.
     pub(super) fn control(&mut self, now: Instant, scheduler: &mut dyn Scheduler, channel: u32) {
         self.at(channel).outbuf += 1;
         scheduler.on_ready(now, ChannelKey::first(channel), self);
         self.notify(now, scheduler);
     }
 
-    /// The network takes so much of a channel's buffer [B].
+    /// The network drains bytes of a channel's kernel buffer [B].
     pub(super) fn drain(&mut self, now: Instant, scheduler: &mut dyn Scheduler, channel: u32, bytes: u64) {
         let info = &mut self.at(channel).info;
         info.queued = info.queued.saturating_sub(Bytes::new(bytes));
         self.notify(now, scheduler);
     }
 
-    /// Reports every writable channel as long as the scheduler wants it.
+    /// Notifies the scheduler of writable channels while it wants to write.
     pub(super) fn notify(&mut self, now: Instant, scheduler: &mut dyn Scheduler) {
         let ready = |channel: &Channel| channel.wants && channel.info.queued < channel.info.capacity;
         for told in 0.. {
-            assert!(told < 10_000, "it does not spin");
+            assert!(told < 10_000, "the scheduler does not spin");
             let Some((channel, _)) = self.channels.iter().find(|(_, state)| ready(state)) else { return };
             scheduler.on_writable(now, ChannelKey::first(*channel), self);
         }
@@ -151,7 +152,7 @@ impl World {
         self.channels.insert(channel, Channel::open());
     }
 
-    /// Lets time pass; returns when the scheduler's timer fired.
+    /// Advances time. Returns the times at which the scheduler's timer fired.
     pub(super) fn wait(
         &mut self,
         now: &mut Instant,
@@ -167,7 +168,7 @@ impl World {
             fired.push(*now);
             scheduler.on_timer(*now, self);
             self.notify(*now, scheduler);
-            assert!(fired.len() < 100_000, "it does not spin");
+            assert!(fired.len() < 100_000, "the scheduler does not spin");
         }
         *now = end;
         fired
@@ -191,12 +192,12 @@ impl SchedulerContext for World {
         let circuit = &mut state.circuits[best];
         (circuit.cells, circuit.sent) = (circuit.cells - 1, circuit.sent + 1);
         state.outbuf += 1;
-        self.acts.get_mut().push(Act::Moved(channel.index() as u32, best));
+        self.actions.get_mut().push(Action::Moved(channel.index() as u32, best));
         true
     }
 
     fn flush(&mut self, channel: ChannelKey, limit: Bytes) -> Flushed {
-        assert!(limit > Bytes::ZERO, "nobody writes nothing");
+        assert!(limit > Bytes::ZERO, "every write has a positive limit");
         if self.tokens == Some(0) {
             if !self.throttled.contains(&(channel.index() as u32)) {
                 self.throttled.push(channel.index() as u32);
@@ -216,12 +217,12 @@ impl SchedulerContext for World {
         }
         let refused = state.outbuf > 0 && bytes < limit;
         self.tokens = self.tokens.map(|tokens| tokens.saturating_sub(bytes));
-        self.acts.get_mut().push(Act::Wrote(channel.index() as u32, bytes));
+        self.actions.get_mut().push(Action::Wrote(channel.index() as u32, bytes));
         Flushed { bytes: Bytes::new(bytes), refused, throttled: false }
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
-        self.acts.borrow_mut().push(Act::Asked(channel.index() as u32));
+        self.actions.borrow_mut().push(Action::ReadKernel(channel.index() as u32));
         self.see(channel).info
     }
 

@@ -1,6 +1,6 @@
-//! Any operations in any order, for every throttle and each of its options, compared with the reference.
+//! Random operations for every throttle and each of its options, compared with the reference.
 
-use super::model::{Expected, Who, expected};
+use super::model::{ClientId, Expected, expected};
 use crate::ClientKey;
 use crate::throttle::{
     AnyThrottle, BitSplittingConfig, ClientSignals, Count, FlaggingConfig, Order, StaticRateConfig,
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 enum Operation {
     Come,
     Leave(usize),
-    /// Cells and bytes to one of the present clients, and bytes from it.
+    /// Cells and bytes to one of the connected clients, and bytes from it.
     Carry {
         client: usize,
         sent: u64,
@@ -22,9 +22,9 @@ enum Operation {
         read: u64,
     },
     Relays(u32),
-    /// Of the relay, from now on [B/s]; 0 is none.
+    /// The bandwidth of the relay from now on [B/s]; 0 is none.
     Bandwidth(u64),
-    /// So long after the last one.
+    /// The time since the last refill.
     Refill {
         millis: u64,
     },
@@ -44,8 +44,8 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// One client at a refill.
 #[derive(Clone, Debug)]
-pub(super) struct Heard {
-    pub(super) who: Who,
+pub(super) struct ClientState {
+    pub(super) id: ClientId,
     pub(super) key: ClientKey,
     pub(super) sent: u64,
     pub(super) written: u64,
@@ -58,40 +58,42 @@ pub(super) struct Refilled {
     pub(super) at: Instant,
     pub(super) relays: u32,
     pub(super) bandwidth: Option<DataRate>,
-    pub(super) clients: Vec<Heard>,
+    pub(super) clients: Vec<ClientState>,
 }
 
-/// All that happened, as a list.
+/// The list of all events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Case {
     pub(super) refills: Vec<Refilled>,
 }
 
 /// The throttle's rates at each refill.
-pub(super) type Seen = Vec<BTreeMap<Who, Option<DataRate>>>;
+pub(super) type Seen = Vec<BTreeMap<ClientId, Option<DataRate>>>;
 
-/// A relay's bookkeeping in plain: keys are used again, the lowest first.
+/// A simple model of the relay's client table. It reuses the lowest free key first.
 fn perform(throttle: &mut AnyThrottle, operations: &[Operation]) -> (Case, Seen) {
     let (mut case, mut seen) = (Case::default(), Seen::new());
     let (mut now, mut relays, mut bandwidth) = (Instant::ZERO, 1, DataRate::new(200_000));
-    let mut here: BTreeMap<ClientKey, Heard> = BTreeMap::new();
-    let mut came = 0;
+    let mut connected: BTreeMap<ClientKey, ClientState> = BTreeMap::new();
+    let mut next_id = 0;
     for operation in operations {
         match *operation {
             Operation::Come => {
-                let key =
-                    (0..).map(ClientKey::first).find(|key| !here.contains_key(key)).expect("keys do not end");
-                here.insert(key, Heard { who: came, key, sent: 0, written: 0, read: 0 });
-                came += 1;
+                let key = (0..)
+                    .map(ClientKey::first)
+                    .find(|key| !connected.contains_key(key))
+                    .expect("the keys are unlimited");
+                connected.insert(key, ClientState { id: next_id, key, sent: 0, written: 0, read: 0 });
+                next_id += 1;
             }
             Operation::Leave(client) => {
-                if let Some(key) = here.keys().nth(client).copied() {
-                    here.remove(&key);
+                if let Some(key) = connected.keys().nth(client).copied() {
+                    connected.remove(&key);
                     throttle.on_close(key);
                 }
             }
             Operation::Carry { client, sent, written, read } => {
-                if let Some(client) = here.values_mut().nth(client) {
+                if let Some(client) = connected.values_mut().nth(client) {
                     client.sent += sent;
                     client.written += written;
                     client.read += read;
@@ -101,12 +103,12 @@ fn perform(throttle: &mut AnyThrottle, operations: &[Operation]) -> (Case, Seen)
             Operation::Bandwidth(rate) => bandwidth = DataRate::new(rate),
             Operation::Refill { millis } => {
                 now += Duration::from_millis(millis);
-                let clients: Vec<_> = here.values().cloned().collect();
-                let signals: Vec<_> = clients.iter().map(Heard::signals).collect();
+                let clients: Vec<_> = connected.values().cloned().collect();
+                let signals: Vec<_> = clients.iter().map(ClientState::signals).collect();
                 throttle.on_refill(now, &ThrottleSignals { clients: &signals, relays, bandwidth });
-                seen.push(clients.iter().map(|client| (client.who, throttle.rate(client.key))).collect());
+                seen.push(clients.iter().map(|client| (client.id, throttle.rate(client.key))).collect());
                 case.refills.push(Refilled { at: now, relays, bandwidth, clients });
-                for client in here.values_mut() {
+                for client in connected.values_mut() {
                     (client.sent, client.written, client.read) = (0, 0, 0);
                 }
             }
@@ -115,14 +117,14 @@ fn perform(throttle: &mut AnyThrottle, operations: &[Operation]) -> (Case, Seen)
     (case, seen)
 }
 
-impl Heard {
+impl ClientState {
     fn signals(&self) -> ClientSignals {
         let (written, read) = (Bytes::new(self.written), Bytes::new(self.read));
         ClientSignals { client: self.key, sent: Cells::new(self.sent), written, read }
     }
 }
 
-/// The suite that every throttle inherits: one test for each line of the list.
+/// The suite for all throttles: one test for each line of the list.
 macro_rules! inherit {
     ($($name:ident: $config:expr;)*) => {
         proptest! {
@@ -131,7 +133,7 @@ macro_rules! inherit {
                 #[test]
                 fn $name(operations in proptest::collection::vec(operation(), 0..150)) {
                     let config = $config;
-                    let mut throttle = config.build().expect("it throttles");
+                    let mut throttle = config.build().expect("the configuration throttles");
                     let (case, seen) = perform(&mut throttle, &operations);
                     let expected: Expected = expected(&config, &case, &seen);
                     prop_assert_eq!(expected.len(), seen.len());
@@ -185,7 +187,7 @@ inherit! {
         ThrottleConfig::Threshold(ThresholdConfig { lift_zero: false, ..THRESHOLD });
 }
 
-/// A suite that a wrong throttle passes would be none.
+/// Checks that the suite fails for a wrong throttle.
 #[test]
 fn the_suite_distinguishes_throttles() {
     let mut operations = vec![Operation::Come, Operation::Come, Operation::Come];
@@ -206,7 +208,7 @@ fn the_suite_distinguishes_throttles() {
         ThrottleConfig::Threshold(ThresholdConfig { order: Order::Ascending, ..THRESHOLD }),
     ];
     for (index, config) in configs.iter().enumerate() {
-        let (case, seen) = perform(&mut config.build().expect("it throttles"), &operations);
+        let (case, seen) = perform(&mut config.build().expect("the configuration throttles"), &operations);
         for (other, model) in configs.iter().enumerate() {
             let agrees = expected(model, &case, &seen)
                 .iter()

@@ -1,4 +1,4 @@
-//! Properties of each throttle (G-43 to G-45), and the suite that all inherit.
+//! Properties of each throttle (G-43 to G-45), and the suite for all throttles.
 
 mod all;
 mod model;
@@ -13,7 +13,8 @@ use proptest::prelude::*;
 
 const BANDWIDTH: DataRate = DataRate::kib(400);
 
-/// A refill at which each client, by key, was sent so many cells.
+/// A refill. Entry `k` of `sent` is the number of cells that the relay sent to client `k` before
+/// it.
 fn refill(throttle: &mut impl Throttle, now: Instant, sent: &[u64], relays: u32) {
     let clients: Vec<_> = sent
         .iter()
@@ -34,7 +35,8 @@ fn rates(throttle: &impl Throttle, clients: usize) -> Vec<Option<u64>> {
 }
 
 proptest! {
-    /// G-43: all clients together have no more than the relay, and rates change when N does and at no other time.
+    /// G-43: the clients' rates never exceed the relay's rate in total. Rates change if and only if
+    /// N changes.
     #[test]
     fn the_shares_never_exceed_the_bandwidth(crowds in proptest::collection::vec((0usize..300, 0u32..20), 1..40)) {
         let mut throttle = BitSplitting::new(BitSplittingConfig::default());
@@ -54,7 +56,7 @@ proptest! {
         }
     }
 
-    /// G-44: a client that gets exactly its fair share is never flagged, for any refill times.
+    /// G-44: a client that gets exactly its fair share is never flagged, whatever the refill times.
     #[test]
     fn a_fair_share_is_never_flagged(millis in 10u64..2000, relays in 0u32..6, half_life in 5u64..90) {
         let config = FlaggingConfig { half_life: Duration::from_secs(half_life), ..FlaggingConfig::default() };
@@ -69,10 +71,10 @@ proptest! {
     }
 }
 
-/// G-44: 1.2 times the fair share for five half-lives is flagged. The flag stays until the count has
-/// decayed to the penalty's part of M. M has the formula's value.
+/// G-44: a client with 1.2 times the fair share for five half-lives is flagged. The flag stays
+/// until the count has decayed to the penalty's part of M. M has the value of the formula.
 #[test]
-fn more_than_the_fair_share_is_flagged_until_the_penalty_is_served() {
+fn more_than_the_fair_share_is_flagged_until_the_penalty_ends() {
     let config = FlaggingConfig::default();
     let mut throttle = Flagging::new(config);
     let fair = BANDWIDTH.bytes_per_sec() as f64 / 4.0 / CELL;
@@ -88,7 +90,7 @@ fn more_than_the_fair_share_is_flagged_until_the_penalty_is_served() {
         assert_eq!(throttle.rate(ClientKey::first(1)), None);
     }
     // 1.2 (1 - 2^(-t/H)) exceeds 1 after H log2 6.
-    let after = f64::from(flagged_at.expect("it was flagged")) / 30.0;
+    let after = f64::from(flagged_at.expect("the client was flagged")) / 30.0;
     assert!((after - 6f64.log2()).abs() < 0.1, "after {after} half-lives");
     assert_eq!(throttle.rate(ClientKey::first(0)), Some(config.rate));
     let stopped = now;
@@ -102,7 +104,7 @@ fn more_than_the_fair_share_is_flagged_until_the_penalty_is_served() {
 
 /// G-44: M follows the number of connections to B·H/(N·512·ln 2).
 #[test]
-fn the_fair_count_settles_at_the_formulas_value() {
+fn the_fair_count_converges_to_the_value_of_the_formula() {
     for (millis, half_life) in [(10, 2), (1000, 30), (1000, 5), (16, 90)] {
         let half_life = Duration::from_secs(half_life);
         let mut throttle = Flagging::new(FlaggingConfig { half_life, ..FlaggingConfig::default() });
@@ -110,20 +112,24 @@ fn the_fair_count_settles_at_the_formulas_value() {
             BANDWIDTH.bytes_per_sec() as f64 / among / CELL * half_life.as_secs_f64() / std::f64::consts::LN_2
         };
         refill(&mut throttle, Instant::from_millis(millis), &[0, 0], 2);
-        assert!((throttle.fair().expect("there are four") / steady(4.0) - 1.0).abs() < 1e-9, "at once");
+        assert!(
+            (throttle.fair().expect("there are four") / steady(4.0) - 1.0).abs() < 1e-9,
+            "there are four clients"
+        );
         let end = Instant::from_secs(1) + half_life * 15;
         let mut now = Instant::from_millis(millis);
         while now < end {
             now += Duration::from_millis(millis);
             refill(&mut throttle, now, &[0; 8], 2);
         }
-        let fair = throttle.fair().expect("there are ten");
+        let fair = throttle.fair().expect("there are ten clients");
         assert!((fair / steady(10.0) - 1.0).abs() < 0.01, "{fair} every {millis} ms");
     }
 }
 
 proptest! {
-    /// G-45: exactly ⌊T·N⌋ are throttled, none louder than they, at the throughput of the quietest of them or the floor.
+    /// G-45: exactly ⌊T·N⌋ clients are throttled. All other clients send less. The rate is the
+    /// throughput of the slowest throttled client, or the floor.
     #[test]
     fn the_threshold_sets_the_number_of_throttled_clients(
         sent in proptest::collection::vec(0u64..2000, 0..60),
@@ -132,34 +138,34 @@ proptest! {
         let config = ThresholdConfig { fraction, throughput: Throughput::Written, ..ThresholdConfig::default() };
         let mut throttle = Threshold::new(config);
         refill(&mut throttle, Instant::from_secs(1), &vec![0; sent.len()], 3);
-        prop_assert!(rates(&throttle, sent.len()).iter().all(Option::is_none), "nobody before R is over");
+        prop_assert!(rates(&throttle, sent.len()).iter().all(Option::is_none), "no client is throttled before R ends");
         refill(&mut throttle, Instant::from_secs(61), &sent, 3);
         let throttled: Vec<usize> =
             (0..sent.len()).filter(|key| throttle.rate(ClientKey::first(*key as u32)).is_some()).collect();
         prop_assert_eq!(throttled.len(), (fraction * sent.len() as f64) as usize);
-        if let Some(quietest) = throttled.iter().map(|key| sent[*key]).min() {
+        if let Some(slowest) = throttled.iter().map(|key| sent[*key]).min() {
             let louder = (0..sent.len()).filter(|key| !throttled.contains(key)).map(|key| sent[key]);
-            prop_assert!(louder.max().is_none_or(|loudest| loudest <= quietest));
-            let rate = (quietest * 512 / 60).max(config.floor.bytes_per_sec());
+            prop_assert!(louder.max().is_none_or(|loudest| loudest <= slowest));
+            let rate = (slowest * 512 / 60).max(config.floor.bytes_per_sec());
             prop_assert!(throttled.iter().all(|key| rates(&throttle, sent.len())[*key] == Some(rate)));
         }
     }
 }
 
 #[test]
-fn a_client_that_comes_after_the_choice_is_not_throttled_before_the_next() {
+fn a_client_that_connects_after_the_choice_is_not_throttled_before_the_next() {
     let mut throttle = Threshold::new(ThresholdConfig { fraction: 0.5, ..ThresholdConfig::default() });
     refill(&mut throttle, Instant::from_secs(1), &[0, 0], 0);
     refill(&mut throttle, Instant::from_secs(61), &[900, 100], 0);
     assert!(throttle.rate(ClientKey::first(0)).is_some());
     throttle.on_close(ClientKey::first(0));
-    assert_eq!(throttle.rate(ClientKey::first(0)), None, "the next under this key is another");
+    assert_eq!(throttle.rate(ClientKey::first(0)), None, "the next client with this key is a new client");
     refill(&mut throttle, Instant::from_secs(62), &[900, 100], 0);
     assert_eq!(rates(&throttle, 2), [None, None]);
 }
 
 #[test]
-fn a_split_among_clients_leaves_relays_out() {
+fn a_split_among_clients_excludes_relays() {
     let mut throttle = BitSplitting::new(BitSplittingConfig { count: Count::Clients });
     refill(&mut throttle, Instant::from_secs(1), &[1, 1], 6);
     assert_eq!(rates(&throttle, 2), [Some(200 << 10); 2]);

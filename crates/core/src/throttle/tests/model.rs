@@ -1,4 +1,4 @@
-//! The reference: rates from a plain list of events, by the paper's formulas and not step by step.
+//! The reference: rates from a list of events, by the closed formulas of the paper.
 
 use super::all::{Case, Seen};
 use crate::ClientKey;
@@ -8,15 +8,15 @@ use crate::throttle::{
 use penstock_units::{DataRate, Duration, Instant};
 use std::collections::BTreeMap;
 
-/// Each client has a number of its own, even if another one had its key before.
-pub(super) type Who = usize;
+/// Each client has its own number, even if it reuses the key of another one.
+pub(super) type ClientId = usize;
 
-/// The required rates at each refill; `None` where two counts are too close to distinguish.
-pub(super) type Expected = Vec<Option<BTreeMap<Who, Option<DataRate>>>>;
+/// The expected rates at each refill. `None` if two counts are too close to decide.
+pub(super) type Expected = Vec<Option<BTreeMap<ClientId, Option<DataRate>>>>;
 
 pub(super) fn expected(config: &ThrottleConfig, case: &Case, seen: &Seen) -> Expected {
     let each = |rate: &dyn Fn(usize) -> Option<DataRate>| {
-        let all = |at: usize| case.refills[at].clients.iter().map(|client| (client.who, rate(at))).collect();
+        let all = |at: usize| case.refills[at].clients.iter().map(|client| (client.id, rate(at))).collect();
         (0..case.refills.len()).map(|at| Some(all(at))).collect()
     };
     match config {
@@ -28,7 +28,7 @@ pub(super) fn expected(config: &ThrottleConfig, case: &Case, seen: &Seen) -> Exp
         }),
         ThrottleConfig::Flagging(config) => flagging(*config, case, seen),
         ThrottleConfig::Threshold(config) => threshold(*config, case),
-        ThrottleConfig::Custom(_) => unreachable!("the suite has built-ins only"),
+        ThrottleConfig::Custom(_) => unreachable!("the suite has only built-in throttles"),
     }
 }
 
@@ -38,18 +38,18 @@ fn among(case: &Case, at: usize, count: Count) -> u64 {
     refill.clients.len() as u64 + u64::from(relays)
 }
 
-/// The rest at `now` of one cell a second, sent from `start` to `end` [s].
+/// The decayed count at `now` of one cell a second that was sent from `start` to `end` [s].
 fn left(half_life: Duration, start: Instant, end: Instant, now: Instant) -> f64 {
     let at = |then: Instant| (-now.since(then).as_secs_f64() / half_life.as_secs_f64()).exp2();
     (at(end) - at(start)) * half_life.as_secs_f64() / std::f64::consts::LN_2
 }
 
-/// C of one client at a refill: all it was ever sent, each part decayed from its own time.
-fn count(case: &Case, at: usize, who: Who, half_life: Duration) -> f64 {
+/// C of one client at a refill: all its cells, each decayed since its own time.
+fn count(case: &Case, at: usize, id: ClientId, half_life: Duration) -> f64 {
     let now = case.refills[at].at;
     let parts = (0..=at).filter_map(|part| {
         let refill = &case.refills[part];
-        let sent = refill.clients.iter().find(|client| client.who == who)?.sent as f64;
+        let sent = refill.clients.iter().find(|client| client.id == id)?.sent as f64;
         Some(match part.checked_sub(1).map(|before| case.refills[before].at) {
             None => sent * (-now.since(refill.at).as_secs_f64() / half_life.as_secs_f64()).exp2(),
             Some(before) => {
@@ -61,7 +61,7 @@ fn count(case: &Case, at: usize, who: Who, half_life: Duration) -> f64 {
     parts.sum()
 }
 
-/// M at a refill: time stands still while there is no connection.
+/// M at a refill. Time does not advance while the relay has no connection.
 fn fair(case: &Case, at: usize, config: FlaggingConfig) -> Option<f64> {
     let split = |part: usize| {
         let bandwidth = case.refills[part].bandwidth?.bytes_per_sec() as f64;
@@ -70,16 +70,16 @@ fn fair(case: &Case, at: usize, config: FlaggingConfig) -> Option<f64> {
     };
     let parts: Vec<usize> = (0..=at).filter(|part| split(*part).is_some()).collect();
     let first = *parts.first()?;
-    // When each part began and ended, in the time that counts.
+    // The start and end of each part, in the time that advances.
     let (mut spans, mut clock) = (Vec::new(), Instant::ZERO);
     for part in &parts[1..] {
         let begun = clock;
         clock += case.refills[*part].at.since(case.refills[part - 1].at);
-        spans.push((begun, clock, split(*part).expect("they were chosen by it")));
+        spans.push((begun, clock, split(*part).expect("the parts have a share")));
     }
     let memory = config.half_life.as_secs_f64() / std::f64::consts::LN_2;
     let decayed = (-clock.as_secs_f64() / config.half_life.as_secs_f64()).exp2();
-    let begun = split(first).expect("they were chosen by it") * memory * decayed;
+    let begun = split(first).expect("the parts have a share") * memory * decayed;
     let since =
         spans.iter().map(|(begun, ended, split)| split * left(config.half_life, *begun, *ended, clock));
     Some(begun + since.sum::<f64>())
@@ -89,59 +89,59 @@ fn close(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * (1.0 + one.abs())
 }
 
-/// If a count is at the very limit, both decisions are right.
+/// If a count is near the limit, both decisions are right.
 fn flagging(config: FlaggingConfig, case: &Case, seen: &Seen) -> Expected {
-    let mut flagged: BTreeMap<Who, f64> = BTreeMap::new();
+    let mut flagged: BTreeMap<ClientId, f64> = BTreeMap::new();
     let mut expected = Expected::new();
     for (at, refill) in case.refills.iter().enumerate() {
         let moves = refill.bandwidth.is_some() && among(case, at, config.count) > 0;
         if let Some(fair) = fair(case, at, config).filter(|_| moves) {
-            for who in refill.clients.iter().map(|client| client.who) {
-                let count = count(case, at, who, config.half_life);
-                let limit = match (flagged.get(&who), config.unflag) {
+            for id in refill.clients.iter().map(|client| client.id) {
+                let count = count(case, at, id, config.half_life);
+                let limit = match (flagged.get(&id), config.unflag) {
                     (Some(then), Unflag::Frozen) => *then,
                     _ => config.penalty * fair,
                 };
-                let flag = if close(count, fair) || (flagged.contains_key(&who) && close(count, limit)) {
-                    seen[at][&who].is_some()
+                let flag = if close(count, fair) || (flagged.contains_key(&id) && close(count, limit)) {
+                    seen[at][&id].is_some()
                 } else {
-                    count > fair || (flagged.contains_key(&who) && count >= limit)
+                    count > fair || (flagged.contains_key(&id) && count >= limit)
                 };
                 if count > fair && flag {
-                    flagged.insert(who, config.penalty * fair);
+                    flagged.insert(id, config.penalty * fair);
                 } else if !flag {
-                    flagged.remove(&who);
+                    flagged.remove(&id);
                 }
             }
         }
-        let rate = |who: Who| flagged.contains_key(&who).then_some(config.rate);
-        expected.push(Some(refill.clients.iter().map(|client| (client.who, rate(client.who))).collect()));
+        let rate = |id: ClientId| flagged.contains_key(&id).then_some(config.rate);
+        expected.push(Some(refill.clients.iter().map(|client| (client.id, rate(client.id))).collect()));
     }
     expected
 }
 
 fn threshold(config: ThresholdConfig, case: &Case) -> Expected {
-    let (mut throttled, mut rate): (Vec<Who>, _) = (Vec::new(), None);
+    let (mut throttled, mut rate): (Vec<ClientId>, _) = (Vec::new(), None);
     let (mut last, mut since) = (None, 0);
     let mut expected = Expected::new();
     for (at, refill) in case.refills.iter().enumerate() {
         let elapsed = refill.at.since(*last.get_or_insert(refill.at));
         let mut told_apart = true;
         if elapsed >= config.refresh {
-            let mut order: Vec<(f64, ClientKey, Who)> = refill
+            let mut order: Vec<(f64, ClientKey, ClientId)> = refill
                 .clients
                 .iter()
-                .map(|client| (count(case, at, client.who, config.half_life), client.key, client.who))
+                .map(|client| (count(case, at, client.id, config.half_life), client.key, client.id))
                 .collect();
             order.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
             told_apart = order.windows(2).all(|pair| pair[0].0 == pair[1].0 || !close(pair[0].0, pair[1].0));
             let share = (config.fraction * order.len() as f64).floor() as usize;
-            let loud = if config.order == Order::Descending { share } else { order.len() - share };
-            throttled = order[..loud].iter().map(|(_, _, who)| *who).collect();
-            if let Some(quietest) = throttled.last() {
+            let throttled_count = if config.order == Order::Descending { share } else { order.len() - share };
+            throttled = order[..throttled_count].iter().map(|(_, _, id)| *id).collect();
+            if let Some(slowest) = throttled.last() {
                 let parts = case.refills[since..=at].iter().flat_map(|refill| &refill.clients);
                 let twice: u64 = parts
-                    .filter(|client| client.who == *quietest)
+                    .filter(|client| client.id == *slowest)
                     .map(|client| match config.throughput {
                         Throughput::Mean => client.written + client.read,
                         Throughput::Written => 2 * client.written,
@@ -153,10 +153,10 @@ fn threshold(config: ThresholdConfig, case: &Case) -> Expected {
             }
             (last, since) = (Some(refill.at), at + 1);
         }
-        let rate = |who: Who| rate.filter(|_| throttled.contains(&who));
-        let all = refill.clients.iter().map(|client| (client.who, rate(client.who))).collect();
+        let rate = |id: ClientId| rate.filter(|_| throttled.contains(&id));
+        let all = refill.clients.iter().map(|client| (client.id, rate(client.id))).collect();
         if !told_apart {
-            // From here on either order would do.
+            // From here on, both orders are right.
             expected.resize(case.refills.len(), None);
             return expected;
         }
@@ -165,7 +165,7 @@ fn threshold(config: ThresholdConfig, case: &Case) -> Expected {
     expected
 }
 
-/// The steps of [`Averages`] against the closed form.
+/// The steps of [`Averages`] against the closed formula.
 #[test]
 fn a_steady_sender_has_its_rate_times_the_half_life_over_ln_2() {
     use crate::throttle::ClientSignals;
