@@ -1,8 +1,9 @@
-//! Nodes of ours on loopback, and a client by hand: circuits of three hops, and what comes through them.
+//! Penstock nodes on loopback, and a client that sends individual cells: circuits with up to three
+//! hops.
 
 mod common;
 
-use common::{Client, Running, pattern, serve, silent};
+use common::{Client, Running, pattern, serve, silent_server};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use penstock_core::config::Refill;
 use penstock_core::scheduler::{
@@ -36,7 +37,11 @@ fn downloads(scheduler: &SchedulerConfig) {
         client.build(&path[..hops]);
         for (number, bytes) in (1..).zip([0, 1, 498, 10_000, 1_000_000]) {
             let came = client.download(serve(bytes), number);
-            assert!(came == pattern(bytes), "{hops} hops, {bytes} B, {scheduler:?}: {} came", came.len());
+            assert!(
+                came == pattern(bytes),
+                "{hops} hops, {bytes} B, {scheduler:?}: {} B arrived",
+                came.len()
+            );
         }
     }
 }
@@ -57,7 +62,7 @@ fn a_download_is_unchanged_with_every_scheduler() {
     kinds.iter().for_each(downloads);
 }
 
-/// What a node says of itself, with so long a contact [B].
+/// A descriptor's content, with a contact of `contact` bytes [B].
 fn description(node: &Node, started: SystemTime, contact: usize) -> Description {
     Description {
         nickname: "member".into(),
@@ -75,7 +80,8 @@ fn description(node: &Node, started: SystemTime, contact: usize) -> Description 
     }
 }
 
-/// A relay of a network without authorities, with so long a descriptor [B].
+/// Starts a relay of a network without authorities. Its descriptor has a contact of `contact` bytes
+/// [B].
 fn member(contact: usize, directory: bool) -> Running {
     let date = Clock::start().date();
     let keys = Keys::generate(&mut rand::rng(), date);
@@ -88,7 +94,7 @@ fn member(contact: usize, directory: bool) -> Running {
         extend_to_private: true,
         ..NodeConfig::new(listen, localhost.into(), relay, policy.clone())
     };
-    let (said, hears) = std::sync::mpsc::channel::<(LinkSpec, i32)>();
+    let (sender, receiver) = std::sync::mpsc::channel::<(LinkSpec, i32)>();
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     let thread = std::thread::spawn(move || {
@@ -106,16 +112,16 @@ fn member(contact: usize, directory: bool) -> Running {
         while node.documents().unwrap().own().is_none() {
             node.turn().unwrap();
         }
-        said.send((node.link_spec().unwrap(), nix::unistd::gettid().as_raw())).unwrap();
+        sender.send((node.link_spec().unwrap(), nix::unistd::gettid().as_raw())).unwrap();
         while !flag.load(Ordering::Relaxed) {
             node.turn().unwrap();
         }
     });
-    let (spec, task) = hears.recv().unwrap();
-    Running { spec, onion, stop, thread: Some(thread), task, window: Default::default() }
+    let (spec, task) = receiver.recv().unwrap();
+    Running { spec, onion, stop, thread: Some(thread), task, observations: Default::default() }
 }
 
-/// The directory port of an authority, which has nothing before it voted.
+/// The directory port of an authority. It has no documents until `voted` is true.
 fn authority(voted: Arc<AtomicBool>) -> SocketAddr {
     const DOCUMENTS: [(&str, &str); 4] = [
         ("keys", samples::CERTIFICATES),
@@ -132,17 +138,17 @@ fn authority(voted: Arc<AtomicBool>) -> SocketAddr {
             let request = String::from_utf8_lossy(&request[..len]);
             let document = DOCUMENTS.iter().find(|(name, _)| request.contains(name)).unwrap().1;
             let document = if voted.load(Ordering::Relaxed) { document } else { "" };
-            // The node may be over.
+            // The node may have ended.
             let _ = write!(socket, "HTTP/1.0 200 OK\r\n\r\n{document}");
         }
     });
     address
 }
 
-/// Whether it gets a stream to a server on its circuit.
-fn is_let_out(client: &mut Client, server: SocketAddr, number: u16) -> bool {
+/// Whether the relay lets a stream to a server exit from a circuit of one hop.
+fn can_exit(client: &mut Client, server: SocketAddr, number: u16) -> bool {
     client.begin(server, NonZeroU16::new(number).map(StreamId));
-    match client.hear().1 {
+    match client.receive_message().1 {
         RelayMessage::Connected(_) => true,
         RelayMessage::End(end) if end == EndReason::PROTOCOL.into() => false,
         other => panic!("{other:?}"),
@@ -151,7 +157,7 @@ fn is_let_out(client: &mut Client, server: SocketAddr, number: u16) -> bool {
 
 #[test]
 fn a_peer_that_the_consensus_does_not_list_is_a_client() {
-    // A minute before the samples' consensus is in force.
+    // The time is one minute before the valid-after time of the sample consensus.
     let date = humantime::parse_rfc3339("2026-11-22T09:20:20Z").unwrap();
     let behind = Clock::start().date().duration_since(date).map(|behind| behind.as_secs() as i64);
     let ahead = behind.map_or_else(|ahead| ahead.duration().as_secs() as i64, |behind| -behind);
@@ -176,17 +182,17 @@ fn a_peer_that_the_consensus_does_not_list_is_a_client() {
         config.relay.client_buckets = ClientBuckets { burst: Bytes::new(100_000), aggregate };
         config.relay.refill = Refill::TOR_0_4_9;
     };
-    let node = Running::start_and(change, move |node| {
+    let node = Running::start_with_setup(change, move |node| {
         let description = description(node, date, 1);
         let overrides = OperatorOverrides { throttle: true, ..OperatorOverrides::default() };
         let membership =
             Membership { authorities, description, publish: false, overrides, retry: RetryPolicy::TESTING };
         node.join(membership).unwrap();
     });
-    let (exit, server) = (Running::start(SchedulerConfig::default()), silent());
+    let (exit, server) = (Running::start(SchedulerConfig::default()), silent_server());
     let mut client = Client::connect_as_relay(&node.spec, clock);
     client.build(&[node.hop()]);
-    let one_hop = client.another(8);
+    let one_hop = client.new_circuit(8);
     client.build(&[node.hop(), exit.hop()]);
     let seconds = |client: &mut Client, number| {
         let begun = clock.now();
@@ -194,35 +200,35 @@ fn a_peer_that_the_consensus_does_not_list_is_a_client() {
         clock.now().since(begun).as_secs_f64()
     };
     let before = seconds(&mut client, 1);
-    let two_hops = client.switch(one_hop);
-    assert!(is_let_out(&mut client, server, 1), "without a consensus it passes for a relay");
+    let two_hops = client.switch_circuit(one_hop);
+    assert!(can_exit(&mut client, server, 1), "without a consensus the peer counts as a relay");
 
     voted.store(true, Ordering::Relaxed);
     let asked = (2..).find(|number| {
         std::thread::sleep(Duration::from_millis(200));
-        *number == 150 || !is_let_out(&mut client, server, *number)
+        *number == 150 || !can_exit(&mut client, server, *number)
     });
-    assert!(asked < Some(150), "there is a consensus after half a minute");
-    // The throttle hears of it within a second.
+    assert!(asked < Some(150), "the relay has a consensus after half a minute");
+    // The throttle starts within a second.
     std::thread::sleep(Duration::from_secs(2));
-    let _ = client.switch(two_hops);
+    let _ = client.switch_circuit(two_hops);
     let after = seconds(&mut client, 2);
     println!("400 kB took {before:.2} s before the consensus and {after:.2} s after it");
     assert!(before < 2.0 && after > 2.5, "{before} s, {after} s");
-    // So it is with a link that is new.
+    // The same holds for a new link.
     let mut again = Client::connect_as_relay(&node.spec, clock);
     again.build(&[node.hop()]);
-    assert!(!is_let_out(&mut again, server, 1));
+    assert!(!can_exit(&mut again, server, 1));
 }
 
-/// What comes of a request on a stream of its own, whose cells leave before anybody says CONNECTED.
+/// Sends a request on a new directory stream, without waiting for CONNECTED. Returns the answer.
 fn ask(client: &mut Client, number: u16, request: &str) -> String {
     let stream = NonZeroU16::new(number).map(StreamId);
-    client.say(stream, &RelayMessage::Begin(Target::Directory));
+    client.send_message(stream, &RelayMessage::Begin(Target::Directory));
     for chunk in request.as_bytes().chunks(498) {
-        client.say(stream, &RelayMessage::Data(LivePayload::new(chunk).unwrap()));
+        client.send_message(stream, &RelayMessage::Data(LivePayload::new(chunk).unwrap()));
     }
-    String::from_utf8(client.take_all(stream)).unwrap()
+    String::from_utf8(client.read_to_end(stream)).unwrap()
 }
 
 #[test]
@@ -232,12 +238,12 @@ fn directory_documents_arrive_over_one_and_three_hops() {
     for hops in [1, 3] {
         let mut client = Client::connect(&path[0].0);
         client.build(&path[..hops]);
-        // A request of one cell and of many.
+        // A request of one cell, and a request of many cells.
         for (number, header) in [(1, 0), (2, 20_000)] {
             let header = "y".repeat(header);
             let request = format!("GET /tor/server/authority.z HTTP/1.0\r\nX: {header}\r\n\r\n");
             let answer = ask(&mut client, number, &request);
-            let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+            let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
             assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
             assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}: {} B", body.len());
             assert!(body.starts_with("router member 127.0.0.1 ") && body.len() > 300_000, "{} B", body.len());
@@ -257,70 +263,72 @@ fn a_relay_without_directory_serves_no_document() {
     assert_eq!(ask(&mut client, 1, "GET /tor/server/authority HTTP/1.0\r\n\r\n"), "");
 }
 
-/// Asks to extend the circuit, and waits for no answer.
+/// Sends an EXTEND2 and does not wait for the answer.
 fn extend(client: &mut Client, (to, onion): &(LinkSpec, PublicKey)) {
     let ntor = ntor::Client::start(&mut rand::rng(), to.rsa, *onion);
     let handshake = Handshake { kind: HandshakeKind::Ntor, data: ntor.message() };
-    client.say(None, &RelayMessage::Extend(to.clone(), handshake));
+    client.send_message(None, &RelayMessage::Extend(to.clone(), handshake));
 }
 
-/// A relay, as somebody names it who says that it is there.
-fn elsewhere(relay: &Running, at: SocketAddr) -> (LinkSpec, PublicKey) {
+/// A relay, with a wrong address.
+fn at_address(relay: &Running, at: SocketAddr) -> (LinkSpec, PublicKey) {
     (LinkSpec { addresses: vec![at], ..relay.spec.clone() }, relay.onion)
 }
 
-/// A relay, as somebody names it who does not know its ed25519 identity.
-fn unnamed(relay: &Running) -> (LinkSpec, PublicKey) {
+/// A relay, without its ed25519 identity.
+fn without_ed25519(relay: &Running) -> (LinkSpec, PublicKey) {
     (LinkSpec { ed25519: None, ..relay.spec.clone() }, relay.onion)
 }
 
-/// Has a circuit extended to each of 1100 relays that nobody knows, all of which are said to be there; `then` after each.
-fn extend_to_strangers(
+/// Extends circuits to 1100 unknown relay identities at the address `at`, and calls `then` after
+/// each EXTEND2.
+fn extend_to_unknown_relays(
     client: &mut Client,
     [middle, exit]: [&Running; 2],
     at: SocketAddr,
     then: impl Fn(&mut Client),
 ) {
-    let mut nobody = elsewhere(exit, at);
+    let mut unknown_relay = at_address(exit, at);
     for stranger in 0..1100_u32 {
-        client.another(100 + stranger);
+        client.new_circuit(100 + stranger);
         client.build(&[middle.hop()]);
-        nobody.0.rsa[..4].copy_from_slice(&stranger.to_be_bytes());
-        extend(client, &nobody);
+        unknown_relay.0.rsa[..4].copy_from_slice(&stranger.to_be_bytes());
+        extend(client, &unknown_relay);
         then(client);
     }
 }
 
 #[test]
 fn a_wrong_address_in_an_extend_delays_no_other_circuit() {
-    let [middle, exit]: [Running; 2] =
-        std::array::from_fn(|_| Running::start_with(SchedulerConfig::default(), Duration::from_secs(10)));
+    let [middle, exit]: [Running; 2] = std::array::from_fn(|_| {
+        Running::start_with_timeout(SchedulerConfig::default(), Duration::from_secs(10))
+    });
     let mut client = Client::connect(&middle.spec);
-    // Somebody listens and says nothing: on another machine, and on the relay's own.
+    // Two silent servers listen, one on another address and one on the relay's own address.
     let silent = ["127.0.0.2:0", "127.0.0.1:0"].map(|at| TcpListener::bind(at).unwrap());
     for (id, silent) in (8..).zip(&silent) {
         client.build(&[middle.hop()]);
-        extend(&mut client, &elsewhere(&exit, silent.local_addr().unwrap()));
-        client.another(id);
+        extend(&mut client, &at_address(&exit, silent.local_addr().unwrap()));
+        client.new_circuit(id);
     }
     client.build(&[middle.hop(), exit.hop()]);
     assert_eq!(client.download(serve(10_000), 1), pattern(10_000));
 }
 
-/// Whoever comes there waits for a second, and then speaks with `to`.
+/// A proxy that waits for a second and then forwards its connection to `to`.
 struct Proxy {
     at: SocketAddr,
-    /// Somebody came.
+    /// Signals that a client connected.
     came: Receiver<()>,
-    /// What passed, both ways [B].
-    passed: Arc<AtomicUsize>,
+    /// Forwarded bytes in both directions [B].
+    forwarded: Arc<AtomicUsize>,
 }
 
 impl Proxy {
     fn start(to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.2:0").unwrap();
-        let (at, passed) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
-        let ((say, came), count) = (channel(), passed.clone());
+        let (at, forwarded) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let ((say, came), count) = (channel(), forwarded.clone());
         std::thread::spawn(move || {
             let (near, _) = listener.accept().unwrap();
             say.send(()).unwrap();
@@ -328,18 +336,18 @@ impl Proxy {
             let far = TcpStream::connect(to).unwrap();
             let ends = [&near, &far].map(|end| end.try_clone().unwrap());
             let back = count.clone();
-            std::thread::spawn(move || pass(far, near, &back));
+            std::thread::spawn(move || forward(far, near, &back));
             let [near, far] = ends;
-            pass(near, far, &count);
+            forward(near, far, &count);
         });
-        Proxy { at, came, passed }
+        Proxy { at, came, forwarded }
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, passed: &AtomicUsize) {
+fn forward(mut from: TcpStream, mut to: TcpStream, forwarded: &AtomicUsize) {
     let mut room = [0; 4096];
     while let Ok(len @ 1..) = from.read(&mut room) {
-        passed.fetch_add(len, Ordering::Relaxed);
+        forwarded.fetch_add(len, Ordering::Relaxed);
         if to.write_all(&room[..len]).is_err() {
             return;
         }
@@ -350,46 +358,50 @@ fn pass(mut from: TcpStream, mut to: TcpStream, passed: &AtomicUsize) {
 fn a_man_in_the_middle_gets_only_circuits_to_its_own_address() {
     let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
     let proxy = Proxy::start(exit.spec.addresses[0]);
-    let [mut his, mut client] = [&middle, &middle].map(|guard| Client::connect(&guard.spec));
-    his.build(&[middle.hop()]);
-    extend(&mut his, &elsewhere(&exit, proxy.at));
+    let [mut attacker, mut client] = [&middle, &middle].map(|guard| Client::connect(&guard.spec));
+    attacker.build(&[middle.hop()]);
+    extend(&mut attacker, &at_address(&exit, proxy.at));
     proxy.came.recv().unwrap();
-    // While he keeps his own circuit waiting.
+    // Meanwhile the attacker's own circuit waits.
     client.build(&[middle.hop(), exit.hop()]);
-    assert!(matches!(his.hear(), (None, RelayMessage::Extended(_), _)));
-    // And when his link is there.
+    assert!(matches!(attacker.receive_message(), (None, RelayMessage::Extended(_), _)));
+    // The same holds after the attacker's link is up.
     for id in [8, 9] {
         assert_eq!(client.download(serve(200_000), 1), pattern(200_000));
-        client.another(id);
+        client.new_circuit(id);
         client.build(&[middle.hop(), exit.hop()]);
     }
-    let passed = proxy.passed.load(Ordering::Relaxed);
-    assert!((1..50_000).contains(&passed), "{passed} B");
-    // One who names his address takes the canonical link: there it is.
-    client.another(10);
-    client.build(&[middle.hop(), elsewhere(&exit, proxy.at)]);
+    let forwarded = proxy.forwarded.load(Ordering::Relaxed);
+    assert!((1..50_000).contains(&forwarded), "{forwarded} B");
+    // An EXTEND2 to the proxy's address now uses the existing canonical link.
+    client.new_circuit(10);
+    client.build(&[middle.hop(), at_address(&exit, proxy.at)]);
     assert_eq!(client.download(serve(200_000), 1), pattern(200_000));
-    assert!(proxy.passed.load(Ordering::Relaxed) < 50_000);
-    assert_eq!(middle.window.now().population[0], 4, "two clients, his link and the canonical one");
+    assert!(proxy.forwarded.load(Ordering::Relaxed) < 50_000);
+    assert_eq!(
+        middle.observations.next_observation().population[0],
+        4,
+        "two clients, the attacker's link and the canonical link"
+    );
 }
 
 #[test]
 fn an_extend_without_ed25519_identity_shares_an_existing_link() {
     let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
-    // The other one opens it.
+    // The other client's circuit opens the link.
     let mut other = Client::connect(&exit.spec);
     other.build(&[exit.hop(), middle.hop()]);
     let mut client = Client::connect(&middle.spec);
-    client.build(&[middle.hop(), unnamed(&exit)]);
-    assert_eq!(middle.window.now().population[0], 2, "its client and the other relay");
+    client.build(&[middle.hop(), without_ed25519(&exit)]);
+    assert_eq!(middle.observations.next_observation().population[0], 2, "the client and the other relay");
 }
 
 #[test]
 fn a_relay_with_a_link_keeps_its_number_after_a_cleanup() {
     let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
     let mut client = Client::connect(&middle.spec);
-    client.build(&[middle.hop(), unnamed(&exit)]);
-    extend_to_strangers(
+    client.build(&[middle.hop(), without_ed25519(&exit)]);
+    extend_to_unknown_relays(
         &mut client,
         [&middle, &exit],
         SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1),
@@ -397,27 +409,31 @@ fn a_relay_with_a_link_keeps_its_number_after_a_cleanup() {
             assert_eq!(client.receive().command(), Command::Destroy);
         },
     );
-    client.another(8);
-    client.build(&[middle.hop(), unnamed(&exit)]);
-    assert_eq!(middle.window.now().population[0], 2, "the client and the other relay");
+    client.new_circuit(8);
+    client.build(&[middle.hop(), without_ed25519(&exit)]);
+    assert_eq!(middle.observations.next_observation().population[0], 2, "the client and the other relay");
 }
 
 #[test]
 fn unfinished_links_do_not_block_new_circuits() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     if most < 4096 {
-        println!("skipped: no more than {most} files may be open");
+        println!("skipped: the limit of open files is {most}");
         return;
     }
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
-    // Nobody ever accepts: what is in the backlog has a connection that says nothing.
+    // No program accepts the connections, so the links in the backlog never finish.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let mut client = Client::connect(&middle.spec);
-    extend_to_strangers(&mut client, [&middle, &exit], silent.local_addr().unwrap(), |_| {});
-    // Some were too many, and are told so.
+    extend_to_unknown_relays(&mut client, [&middle, &exit], silent.local_addr().unwrap(), |_| {});
+    // The relay rejects the circuits above its limit.
     assert_eq!(client.receive().command(), Command::Destroy);
-    assert!(middle.window.now().opening <= 1024, "{}", middle.window.now().opening);
+    assert!(
+        middle.observations.next_observation().opening <= 1024,
+        "{}",
+        middle.observations.next_observation().opening
+    );
     let mut other = Client::connect(&middle.spec);
     other.build(&[middle.hop(), exit.hop()]);
     assert!(other.download(serve(10_000), 1) == pattern(10_000));

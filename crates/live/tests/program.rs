@@ -213,10 +213,10 @@ fn reaches(client: &mut Client, number: u16) -> bool {
     let server = serve(100);
     let stream = std::num::NonZeroU16::new(number).map(penstock_core::StreamId);
     let (host, port) = (server.ip().to_string(), server.port());
-    client.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
+    client.send_message(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
     let mut connected = false;
     loop {
-        match client.hear() {
+        match client.receive_message() {
             (_, RelayMessage::Connected(_), _) => connected = true,
             (_, RelayMessage::End(_), _) => return connected,
             _ => {}

@@ -13,8 +13,8 @@
 mod cpu;
 #[path = "../../tests/common/exchange.rs"]
 mod exchange;
-#[path = "../../tests/common/seen.rs"]
-mod seen;
+#[path = "../../tests/common/observations.rs"]
+mod observations;
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/network/testnet/mod.rs"]
 mod testnet;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::thread;
 use testnet::place::Place;
 use testnet::tor::{Role, Tor, wait};
-use testnet::{CONTROLLED, Network, NodeSpec, PATIENCE, POSITIONS, Program, pinned, socks};
+use testnet::{CONTROLLED, Network, NodeSpec, POSITIONS, Program, TIMEOUT, pinned, socks};
 
 /// Round-trip time between any two nodes of the emulated network.
 const RTT: Duration = Duration::from_millis(50);
@@ -258,14 +258,14 @@ fn nickname(owner: &str, kind: Kind, position: usize) -> String {
 /// Downloads a load on a new circuit. Returns the rate [B/s] and the processor time of the relays [s].
 fn measure(client: &Tor, server: SocketAddr, load: &Load, relays: &[u32; 3]) -> (f64, f64) {
     assert!(
-        wait(PATIENCE, || client.is_bootstrapped()),
+        wait(TIMEOUT, || client.is_bootstrapped()),
         "{} has no directory: {}",
         client.name,
         client.read("warnings")
     );
     client.control("SIGNAL NEWNYM");
     // The first stream builds the circuit.
-    assert!(wait(PATIENCE, || download(client, server, 1).is_ok()), "{} builds no circuit", client.name);
+    assert!(wait(TIMEOUT, || download(client, server, 1).is_ok()), "{} builds no circuit", client.name);
     let cpu = || relays.map(|process| Cpu::of(process).seconds().iter().sum::<f64>()).iter().sum::<f64>();
     let (before, clock) = (cpu(), Clock::start());
     let one = || download(client, server, load.bytes).expect("an idle path carries each download");

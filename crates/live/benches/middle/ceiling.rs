@@ -5,7 +5,7 @@
 //! side in turn.
 
 use crate::load::{CIRCUITS, LINKS};
-use crate::wire::{Wire, anybody, tls};
+use crate::wire::{Wire, random_identity, tls};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use penstock_link::cell::CELL_LEN;
 use penstock_link::crypto::KeyStream;
@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 
 /// Serves one load, until the load closes its connections.
 pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
-    let (_, credentials) = anybody();
+    let (_, credentials) = random_identity();
     let tls = tls(&credentials);
     let listener = TcpListener::bind(address)?;
     let mut wires = Vec::new();

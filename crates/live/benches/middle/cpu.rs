@@ -14,18 +14,21 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     pub(crate) fn of(process: u32) -> Self {
-        let read = |file: String| fs::read_to_string(file).expect("it runs");
+        let read = |file: String| fs::read_to_string(file).expect("the process runs");
         let folder = format!("/proc/{process}");
-        let tasks = fs::read_dir(format!("{folder}/task")).expect("it runs");
+        let tasks = fs::read_dir(format!("{folder}/task")).expect("the process runs");
         let of_task = |task: fs::DirEntry| {
             let said = read(format!("{}/schedstat", task.path().display()));
-            said.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).expect("it is a number")
+            said.split(' ')
+                .next()
+                .and_then(|nanos| nanos.parse::<u64>().ok())
+                .expect("schedstat has a number")
         };
         let nanos = tasks.flatten().map(of_task).sum();
         let stat = read(format!("{folder}/stat"));
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         // Fields 14 and 15 of proc(5).
-        let [user, system] = [11, 12].map(|at: usize| fields[at].parse().expect("they are numbers"));
+        let [user, system] = [11, 12].map(|at: usize| fields[at].parse().expect("stat has numbers"));
         Cpu { nanos, user, system }
     }
 

@@ -4,7 +4,7 @@
 //! each circuit are decrypted. They show that the relay removes and adds its encryption layer.
 
 use crate::subject::Subject;
-use crate::wire::{Wire, anybody, tls};
+use crate::wire::{Wire, random_identity, tls};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use penstock_core::{Cell, CircId};
 use penstock_link::cell::{
@@ -36,7 +36,7 @@ const SENDME: u64 = 31;
 const RECORD: usize = 8;
 const RECORDS: usize = 4;
 /// Number of cells of each circuit that the load decrypts and checks [cell].
-const PROVEN: u64 = 20;
+const CHECKED_CELLS: u64 = 20;
 
 /// One link to the relay, at the end of the load.
 struct Peer {
@@ -74,7 +74,7 @@ struct Identity {
 
 impl Identity {
     fn new() -> Self {
-        let (keys, credentials) = anybody();
+        let (keys, credentials) = random_identity();
         Identity { tls: tls(&credentials), keys, credentials }
     }
 }
@@ -90,17 +90,17 @@ impl Load {
 
     fn with(guards: Vec<Peer>, exits: Vec<Peer>, circuits: Vec<Circuit>) -> Self {
         for peer in guards.iter().chain(&exits) {
-            peer.wire.socket.set_nonblocking(true).expect("it is a socket");
+            peer.wire.socket.set_nonblocking(true).expect("the socket is open");
         }
         Load { guards, exits, circuits, back: 0, turn: 0, clock: Clock::start() }
     }
 
     fn over(address: SocketAddr) -> Self {
-        let (_, credentials) = anybody();
+        let (_, credentials) = random_identity();
         let tls = tls(&credentials);
         let dial = || {
-            let socket = TcpStream::connect(address).expect("it listens");
-            Peer::new(Wire::drive_handshake(socket, tls.connect()).expect("it speaks TLS"))
+            let socket = TcpStream::connect(address).expect("the ceiling listens");
+            Peer::new(Wire::drive_handshake(socket, tls.connect()).expect("the ceiling supports TLS"))
         };
         let side = || (0..LINKS).map(|_| dial()).collect();
         let (guards, exits) = (side(), side());
@@ -111,7 +111,7 @@ impl Load {
     fn through(relay: &LinkSpec, onion: PublicKey, at: IpAddr) -> Self {
         let all = || (0..LINKS).map(|_| Identity::new()).collect::<Vec<_>>();
         let (guards, exits) = (all(), all());
-        let listen = |_: &Identity| TcpListener::bind((at, 0)).expect("there are ports");
+        let listen = |_: &Identity| TcpListener::bind((at, 0)).expect("a port is free");
         let listeners: Vec<_> = exits.iter().map(listen).collect();
         let mut guards: Vec<_> = guards.iter().map(|guard| Peer::dial(guard, relay, at)).collect();
         let mut opened: Vec<Option<Peer>> = (0..LINKS).map(|_| None).collect();
@@ -122,10 +122,11 @@ impl Load {
             let handshake = Handshake { kind: HandshakeKind::Ntor, data: first.message() };
             guard.send(&LiveCell::create(id, handshake));
             let reply = guard.receive().into_handshake().expect("the relay answers");
-            let mut layer = Layer::client(&first.finish(&reply.data).expect("it has its key"), &[1; 16]);
+            let mut layer =
+                Layer::client(&first.finish(&reply.data).expect("the reply has the relay's key"), &[1; 16]);
 
             let keys = &exits[exit].keys;
-            let address = listeners[exit].local_addr().expect("it is bound");
+            let address = listeners[exit].local_addr().expect("the listener is bound");
             let (rsa, ed25519) = (keys.rsa_identity(), keys.ed25519_identity());
             let to = LinkSpec { addresses: vec![address], rsa, ed25519: Some(ed25519) };
             let second = ntor::Client::start(&mut rng, rsa, keys.identities().onion[0].public);
@@ -138,9 +139,10 @@ impl Load {
             let create = peer.receive();
             let onward = create.circ_id();
             let asked = create.into_handshake().expect("the relay extends");
-            let answered = answer(&mut rng, &asked, &keys.identities(), |said| said).expect("it is ntor's");
+            let answered = answer(&mut rng, &asked, &keys.identities(), |said| said)
+                .expect("the reply is a valid ntor reply");
             peer.send(&LiveCell::created(onward, answered.reply));
-            assert!(guard.receive().peel(&mut layer).is_some(), "the relay says EXTENDED2");
+            assert!(guard.receive().peel(&mut layer).is_some(), "the relay sends EXTENDED2");
             Circuit::new(id, onward, Some(layer))
         };
         let circuits = (0..CIRCUITS).map(circuit).collect();
@@ -212,7 +214,7 @@ impl Load {
             |peer: &Peer| if peer.waits { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
         let all = self.guards.iter().chain(&self.exits);
         let mut all: Vec<_> = all.map(|peer| PollFd::new(peer.wire.socket.as_fd(), events(peer))).collect();
-        poll(&mut all, PollTimeout::from(10_u8)).expect("Linux says what is ready");
+        poll(&mut all, PollTimeout::from(10_u8)).expect("poll succeeds");
     }
 
     fn receive(&mut self) {
@@ -249,11 +251,15 @@ impl Circuit {
 
     fn take(&mut self, cell: &[u8; CELL_LEN]) {
         self.came += 1;
-        if let Some(layer) = self.layer.as_mut().filter(|_| self.came <= PROVEN) {
-            let Front::Cell(frame, _) = front(cell, IdLen::Four) else { unreachable!("it is whole") };
-            let Incoming::Cell(mut cell) = Incoming::of(&frame, false) else { panic!("it is no cell") };
-            assert_eq!(cell.peel(layer), None, "the relay says nothing of its own");
-            assert_eq!(cell.to_bytes()[5..], self.down[5..], "the relay adds its layer and no more");
+        if let Some(layer) = self.layer.as_mut().filter(|_| self.came <= CHECKED_CELLS) {
+            let Front::Cell(frame, _) = front(cell, IdLen::Four) else {
+                unreachable!("the cell is complete")
+            };
+            let Incoming::Cell(mut cell) = Incoming::of(&frame, false) else {
+                panic!("a RELAY cell is expected")
+            };
+            assert_eq!(cell.peel(layer), None, "the relay originates no message");
+            assert_eq!(cell.to_bytes()[5..], self.down[5..], "the relay only adds its layer");
         }
     }
 }
@@ -264,8 +270,9 @@ impl Peer {
     }
 
     fn dial(own: &Identity, relay: &LinkSpec, at: IpAddr) -> Self {
-        let socket = TcpStream::connect(relay.addresses[0]).expect("it listens");
-        let mut peer = Peer::new(Wire::drive_handshake(socket, own.tls.connect()).expect("it speaks TLS"));
+        let socket = TcpStream::connect(relay.addresses[0]).expect("the relay listens");
+        let mut peer =
+            Peer::new(Wire::drive_handshake(socket, own.tls.connect()).expect("the relay supports TLS"));
         let expected = Expected { rsa: Some(relay.rsa), ed25519: relay.ed25519 };
         let certificate = certificate_sha256(&peer.wire.tls).expect("TLS is up");
         peer.link(own, Link::connect(expected, certificate, relay.addresses[0].ip(), vec![at]));
@@ -274,43 +281,44 @@ impl Peer {
 
     fn accept(own: &Identity, listener: &TcpListener, at: IpAddr) -> Self {
         let (socket, from) = listener.accept().expect("the relay connects");
-        let mut peer = Peer::new(Wire::drive_handshake(socket, own.tls.accept()).expect("it speaks TLS"));
+        let mut peer =
+            Peer::new(Wire::drive_handshake(socket, own.tls.accept()).expect("the relay supports TLS"));
         peer.link(own, Link::respond(&mut rand::rng(), from.ip(), vec![at]));
         peer
     }
 
     fn link(&mut self, own: &Identity, mut link: Link) {
         loop {
-            self.say(&link.poll_output());
-            let bytes = self.hear();
+            self.write_all(&link.poll_output());
+            let bytes = self.read_bytes();
             let connection = &self.wire.tls;
             let secret = |context: &[u8; 32]| export(connection, context);
             let now = Clock::start().date();
             let done = link.on_bytes(now, &bytes, &own.credentials, &secret, &mut rand::rng());
-            if let Some(done) = done.expect("the relay speaks the link's protocol") {
-                self.say(&link.poll_output());
+            if let Some(done) = done.expect("the relay follows the link protocol") {
+                self.write_all(&link.poll_output());
                 self.inbuf = done.rest;
                 return;
             }
         }
     }
 
-    fn say(&mut self, bytes: &[u8]) {
-        self.wire.tls.writer().write_all(bytes).expect("it is short");
-        assert!(self.wire.flush().expect("the relay is there"), "sockets block until circuits are built");
+    fn write_all(&mut self, bytes: &[u8]) {
+        self.wire.tls.writer().write_all(bytes).expect("the buffer has space");
+        assert!(self.wire.flush().expect("the relay is there"), "the relay is connected");
     }
 
-    /// Waits for bytes of the relay, and returns them.
-    fn hear(&mut self) -> Vec<u8> {
+    /// Waits for bytes from the relay and returns them.
+    fn read_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.is_empty() {
-            self.wire.read(|record| bytes.extend_from_slice(record)).expect("the relay is there");
+            self.wire.read(|record| bytes.extend_from_slice(record)).expect("the relay is connected");
         }
         bytes
     }
 
     fn send(&mut self, cell: &LiveCell) {
-        self.say(&cell.to_bytes());
+        self.write_all(&cell.to_bytes());
     }
 
     fn receive(&mut self) -> LiveCell {
@@ -322,7 +330,7 @@ impl Peer {
                     return cell;
                 }
             }
-            let bytes = self.hear();
+            let bytes = self.read_bytes();
             self.inbuf.extend_from_slice(&bytes);
         }
     }
@@ -331,7 +339,7 @@ impl Peer {
     fn take(&mut self, mut each: impl FnMut(&[u8; CELL_LEN])) {
         let inbuf = &mut self.inbuf;
         let read = self.wire.read(|record| inbuf.extend_from_slice(record));
-        read.expect("the relay is there");
+        read.expect("the relay is connected");
         let mut at = 0;
         while let Front::Cell(frame, len) = front(&self.inbuf[at..], IdLen::Four) {
             // Padding cells have the circuit id zero.
@@ -345,13 +353,13 @@ impl Peer {
     }
 
     fn flush(&mut self) {
-        self.waits = !self.wire.flush().expect("the relay is there");
+        self.waits = !self.wire.flush().expect("the relay is connected");
     }
 }
 
 /// The circuit id of circuit `n` on the guard's link. The load opened this link.
 fn number(n: usize) -> CircId {
-    CircId(NonZeroU32::new(1 << 31 | (n as u32 + 1)).expect("it is above zero"))
+    CircId(NonZeroU32::new(1 << 31 | (n as u32 + 1)).expect("the number is positive"))
 }
 
 /// The index of a circuit, from a cell on the guard's link.

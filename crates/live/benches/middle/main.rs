@@ -30,7 +30,7 @@ use subject::{Kind, Subject};
 /// Time until congestion windows and buffers have grown.
 const WARMING: Duration = Duration::from_secs(1);
 
-struct Asked {
+struct Options {
     span: Duration,
     rounds: usize,
     only: Option<String>,
@@ -65,24 +65,25 @@ impl Measured {
 fn main() -> ExitCode {
     let asked = match parse() {
         Ok(asked) => asked,
-        Err(error) => return refuse(&error.to_string()),
+        Err(error) => return fail(&error.to_string()),
     };
     if let Some(address) = asked.ceiling {
-        return ceiling::run(address).map_or_else(|error| refuse(&error.to_string()), |()| ExitCode::SUCCESS);
+        return ceiling::run(address).map_or_else(|error| fail(&error.to_string()), |()| ExitCode::SUCCESS);
     }
     match run(&asked) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => refuse(&why.to_string()),
+        Err(why) => fail(&why.to_string()),
     }
 }
 
-fn refuse(why: &str) -> ExitCode {
+fn fail(why: &str) -> ExitCode {
     eprintln!("middle: {why}");
     ExitCode::from(2)
 }
 
-fn parse() -> Result<Asked, lexopt::Error> {
-    let mut asked = Asked { span: Duration::from_secs(5), rounds: 5, only: None, place: None, ceiling: None };
+fn parse() -> Result<Options, lexopt::Error> {
+    let mut asked =
+        Options { span: Duration::from_secs(5), rounds: 5, only: None, place: None, ceiling: None };
     let mut parser = Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -99,7 +100,7 @@ fn parse() -> Result<Asked, lexopt::Error> {
     Ok(asked)
 }
 
-fn run(asked: &Asked) -> Result<(), penstock_testbed::Error> {
+fn run(asked: &Options) -> Result<(), penstock_testbed::Error> {
     let chosen = |name: &str, only: &Option<String>| only.as_deref().is_none_or(|only| only == name);
     let mut kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| chosen(kind.name(), &asked.only)).collect();
     if kinds.contains(&Kind::CTor) && !subject::has_tor() {
@@ -123,7 +124,7 @@ fn run(asked: &Asked) -> Result<(), penstock_testbed::Error> {
         let first = 1.min(kinds.len());
         kinds.rotate_left(first);
     }
-    places.iter().for_each(|place| sum_up(place, &all));
+    places.iter().for_each(|place| print_summary(place, &all));
     Ok(())
 }
 
@@ -132,7 +133,7 @@ fn measure(kind: Kind, place: &Place, port: u16, span: Duration) -> Measured {
     place.enter();
     let subject = Subject::start(kind, place, port);
     let mut load = Load::open(&subject, place.load_at.into());
-    assert_eq!(load.ciphers(), ["TLS13_AES_256_GCM_SHA384"], "all speak the same");
+    assert_eq!(load.ciphers(), ["TLS13_AES_256_GCM_SHA384"], "all programs use the same cipher suite");
     load.run(WARMING);
     let (cells, before) = (load.cells(), Cpu::of(subject.process()));
     let span = load.run(span);
@@ -156,7 +157,7 @@ fn print(round: usize, it: &Measured) {
     );
 }
 
-fn sum_up(place: &Place, all: &[Measured]) {
+fn print_summary(place: &Place, all: &[Measured]) {
     let of = |kind: Kind, value: fn(&Measured) -> f64| {
         let here = all.iter().filter(|it| it.place == place.name && it.kind == kind);
         median(here.map(value).collect())

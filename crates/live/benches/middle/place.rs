@@ -47,7 +47,7 @@ impl Place {
                 pin(self.processors[1]);
                 command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
             };
-            scope.spawn(start).join().expect("it says why it cannot")
+            scope.spawn(start).join().expect("the thread's panic is printed")
         })
     }
 
@@ -66,14 +66,14 @@ fn ready() -> Result<(), Error> {
 
 /// The first and the last processor that this process may use: one for the load, one for the relay.
 pub(crate) fn processors() -> [usize; 2] {
-    let all = sched_getaffinity(Pid::from_raw(0)).expect("Linux says where a process may be");
+    let all = sched_getaffinity(Pid::from_raw(0)).expect("Linux reports the processors");
     let mut all = (0..CpuSet::count()).filter(|processor| all.is_set(*processor).unwrap_or(false));
-    let first = all.next().expect("it is somewhere");
+    let first = all.next().expect("the process has a processor");
     [first, all.next_back().unwrap_or(first)]
 }
 
 fn pin(processor: usize) {
     let mut one = CpuSet::new();
-    one.set(processor).expect("it is one of those that there are");
-    sched_setaffinity(Pid::from_raw(0), &one).expect("it may be there");
+    one.set(processor).expect("the processor exists");
+    sched_setaffinity(Pid::from_raw(0), &one).expect("the process may use the processor");
 }

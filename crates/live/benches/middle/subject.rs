@@ -48,10 +48,10 @@ impl Subject {
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&folder)
-            .expect("the system has a folder for what is temporary");
+            .expect("the system has a folder for temporary files");
         let (mut command, relay) = match kind {
             Kind::Ceiling => {
-                let mut command = Command::new(std::env::current_exe().expect("it runs"));
+                let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
                 command.args(["--ceiling", &address.to_string()]);
                 (command, None)
             }
@@ -78,7 +78,11 @@ impl Subject {
             TcpStream::connect(self.address).is_ok()
         });
         let ended = self.child.try_wait();
-        assert!(ready && matches!(ended, Ok(None)), "it does not listen after 20 s: {:?}", self.folder);
+        assert!(
+            ready && matches!(ended, Ok(None)),
+            "the program does not listen after 20 s: {:?}",
+            self.folder
+        );
     }
 }
 
@@ -87,7 +91,7 @@ impl Drop for Subject {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("its log is in {}", self.folder.display());
+            eprintln!("the log is in {}", self.folder.display());
         } else {
             let _ = fs::remove_dir_all(&self.folder);
         }

@@ -20,7 +20,7 @@ pub(crate) fn tls(credentials: &Credentials) -> TlsConfigs {
 }
 
 /// New random keys, for a node whose identity does not matter.
-pub(crate) fn anybody() -> (Keys, Credentials) {
+pub(crate) fn random_identity() -> (Keys, Credentials) {
     let (now, mut rng) = (Clock::start().date(), rand::rng());
     let keys = Keys::generate(&mut rng, now);
     let credentials = Credentials::new(&keys, &mut rng, now, ["www.a.com", "www.b.com"]);
@@ -65,7 +65,7 @@ impl Wire {
 
     /// Encrypts a record. The caller then calls [`flush`](Self::flush).
     pub(crate) fn put(&mut self, record: &[u8]) {
-        self.tls.writer().write_all(record).expect("whoever puts flushes first");
+        self.tls.writer().write_all(record).expect("the caller flushes before the next record");
     }
 
     /// Sends encrypted bytes. Returns whether the socket accepted all of them.

@@ -1,10 +1,11 @@
-//! Nodes of ours in threads, and a client by hand.
+//! Penstock nodes in threads, and a client that sends individual cells.
 
-#![allow(dead_code, reason = "each test takes what it needs of this")]
+#![allow(dead_code, reason = "each test uses a part of this module")]
 
 pub(crate) mod exchange;
-pub(crate) mod seen;
+pub(crate) mod observations;
 
+use observations::Observations;
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, RelayConfig, StreamId};
 use penstock_link::cell::{
@@ -21,7 +22,6 @@ use penstock_live::clock::Clock;
 use penstock_live::node::{self, Node, NodeConfig};
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
 use rustls::Connection;
-use seen::Window;
 use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -33,43 +33,43 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
 
-/// A relay as a client knows it.
+/// A relay's link specifiers and onion key.
 pub(crate) type Hop = (LinkSpec, PublicKey);
 
-/// A node in a thread of its own, until the test is over.
+/// A node in its own thread. Dropping this value stops the node.
 pub(crate) struct Running {
     pub(crate) spec: LinkSpec,
     pub(crate) onion: PublicKey,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) thread: Option<JoinHandle<()>>,
-    /// The thread's number.
+    /// The id of the thread.
     pub(crate) task: i32,
-    /// What it looks like.
-    pub(crate) window: Window,
+    /// The observations of the node.
+    pub(crate) observations: Observations,
 }
 
 impl Running {
     pub(crate) fn start(scheduler: SchedulerConfig) -> Self {
-        Running::start_with(scheduler, node::HANDSHAKE_TIMEOUT)
+        Running::start_with_timeout(scheduler, node::HANDSHAKE_TIMEOUT)
     }
 
-    /// Links' handshakes may take so long.
-    pub(crate) fn start_with(
+    /// Starts a node with another timeout of link handshakes.
+    pub(crate) fn start_with_timeout(
         scheduler: SchedulerConfig,
         handshake_timeout: penstock_units::Duration,
     ) -> Self {
-        Running::start_as(|config| {
+        Running::start_configured(|config| {
             (config.relay.scheduler, config.handshake_timeout) = (scheduler, handshake_timeout)
         })
     }
 
-    /// Set up otherwise.
-    pub(crate) fn start_as(change: impl FnOnce(&mut NodeConfig)) -> Self {
-        Running::start_and(change, |_| {})
+    /// Starts a node with a changed configuration.
+    pub(crate) fn start_configured(change: impl FnOnce(&mut NodeConfig)) -> Self {
+        Running::start_with_setup(change, |_| {})
     }
 
-    /// Set up otherwise; does this first.
-    pub(crate) fn start_and(
+    /// Starts a node with a changed configuration, and calls `begin` with it first.
+    pub(crate) fn start_with_setup(
         change: impl FnOnce(&mut NodeConfig),
         begin: impl FnOnce(&mut Node) + Send + 'static,
     ) -> Self {
@@ -85,31 +85,31 @@ impl Running {
         change(&mut config);
         let keys = Keys::generate(&mut rand::rng(), config.clock.date());
         let onion = keys.identities().onion[0].public;
-        let (said, hears) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let window = Window::default();
-        let (flag, looks) = (stop.clone(), window.clone());
+        let observations = Observations::default();
+        let (flag, recorder) = (stop.clone(), observations.clone());
         let thread = std::thread::spawn(move || {
             let mut node = Node::bind(config, keys).unwrap();
             begin(&mut node);
-            said.send((node.link_spec().unwrap(), nix::unistd::gettid().as_raw())).unwrap();
+            sender.send((node.link_spec().unwrap(), nix::unistd::gettid().as_raw())).unwrap();
             while !flag.load(Ordering::Relaxed) {
                 node.turn().unwrap();
-                looks.look(&node);
+                recorder.record(&node);
             }
         });
-        let (spec, task) = hears.recv().unwrap();
-        Running { spec, onion, stop, thread: Some(thread), task, window }
+        let (spec, task) = receiver.recv().unwrap();
+        Running { spec, onion, stop, thread: Some(thread), task, observations }
     }
 }
 
 impl Running {
-    /// The folder of its thread in /proc.
+    /// The folder of the thread in /proc.
     pub(crate) fn task(&self) -> std::path::PathBuf {
         format!("/proc/self/task/{}", self.task).into()
     }
 
-    /// What a client must know to extend to it.
+    /// What a client needs to extend a circuit to this node.
     pub(crate) fn hop(&self) -> Hop {
         (self.spec.clone(), self.onion)
     }
@@ -120,7 +120,7 @@ impl Drop for Running {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
         if !std::thread::panicking() {
-            ended.expect("it was started").expect("a node does not panic");
+            ended.expect("it was started").expect("the node was started");
         }
     }
 }
@@ -130,22 +130,22 @@ pub(crate) struct Client {
     socket: TcpStream,
     tls: Connection,
     inbuf: Vec<u8>,
-    /// At most so many bytes go in one write [B].
+    /// The maximum size of one write [B].
     chunk: usize,
     pub(crate) id: CircId,
     pub(crate) layers: Vec<Layer>,
-    /// DATA cells of the circuit.
+    /// Number of received DATA cells of the circuit.
     cells: u32,
-    /// So many more may be sent on it [cell], and what proves those that are to be acknowledged; of the circuit that was built
-    /// last.
+    /// How many more cells the client may send [cell], and the digests for the SENDMEs that it
+    /// expects. Both belong to the newest circuit.
     window: i32,
-    unproven: VecDeque<tor1::Tag>,
+    pending_digests: VecDeque<tor1::Tag>,
 }
 
-/// What a client knows of a circuit that it does not use now.
+/// The client's state of a circuit that it does not use now.
 pub(crate) type Circuit = (CircId, Vec<Layer>, u32);
 
-/// A socket that takes few bytes at a time.
+/// A socket that accepts at most this many bytes per write.
 struct Slow<'a>(&'a mut TcpStream, usize);
 
 impl Write for Slow<'_> {
@@ -165,13 +165,13 @@ pub(crate) fn dial(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream>
     Ok(socket.into())
 }
 
-/// TLS to a node, and no more.
-pub(crate) fn tls_to(address: SocketAddr, chunk: usize) -> (TcpStream, Connection) {
+/// A TLS connection to a node, without a link handshake.
+pub(crate) fn connect_tls(address: SocketAddr, chunk: usize) -> (TcpStream, Connection) {
     tls_over(TcpStream::connect(address).unwrap(), chunk)
 }
 
 fn tls_over(mut socket: TcpStream, chunk: usize) -> (TcpStream, Connection) {
-    let (_, credentials) = nobody();
+    let (_, credentials) = test_identity();
     socket.set_nodelay(true).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut tls = TlsConfigs::new(credentials).connect();
@@ -187,10 +187,11 @@ fn tls_over(mut socket: TcpStream, chunk: usize) -> (TcpStream, Connection) {
     (socket, tls)
 }
 
-/// Who the tests are where they have to be someone: made once, since it takes a second.
-pub(crate) fn nobody() -> &'static (Keys, Credentials) {
-    static NOBODY: OnceLock<(Keys, Credentials)> = OnceLock::new();
-    NOBODY.get_or_init(|| {
+/// The keys and certificates of test clients and relays. They are generated once, because this
+/// takes a second.
+pub(crate) fn test_identity() -> &'static (Keys, Credentials) {
+    static IDENTITY: OnceLock<(Keys, Credentials)> = OnceLock::new();
+    IDENTITY.get_or_init(|| {
         let (date, mut rng) = (Clock::start().date(), rand::rng());
         let keys = Keys::generate(&mut rng, date);
         let credentials = Credentials::new(&keys, &mut rng, date, ["www.a.com", "www.b.com"]);
@@ -200,15 +201,15 @@ pub(crate) fn nobody() -> &'static (Keys, Credentials) {
 
 impl Client {
     pub(crate) fn connect(guard: &LinkSpec) -> Self {
-        Client::connect_slowly(guard, usize::MAX)
+        Client::connect_in_chunks(guard, usize::MAX)
     }
 
-    /// Sends at most so many bytes in one write [B].
-    pub(crate) fn connect_slowly(guard: &LinkSpec, chunk: usize) -> Self {
+    /// Connects and sends at most `chunk` bytes in one write [B].
+    pub(crate) fn connect_in_chunks(guard: &LinkSpec, chunk: usize) -> Self {
         Client::connect_over(TcpStream::connect(guard.addresses[0]).unwrap(), guard, chunk)
     }
 
-    /// Has this address.
+    /// Connects from the address `from`.
     pub(crate) fn connect_from(from: Ipv4Addr, guard: &LinkSpec) -> Self {
         Client::connect_over(dial(from, guard.addresses[0]).unwrap(), guard, usize::MAX)
     }
@@ -217,10 +218,10 @@ impl Client {
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let address = guard.addresses[0].ip();
         let start = |certificate| Link::connect_as_client(expected, certificate, address);
-        Client::connect_by(socket, chunk, Clock::start(), &nobody().1, start)
+        Client::connect_by(socket, chunk, Clock::start(), &test_identity().1, start)
     }
 
-    /// Proves new keys, as a relay does.
+    /// Connects as a relay with new keys.
     pub(crate) fn connect_as_relay(guard: &LinkSpec, clock: Clock) -> Self {
         let (date, mut rng) = (clock.date(), rand::rng());
         let keys = Keys::generate(&mut rng, date);
@@ -243,8 +244,9 @@ impl Client {
         let (socket, tls) = tls_over(socket, chunk);
         let mut link = start(certificate_sha256(&tls).unwrap());
         let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
-        let (inbuf, layers, unproven) = (Vec::new(), Vec::new(), VecDeque::new());
-        let mut client = Client { socket, tls, inbuf, chunk, id, layers, cells: 0, window: 1000, unproven };
+        let (inbuf, layers, pending_digests) = (Vec::new(), Vec::new(), VecDeque::new());
+        let mut client =
+            Client { socket, tls, inbuf, chunk, id, layers, cells: 0, window: 1000, pending_digests };
         loop {
             client.write(&link.poll_output());
             let bytes = client.read();
@@ -260,7 +262,7 @@ impl Client {
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        // Rustls holds 64 KiB at most.
+        // Rustls buffers at most 64 KiB.
         for bytes in bytes.chunks(32_768) {
             self.tls.writer().write_all(bytes).unwrap();
             while self.tls.wants_write() {
@@ -273,7 +275,7 @@ impl Client {
         self.try_read().expect("the guard closed the link")
     }
 
-    /// Nothing if the guard closed the link.
+    /// Returns `None` if the guard closed the link.
     fn try_read(&mut self) -> Option<Vec<u8>> {
         let mut buffer = [0; 4096];
         loop {
@@ -294,7 +296,7 @@ impl Client {
         self.try_receive().expect("the guard closed the link")
     }
 
-    /// Nothing if the guard closed the link.
+    /// Returns `None` if the guard closed the link.
     pub(crate) fn try_receive(&mut self) -> Option<LiveCell> {
         loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
@@ -311,7 +313,7 @@ impl Client {
 
     /// Builds a circuit over these relays.
     pub(crate) fn build(&mut self, path: &[Hop]) {
-        (self.window, self.unproven) = (1000, VecDeque::new());
+        (self.window, self.pending_digests) = (1000, VecDeque::new());
         for (hop, (spec, onion)) in path.iter().enumerate() {
             let ntor = ntor::Client::start(&mut rand::rng(), spec.rsa, *onion);
             let handshake = Handshake { kind: HandshakeKind::Ntor, data: ntor.message() };
@@ -323,34 +325,38 @@ impl Client {
                 }
                 answer.into_handshake().expect("the guard answers")
             } else {
-                self.say(None, &RelayMessage::Extend(spec.clone(), handshake));
-                match self.hear() {
+                self.send_message(None, &RelayMessage::Extend(spec.clone(), handshake));
+                match self.receive_message() {
                     (None, RelayMessage::Extended(reply), _) => reply,
-                    other => panic!("{other:?} is no answer to EXTEND2"),
+                    other => panic!("{other:?} is not EXTENDED2"),
                 }
             };
             self.layers.push(Layer::client(&ntor.finish(&reply.data).unwrap(), &[hop as u8; 16]));
         }
     }
 
-    /// Goes on with another circuit of this link, which `build` makes; the present one stays.
-    pub(crate) fn another(&mut self, id: u32) -> Circuit {
+    /// Selects a new circuit of this link, which `build` must then create. Returns the current
+    /// circuit, which stays open.
+    pub(crate) fn new_circuit(&mut self, id: u32) -> Circuit {
         let id = CircId(NonZeroU32::new(1 << 31 | id).unwrap());
-        self.switch((id, Vec::new(), 0))
+        self.switch_circuit((id, Vec::new(), 0))
     }
 
-    /// Goes on with that circuit; returns the present one.
-    pub(crate) fn switch(&mut self, to: Circuit) -> Circuit {
+    /// Selects another circuit of this link and returns the current one.
+    pub(crate) fn switch_circuit(&mut self, to: Circuit) -> Circuit {
         let cells = std::mem::replace(&mut self.cells, to.2);
         (std::mem::replace(&mut self.id, to.0), std::mem::replace(&mut self.layers, to.1), cells)
     }
 
     pub(crate) fn begin(&mut self, server: SocketAddr, stream: Option<StreamId>) {
         let (host, port) = (server.ip().to_string(), server.port());
-        self.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
+        self.send_message(
+            stream,
+            &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }),
+        );
     }
 
-    pub(crate) fn say(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> tor1::Tag {
+    pub(crate) fn send_message(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> tor1::Tag {
         let mut cell = LiveCell::saying(self.id, stream, message);
         let (last, nearer) = self.layers.split_last_mut().unwrap();
         let tag = cell.seal(last);
@@ -359,96 +365,105 @@ impl Client {
         tag
     }
 
-    /// So much goes each way between a server and this, at once, as windows allow it; what comes has the SHA-256 of what was
-    /// sent, at both ends, and each SENDME proves what it acknowledges.
+    /// Transfers `up` and `down` bytes between a server and this client at the same time, within
+    /// the windows. Both ends check the SHA-256 of the received bytes. Each SENDME must carry the
+    /// digest of the cell that it acknowledges.
     pub(crate) fn exchange(&mut self, server: SocketAddr, number: u16, up: u64, down: u64) {
         let stream = NonZeroU16::new(number).map(StreamId);
-        let mut said = exchange::request(up, down).to_vec();
-        exchange::say(&mut said, up).unwrap();
-        let mut said = said.chunks(498).peekable();
-        let (mut window, mut cells, mut heard) = (500, 0, Vec::new());
+        let mut outgoing = exchange::request(up, down).to_vec();
+        exchange::send(&mut outgoing, up).unwrap();
+        let mut outgoing = outgoing.chunks(498).peekable();
+        let (mut window, mut cells, mut incoming) = (500, 0, Vec::new());
         self.begin(server, stream);
         let mut connected = false;
         let end = loop {
             if connected
                 && self.window > 0
                 && window > 0
-                && let Some(chunk) = said.next()
+                && let Some(chunk) = outgoing.next()
             {
-                let tag = self.say(stream, &RelayMessage::Data(LivePayload::new(chunk).unwrap()));
+                let tag = self.send_message(stream, &RelayMessage::Data(LivePayload::new(chunk).unwrap()));
                 (self.window, window) = (self.window - 1, window - 1);
                 if self.window % 100 == 0 {
-                    self.unproven.push_back(tag);
+                    self.pending_digests.push_back(tag);
                 }
                 continue;
             }
-            match self.hear() {
+            match self.receive_message() {
                 (_, RelayMessage::Connected(_), _) => connected = true,
                 (on, RelayMessage::End(end), _) if on == stream => break end,
                 (_, RelayMessage::Data(payload), tag) => {
-                    heard.extend_from_slice(payload.as_bytes());
+                    incoming.extend_from_slice(payload.as_bytes());
                     (cells, self.cells) = (cells + 1, self.cells + 1);
                     if cells % 50 == 0 {
-                        self.say(stream, &RelayMessage::Sendme(None));
+                        self.send_message(stream, &RelayMessage::Sendme(None));
                     }
                     if self.cells.is_multiple_of(100) {
-                        self.say(None, &RelayMessage::Sendme(Some(tag)));
+                        self.send_message(None, &RelayMessage::Sendme(Some(tag)));
                     }
                 }
                 (None, RelayMessage::Sendme(proof), _) => {
                     self.window += 100;
-                    assert_eq!(proof, self.unproven.pop_front(), "it proves what it acknowledges");
+                    assert_eq!(
+                        proof,
+                        self.pending_digests.pop_front(),
+                        "the SENDME carries the digest of the acknowledged cell"
+                    );
                 }
                 (Some(_), RelayMessage::Sendme(_), _) => window += 50,
-                other => panic!("{other:?} is not expected after {} B", heard.len()),
+                other => panic!("{other:?} is not expected after {} B", incoming.len()),
             }
         };
-        assert_eq!(heard.len() as u64, down + 32, "{end:?}");
-        let (came, digest) = heard.split_at(down as usize);
-        assert_eq!(<[u8; 32]>::from(Sha256::digest(came)), exchange::sha256_of(down), "what came down");
-        assert_eq!(digest, exchange::sha256_of(up), "what went up");
-        assert_eq!(said.next(), None);
+        assert_eq!(incoming.len() as u64, down + 32, "{end:?}");
+        let (received, digest) = incoming.split_at(down as usize);
+        assert_eq!(
+            <[u8; 32]>::from(Sha256::digest(received)),
+            exchange::sha256_of(down),
+            "the received bytes differ"
+        );
+        assert_eq!(digest, exchange::sha256_of(up), "the bytes that the server received differ");
+        assert_eq!(outgoing.next(), None);
     }
 
-    pub(crate) fn hear(&mut self) -> (Option<StreamId>, RelayMessage, tor1::Tag) {
+    pub(crate) fn receive_message(&mut self) -> (Option<StreamId>, RelayMessage, tor1::Tag) {
         let mut cell = self.receive();
         assert_eq!(cell.command(), Command::Relay, "the circuit ended: {:?}", cell.destroy_reason());
         let tag = self.layers.iter_mut().find_map(|layer| cell.peel(layer));
-        let tag = tag.expect("some hop said it");
+        let tag = tag.expect("a hop of the circuit encrypted the cell");
         let (stream, message) = read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
         (stream, message, tag)
     }
 
-    /// Asks a server for what it has, and takes it to the end.
+    /// Opens a stream to a server and reads it to the end.
     pub(crate) fn download(&mut self, server: SocketAddr, number: u16) -> Vec<u8> {
         let stream = NonZeroU16::new(number).map(StreamId);
         self.begin(server, stream);
-        self.take_all(stream)
+        self.read_to_end(stream)
     }
 
-    /// Takes what comes on a stream, to its end.
-    pub(crate) fn take_all(&mut self, stream: Option<StreamId>) -> Vec<u8> {
-        let (mut came, mut cells) = (Vec::new(), 0);
+    /// Reads a stream to the end.
+    pub(crate) fn read_to_end(&mut self, stream: Option<StreamId>) -> Vec<u8> {
+        let (mut received, mut cells) = (Vec::new(), 0);
         loop {
-            match self.hear() {
+            match self.receive_message() {
                 (on, RelayMessage::Connected(_), _) => assert_eq!(on, stream),
                 (on, RelayMessage::Data(payload), tag) => {
                     assert_eq!(on, stream);
-                    came.extend_from_slice(payload.as_bytes());
+                    received.extend_from_slice(payload.as_bytes());
                     cells += 1;
                     self.cells += 1;
                     if cells % 50 == 0 {
-                        self.say(stream, &RelayMessage::Sendme(None));
+                        self.send_message(stream, &RelayMessage::Sendme(None));
                     }
                     if self.cells.is_multiple_of(100) {
-                        self.say(None, &RelayMessage::Sendme(Some(tag)));
+                        self.send_message(None, &RelayMessage::Sendme(Some(tag)));
                     }
                 }
-                // What we said was counted.
+                // A SENDME for the cells of this client.
                 (_, RelayMessage::Sendme(_), _) => {}
                 (on, RelayMessage::End(_), _) => {
                     assert_eq!(on, stream);
-                    return came;
+                    return received;
                 }
                 other => panic!("{other:?} is not expected"),
             }
@@ -456,7 +471,7 @@ impl Client {
     }
 }
 
-/// A server that says so many bytes to whoever comes, and closes.
+/// A server that sends `bytes` bytes to each client and closes the connection.
 pub(crate) fn serve(bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -468,8 +483,8 @@ pub(crate) fn serve(bytes: usize) -> SocketAddr {
     address
 }
 
-/// A server that takes connections, reads nothing and says nothing.
-pub(crate) fn silent() -> SocketAddr {
+/// A server that accepts connections, but neither reads nor sends.
+pub(crate) fn silent_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {

@@ -1,7 +1,7 @@
 //! Floods from one host, and honest clients at other addresses beside them. Each flood has a small version for every
 //! test run, and a full version that `make attacks` runs and reports.
 
-use super::common::{Client, Running, dial, pattern, serve, silent};
+use super::common::{Client, Running, dial, pattern, serve, silent_server};
 use super::pressure::{cpu, seconds};
 use super::{one_at_a_time, resident, stream};
 use penstock_core::scheduler::SchedulerConfig;
@@ -171,7 +171,7 @@ fn beside(
 }
 
 fn node(change: impl FnOnce(&mut NodeConfig)) -> Running {
-    Running::start_as(|config| {
+    Running::start_configured(|config| {
         config.relay.scheduler = SchedulerConfig::default();
         change(config);
     })
@@ -216,7 +216,7 @@ fn hang_up(count: u32, most_cpu: f64, timing: Timing) {
         assert_eq!(open_circuits(&mut client, count), count);
         let before = cpu(&node);
         drop(client);
-        let left = || node.window.now().population[1];
+        let left = || node.observations.next_observation().population[1];
         while left() > 1000 {
             thread::sleep(Duration::from_millis(10));
         }
@@ -287,14 +287,14 @@ fn attack_2_10000_connections_a_second() {
 fn streams_without_end(descriptors: usize, circuits: u32, each: u16, timing: Timing) {
     let _guard = one_at_a_time();
     let node = node(|config| config.descriptors = descriptors);
-    let (server, download) = (silent(), serve(DOWNLOAD));
+    let (server, download) = (silent_server(), serve(DOWNLOAD));
     let mut before = Client::connect_from(HONEST, &node.spec);
     before.build(&[node.hop()]);
     beside("streams without end", &node, timing, || {
         let mut client = Client::connect_from(ATTACKER, &node.spec);
         let [open, refused] = [AtomicU64::new(0), AtomicU64::new(0)];
         for circuit in 0..circuits {
-            client.another(circuit + 100);
+            client.new_circuit(circuit + 100);
             client.build(&[node.hop()]);
             // The client lets a few BEGINs be unanswered, so that the sockets do not fill.
             let mut unanswered = 0;
@@ -302,7 +302,7 @@ fn streams_without_end(descriptors: usize, circuits: u32, each: u16, timing: Tim
                 client.begin(server, stream(number));
                 unanswered += 1;
                 while unanswered >= 64 || (number == each && unanswered > 0) {
-                    match client.hear().1 {
+                    match client.receive_message().1 {
                         RelayMessage::Connected(_) => drop(open.fetch_add(1, Ordering::Relaxed)),
                         RelayMessage::End(end) => {
                             assert_eq!(end, EndReason::RESOURCE_LIMIT.into());
@@ -318,7 +318,7 @@ fn streams_without_end(descriptors: usize, circuits: u32, each: u16, timing: Tim
         for number in 1..20 {
             assert!(before.download(download, number) == pattern(DOWNLOAD));
         }
-        let seen = node.window.now();
+        let seen = node.observations.next_observation();
         format!(
             "{} streams opened, {} refused, {} open",
             open.into_inner(),
@@ -351,7 +351,8 @@ fn idle_circuits(limit: u64, links: u32, each: u32, spare: u64, timing: Timing) 
             open_circuits(&mut client, each);
             held.push(client);
         }
-        let (grown, left) = (resident().saturating_sub(before), node.window.now().population[1]);
+        let (grown, left) =
+            (resident().saturating_sub(before), node.observations.next_observation().population[1]);
         assert!(grown < limit / 10 * 11 + spare, "{grown} B");
         format!("{} circuits opened, {left} left, {:.0} MB more", links * each, grown as f64 / 1e6)
     });

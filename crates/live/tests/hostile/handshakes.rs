@@ -1,7 +1,7 @@
 //! Peers that break off, fall silent or talk nonsense at each stage of TLS and of a link's handshake, and peers whose words come
 //! in pieces.
 
-use super::common::{Client, nobody, pattern, serve, tls_to};
+use super::common::{Client, connect_tls, pattern, serve, test_identity};
 use super::{node, noise, unharmed};
 use penstock_core::{Cell, CircId, Command, DestroyReason};
 use penstock_link::cell::{
@@ -91,7 +91,7 @@ fn a_peer_without_a_valid_link_handshake_is_disconnected() {
     ];
     let mut links: Vec<(TcpStream, Connection)> = Vec::new();
     for saying in &sayings {
-        let (mut socket, mut tls) = tls_to(address, usize::MAX);
+        let (mut socket, mut tls) = connect_tls(address, usize::MAX);
         for saying in saying.chunks(32_768) {
             tls.writer().write_all(saying).unwrap();
             // The node may close it before all is said.
@@ -111,7 +111,7 @@ fn a_peer_without_a_valid_link_handshake_is_disconnected() {
 fn a_client_may_send_in_small_pieces() {
     let node = node();
     for chunk in [1, 2, 3, 7] {
-        let mut client = Client::connect_slowly(&node.spec, chunk);
+        let mut client = Client::connect_in_chunks(&node.spec, chunk);
         client.build(&[node.hop()]);
         assert!(client.download(serve(100_000), 1) == pattern(100_000), "{chunk}");
     }
@@ -178,14 +178,14 @@ fn places(said: &[u8], mut ids: IdLen) -> Vec<usize> {
 /// One step of our side of a handshake with a node.
 fn step(link: &mut Link, tls: &Connection, bytes: &[u8]) -> Option<Established> {
     let secret = |context: &[u8; 32]| export(tls, context);
-    let (_, credentials) = nobody();
+    let (_, credentials) = test_identity();
     link.on_bytes(Clock::start().date(), bytes, credentials, &secret, &mut rand::rng()).unwrap()
 }
 
 /// A relay's side of a link to the node: what it is to say, after the first words and the node's answer.
 fn as_relay(to: &LinkSpec) -> (TcpStream, Connection, Link) {
     let address = to.addresses[0];
-    let (socket, tls) = tls_to(address, usize::MAX);
+    let (socket, tls) = connect_tls(address, usize::MAX);
     let expected = Expected { rsa: Some(to.rsa), ed25519: to.ed25519 };
     let certificate = certificate_sha256(&tls).unwrap();
     let link = Link::connect(expected, certificate, address.ip(), vec![address.ip()]);
@@ -236,7 +236,7 @@ fn a_peer_that_fails_at_any_stage_of_a_handshake_is_disconnected() {
     assert_eq!(stages, 3 * (3 + 5) - 1);
     unharmed(&node);
     held.iter_mut().for_each(closes);
-    assert_eq!(node.window.now().opening, 0);
+    assert_eq!(node.observations.next_observation().opening, 0);
     unharmed(&node);
 }
 
@@ -247,7 +247,7 @@ fn hostile(at: usize, then: Then) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (mut socket, from) = listener.accept().unwrap();
-        let mut tls = TlsConfigs::new(&nobody().1).accept();
+        let mut tls = TlsConfigs::new(&test_identity().1).accept();
         if at == 0 {
             match then {
                 Then::Silence => {}
@@ -281,27 +281,27 @@ fn hostile(at: usize, then: Then) -> SocketAddr {
 #[test]
 fn a_failing_peer_ends_only_circuits_to_it() {
     let node = node();
-    let (keys, _) = nobody();
+    let (keys, _) = test_identity();
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
-    let good = client.another(9);
+    let good = client.new_circuit(9);
     let stages = (0..9).flat_map(|at| THEN.map(|then| (at, then)));
     // Noise in the second half of NETINFO is its padding, and the handshake is over.
     let stages = stages.filter(|(at, then)| *at < 8 || !matches!(then, Then::Garbage));
     for (number, (at, then)) in (10..).zip(stages) {
-        client.another(number);
+        client.new_circuit(number);
         client.build(&[node.hop()]);
         let (rsa, ed25519) = (keys.rsa_identity(), Some(keys.ed25519_identity()));
         let to = LinkSpec { addresses: vec![hostile(at, then)], rsa, ed25519 };
         let start = ntor::Client::start(&mut rand::rng(), to.rsa, keys.identities().onion[0].public);
         let handshake = Handshake { kind: HandshakeKind::Ntor, data: start.message() };
-        client.say(None, &RelayMessage::Extend(to, handshake));
+        client.send_message(None, &RelayMessage::Extend(to, handshake));
         let cell = client.receive();
         let heard = (cell.circ_id(), cell.command(), cell.destroy_reason());
         assert_eq!(heard, (client.id, Command::Destroy, DestroyReason::CHANNEL_CLOSED), "{at} {then:?}");
     }
-    assert_eq!(node.window.now().opening, 0);
-    client.switch(good);
+    assert_eq!(node.observations.next_observation().opening, 0);
+    client.switch_circuit(good);
     assert!(client.download(serve(10_000), 1) == pattern(10_000));
     unharmed(&node);
 }

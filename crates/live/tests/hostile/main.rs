@@ -6,7 +6,7 @@ mod common;
 mod handshakes;
 mod pressure;
 
-use common::{Client, Running, pattern, serve, silent};
+use common::{Client, Running, pattern, serve, silent_server};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason, StreamId};
 use penstock_link::cell::{Handshake, HandshakeKind, LiveCell, LivePayload, RelayMessage};
@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn node() -> Running {
-    Running::start_with(SchedulerConfig::default(), HANDSHAKE_TIMEOUT)
+    Running::start_with_timeout(SchedulerConfig::default(), HANDSHAKE_TIMEOUT)
 }
 
 fn stream(id: u16) -> Option<StreamId> {
@@ -99,16 +99,16 @@ fn a_forged_sendme_closes_only_its_circuit() {
     let node = node();
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
-    let first = client.another(8);
+    let first = client.new_circuit(8);
     client.build(&[node.hop()]);
     client.begin(serve(1_000_000), stream(1));
     let mut cells = 0;
     while cells < 100 {
-        cells += u32::from(matches!(client.hear().1, RelayMessage::Data(_)));
+        cells += u32::from(matches!(client.receive_message().1, RelayMessage::Data(_)));
     }
-    client.say(None, &RelayMessage::Sendme(Some(Tag([7; 20]))));
+    client.send_message(None, &RelayMessage::Sendme(Some(Tag([7; 20]))));
     destroyed(&mut client, DestroyReason::PROTOCOL);
-    client.switch(first);
+    client.switch_circuit(first);
     assert!(client.download(serve(10_000), 1) == pattern(10_000));
     unharmed(&node);
 }
@@ -118,12 +118,12 @@ fn a_client_that_exceeds_its_window_loses_its_circuit() {
     let node = node();
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
-    client.begin(silent(), stream(1));
-    assert!(matches!(client.hear().1, RelayMessage::Connected(_)));
+    client.begin(silent_server(), stream(1));
+    assert!(matches!(client.receive_message().1, RelayMessage::Connected(_)));
     // The two sockets hold some megabytes; then 500 cells fill the stream's window.
     let payload = LivePayload::new(&[0; 498]).unwrap();
     for _ in 0..40_000 {
-        client.say(stream(1), &RelayMessage::Data(payload.clone()));
+        client.send_message(stream(1), &RelayMessage::Data(payload.clone()));
     }
     destroyed(&mut client, DestroyReason::PROTOCOL);
     unharmed(&node);
@@ -162,13 +162,13 @@ fn a_client_that_never_reads_fills_only_its_windows() {
     let mut client = Client::connect(&node.spec);
     let before = resident();
     let build = |n| {
-        client.another(n + 10);
+        client.new_circuit(n + 10);
         client.build(&[node.hop()]);
-        client.switch((CircId(NonZeroU32::MAX), Vec::new(), 0))
+        client.switch_circuit((CircId(NonZeroU32::MAX), Vec::new(), 0))
     };
     let circuits: Vec<_> = (0..20_u32).map(build).collect();
     for circuit in circuits {
-        client.switch(circuit);
+        client.switch_circuit(circuit);
         client.begin(server, stream(1));
     }
     std::thread::sleep(std::time::Duration::from_secs(3));
@@ -185,9 +185,9 @@ fn a_refused_connection_and_a_missing_directory_have_their_end_reasons() {
     client.build(&[node.hop()]);
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     client.begin(nobody, stream(1));
-    let (_, said, _) = client.hear();
+    let (_, said, _) = client.receive_message();
     assert_eq!(said, RelayMessage::End(EndReason::CONNECT_REFUSED.into()));
-    client.say(stream(2), &RelayMessage::Begin(penstock_link::cell::Target::Directory));
-    let (_, said, _) = client.hear();
+    client.send_message(stream(2), &RelayMessage::Begin(penstock_link::cell::Target::Directory));
+    let (_, said, _) = client.receive_message();
     assert_eq!(said, RelayMessage::End(EndReason::NOT_DIRECTORY.into()));
 }

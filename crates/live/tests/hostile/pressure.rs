@@ -48,12 +48,12 @@ fn circuits_that_open_and_close_immediately_leave_no_state() {
     }
     unharmed(&node);
     // All of the flood is worked off.
-    let left = || node.window.now().population[1];
+    let left = || node.observations.next_observation().population[1];
     assert!((0..600).any(|_| left() == 0), "{} circuits are left", left());
     let grown = resident().saturating_sub(before);
     println!(
         "20000 circuits made and dropped: {grown} B more, at most {} at once",
-        node.window.seen().circuits
+        node.observations.summary().circuits
     );
     assert!(grown < 50_000_000, "{grown} B");
     client.build(&[node.hop()]);
@@ -102,7 +102,7 @@ fn a_client_that_floods_handshakes_does_not_block_other_clients() {
     let _guard = one_at_a_time();
     let node = node();
     let stop = AtomicBool::new(false);
-    let flooding = || node.window.now().population[1] > 500;
+    let flooding = || node.observations.next_observation().population[1] > 500;
     thread::scope(|scope| {
         let flood = scope.spawn(|| flood(&node, &stop));
         while !flooding() && !flood.is_finished() {
@@ -113,7 +113,7 @@ fn a_client_that_floods_handshakes_does_not_block_other_clients() {
         let served = scope.spawn(|| {
             let mut client = Client::connect(&node.spec);
             for circuit in 0..30 {
-                client.another(circuit + 10);
+                client.new_circuit(circuit + 10);
                 client.build(&[node.hop()]);
                 assert!(client.download(serve(20_000), 1) == pattern(20_000));
             }
@@ -135,24 +135,27 @@ fn lookups_above_the_limit_are_refused() {
     // A name server that answers nobody.
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = NameServers::At(vec![deaf.local_addr().unwrap()]);
-    let node = Running::start_as(|config| config.name_servers = at);
+    let node = Running::start_configured(|config| config.name_servers = at);
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
     // This is no name, so it needs no name server.
     let (host, port, flags) = ("127.1".to_owned(), 80, Default::default());
-    client.say(stream(1), &RelayMessage::Begin(Target::Host { host, port, flags }));
+    client.send_message(stream(1), &RelayMessage::Begin(Target::Host { host, port, flags }));
     let clock = Clock::start();
-    assert_eq!(client.hear().1, RelayMessage::End(EndReason::RESOLVE_FAILED.into()));
+    assert_eq!(client.receive_message().1, RelayMessage::End(EndReason::RESOLVE_FAILED.into()));
     assert!(seconds(clock) < 3.0);
     let before = resident();
     let count = 1500;
     for number in 1..=count {
-        client.say(stream(number), &RelayMessage::Begin(Target::Resolve(format!("x{number}.example"))));
+        client.send_message(
+            stream(number),
+            &RelayMessage::Begin(Target::Resolve(format!("x{number}.example"))),
+        );
     }
     unharmed(&node);
     let (mut refused, mut later) = (0, 0);
     for _ in 0..count {
-        match client.hear().1 {
+        match client.receive_message().1 {
             RelayMessage::End(end) if end == EndReason::RESOURCE_LIMIT.into() => refused += 1,
             RelayMessage::Resolved(answers)
                 if answers.iter().all(|(answer, _)| *answer == Resolved::Transient) =>
@@ -164,7 +167,7 @@ fn lookups_above_the_limit_are_refused() {
     }
     println!("{later} names were sought in vain, {refused} were not sought, {} B more", resident() - before);
     assert_eq!((later, refused), (256, 1244));
-    assert_eq!(node.window.now().population[2], 0);
+    assert_eq!(node.observations.next_observation().population[2], 0);
     assert!(client.download(serve(10_000), 1) == pattern(10_000));
 }
 
@@ -199,12 +202,12 @@ fn choosy_name_server() -> SocketAddr {
 fn names_that_no_server_answers_delay_no_other_circuit() {
     let _guard = one_at_a_time();
     let at = NameServers::At(vec![choosy_name_server()]);
-    let node = Running::start_as(|config| config.name_servers = at);
+    let node = Running::start_configured(|config| config.name_servers = at);
     let server = serve(100);
     let ask = |client: &mut Client, number: u16, name: String| {
         let (host, flags) = (name, Default::default());
         let target = Target::Host { host, port: server.port(), flags };
-        client.say(stream(number), &RelayMessage::Begin(target));
+        client.send_message(stream(number), &RelayMessage::Begin(target));
     };
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -216,7 +219,7 @@ fn names_that_no_server_answers_delay_no_other_circuit() {
                 thread::sleep(std::time::Duration::from_millis(5));
             }
             for circuit in 0..6 {
-                client.another(circuit + 10);
+                client.new_circuit(circuit + 10);
                 client.build(&[node.hop()]);
                 for number in 1..=300 {
                     ask(&mut client, number, format!("x{number}.c{circuit}.example"));
@@ -233,7 +236,7 @@ fn names_that_no_server_answers_delay_no_other_circuit() {
                 number += 1;
                 let clock = Clock::start();
                 ask(&mut client, number, format!("name{number}.example"));
-                let came = client.take_all(stream(number));
+                let came = client.read_to_end(stream(number));
                 assert_eq!(came.len(), 100, "stream {number} failed");
                 slowest = slowest.max(seconds(clock));
                 thread::sleep(std::time::Duration::from_millis(50));
@@ -252,7 +255,7 @@ fn names_that_no_server_answers_delay_no_other_circuit() {
 #[test]
 fn an_empty_bucket_stops_all_clients_until_its_refill() {
     let rate = DataRate::new(400_000).unwrap();
-    let node = Running::start_as(|config| {
+    let node = Running::start_configured(|config| {
         config.relay.bandwidth = Some(Bandwidth { rate, burst: Bytes::new(100_000) });
         config.relay.refill = Refill::TOR_0_4_9;
     });
@@ -295,7 +298,7 @@ fn resets(bytes: u64, wait: Duration) -> SocketAddr {
             thread::spawn(move || {
                 socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
                 let mut said = Vec::new();
-                exchange::say(&mut said, bytes).unwrap();
+                exchange::send(&mut said, bytes).unwrap();
                 // What the node has no room for is lost.
                 socket.set_write_timeout(Some(wait)).unwrap();
                 let _ = (&socket).write_all(&said);
@@ -316,7 +319,7 @@ fn a_server_that_resets_its_connection_ends_its_stream_and_no_other() {
     client.begin(resets(100_000, wait), stream(1));
     let mut came = 0;
     let reason = loop {
-        match client.hear().1 {
+        match client.receive_message().1 {
             RelayMessage::Connected(_) => {}
             RelayMessage::Data(payload) => came += payload.as_bytes().len(),
             RelayMessage::End(end) => break end,
@@ -325,7 +328,7 @@ fn a_server_that_resets_its_connection_ends_its_stream_and_no_other() {
     };
     assert_eq!((came, reason), (100_000, EndReason::CONNECTION_RESET.into()));
     // The circuit goes on, with what it owes.
-    let acknowledged = client.another(9);
+    let acknowledged = client.new_circuit(9);
     client.build(&[node.hop()]);
     drop(acknowledged);
 
@@ -333,7 +336,7 @@ fn a_server_that_resets_its_connection_ends_its_stream_and_no_other() {
     client.begin(resets(10_000_000, wait), stream(2));
     let mut tags = Vec::new();
     while tags.len() < 500 {
-        if let (_, RelayMessage::Data(_), tag) = client.hear() {
+        if let (_, RelayMessage::Data(_), tag) = client.receive_message() {
             tags.push(tag);
         }
     }
@@ -343,29 +346,29 @@ fn a_server_that_resets_its_connection_ends_its_stream_and_no_other() {
     let spent = cpu(&node) - before;
     assert!(spent < 0.2, "{spent} s of a second");
     for number in 1..=10 {
-        client.say(stream(2), &RelayMessage::Sendme(None));
+        client.send_message(stream(2), &RelayMessage::Sendme(None));
         if number % 2 == 0 {
-            client.say(None, &RelayMessage::Sendme(Some(tags[number * 50 - 1])));
+            client.send_message(None, &RelayMessage::Sendme(Some(tags[number * 50 - 1])));
         }
     }
     let mut cells = tags.len();
     let reason = loop {
-        match client.hear() {
+        match client.receive_message() {
             (_, RelayMessage::End(end), _) => break end,
             (_, RelayMessage::Data(_), tag) => {
                 cells += 1;
                 if cells % 50 == 0 {
-                    client.say(stream(2), &RelayMessage::Sendme(None));
+                    client.send_message(stream(2), &RelayMessage::Sendme(None));
                 }
                 if cells % 100 == 0 {
-                    client.say(None, &RelayMessage::Sendme(Some(tag)));
+                    client.send_message(None, &RelayMessage::Sendme(Some(tag)));
                 }
             }
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(reason, EndReason::CONNECTION_RESET.into());
-    assert_eq!(node.window.now().population[2], 0);
+    assert_eq!(node.observations.next_observation().population[2], 0);
     unharmed(&node);
 }
 
@@ -383,13 +386,13 @@ fn a_server_that_resets_what_is_written_to_it_ends_its_stream() {
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
     client.begin(server, stream(1));
-    assert!(matches!(client.hear().1, RelayMessage::Connected(_)));
+    assert!(matches!(client.receive_message().1, RelayMessage::Connected(_)));
     let payload = penstock_link::cell::LivePayload::new(&[0; 498]).unwrap();
     for _ in 0..200 {
-        client.say(stream(1), &RelayMessage::Data(payload.clone()));
+        client.send_message(stream(1), &RelayMessage::Data(payload.clone()));
     }
     let reason = loop {
-        if let RelayMessage::End(end) = client.hear().1 {
+        if let RelayMessage::End(end) = client.receive_message().1 {
             break end;
         }
     };

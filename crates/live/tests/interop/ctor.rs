@@ -1,6 +1,6 @@
-//! A C tor relay by itself, which knows no network and publishes nothing.
+//! A C tor relay outside of any network. It does not publish a descriptor.
 
-#![allow(dead_code, reason = "each test takes what it needs of this")]
+#![allow(dead_code, reason = "each test uses a part of this module")]
 
 use penstock_link::certs::Identity;
 use penstock_link::keys::Keys;
@@ -13,13 +13,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
 
-/// Its process and folder, which end with this.
+/// The process and its folder. Dropping this value removes both.
 struct Process {
     child: Child,
     folder: PathBuf,
 }
 
-/// The relay.
+/// A C tor relay.
 pub(crate) struct CTor {
     process: Process,
     pub(crate) address: SocketAddr,
@@ -27,22 +27,22 @@ pub(crate) struct CTor {
 }
 
 impl CTor {
-    /// With keys that we made for it, or with its own.
+    /// Starts the relay with keys from Penstock, or with keys of its own.
     pub(crate) fn start(with_our_keys: bool) -> Self {
-        CTor::start_as(with_our_keys, "ExitRelay 0\n")
+        CTor::start_configured(with_our_keys, "ExitRelay 0\n")
     }
 
-    /// Its streams may go anywhere.
+    /// Starts a relay whose streams may go to any address.
     pub(crate) fn exit() -> Self {
-        CTor::start_as(
+        CTor::start_configured(
             false,
             "ExitRelay 1\nRefuseUnknownExits 0\nExitPolicy accept *:*\nExitPolicyRejectPrivate 0\nExitPolicyRejectLocalInterfaces 0\n\
              ServerDNSDetectHijacking 0\nServerDNSTestAddresses\nServerDNSAllowBrokenConfig 1\n",
         )
     }
 
-    fn start_as(with_our_keys: bool, options: &str) -> Self {
-        // Nobody else takes the port in the moment between.
+    fn start_configured(with_our_keys: bool, options: &str) -> Self {
+        // Another program is unlikely to take the port before C tor does.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let folder =
             std::env::temp_dir().join(format!("penstock-interop-{}-{}", std::process::id(), address.port()));
@@ -52,7 +52,7 @@ impl CTor {
         }
         let process = Process::start(address, folder, options);
         process.wait(address);
-        // Its own files are read as ours are.
+        // Penstock's code also reads the key files of C tor.
         let keys =
             keys::load_or_create(&process.folder.join("keys"), &mut rand::rng(), super::now()).unwrap();
         CTor { process, address, keys }
@@ -62,7 +62,7 @@ impl CTor {
         Identity { rsa: self.keys.rsa_identity(), ed25519: self.keys.ed25519_identity() }
     }
 
-    /// Its process.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.child.id()
     }
@@ -88,11 +88,12 @@ impl Process {
             .arg(&torrc)
             .stdout(Stdio::null())
             .spawn()
-            .expect("C tor is there: Debian's package tor, or its path in the variable TOR");
+            .expect("C tor is installed: Debian's package tor, or its path in the variable TOR");
         Process { child, folder }
     }
 
-    /// Until it listens and knows its address: before that it does not say it.
+    /// Waits until the relay listens and knows its address. Before that it does not send its
+    /// address.
     fn wait(&self, address: SocketAddr) {
         let knows =
             || fs::read_to_string(self.folder.join("log")).is_ok_and(|log| log.contains("Address found"));

@@ -1,13 +1,13 @@
-//! The parts against a C tor relay: links both ways, circuits both ways.
+//! Penstock's protocol code against a C tor relay: links and circuits in both directions.
 //!
-//! Needs Debian's package `tor` (0.4.8 or later), or the path of one in the variable TOR:
+//! Needs Debian's package `tor` (0.4.8 or later), or the path of a tor program in the variable TOR:
 //! `cargo test -p penstock-live --test interop -- --ignored`.
 
-mod beside;
 #[path = "../common/mod.rs"]
 mod common;
 mod ctor;
 mod tls;
+mod violations;
 
 use common::{Client, Hop, Running, exchange};
 use ctor::CTor;
@@ -29,13 +29,13 @@ use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
 use std::time::{Duration, SystemTime};
 use tls::{Channel, Shown};
 
-/// The real time, which certificates need.
-#[expect(clippy::disallowed_methods, reason = "C tor's certificates are of today")]
+/// The real time. Certificates need it.
+#[expect(clippy::disallowed_methods, reason = "C tor's certificates have the current date")]
 fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// A relay of ours.
+/// A Penstock relay.
 struct Node {
     keys: Keys,
     credentials: Credentials,
@@ -53,7 +53,7 @@ impl Node {
     }
 }
 
-/// A link whose handshake is done.
+/// A link after its handshake.
 struct Open {
     channel: Box<dyn Channel>,
     peer: Peer,
@@ -63,14 +63,14 @@ struct Open {
 }
 
 impl Open {
-    /// Shakes hands over `channel` until both know each other.
+    /// Runs the link handshake over `channel` to its end.
     fn new(mut channel: Box<dyn Channel>, mut link: Link, node: &Node, address: IpAddr) -> Self {
         let mut buffer = [0; 4096];
         loop {
             channel.write_all(&link.poll_output()).unwrap();
             channel.flush().unwrap();
             let len = channel.read(&mut buffer).unwrap();
-            assert!(len > 0, "the peer closed the link in its handshake");
+            assert!(len > 0, "the peer closed the link during its handshake");
             let export = |context: &[u8; 32]| Some(channel.export(context));
             let done =
                 link.on_bytes(now(), &buffer[..len], &node.credentials, &export, &mut rand::rng()).unwrap();
@@ -88,7 +88,7 @@ impl Open {
         self.channel.flush().unwrap();
     }
 
-    /// The next cell of a circuit.
+    /// Returns the next circuit cell.
     fn receive(&mut self) -> LiveCell {
         loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
@@ -110,7 +110,7 @@ fn expected(identity: Identity) -> Expected {
     Expected { rsa: Some(identity.rsa), ed25519: Some(identity.ed25519) }
 }
 
-/// A link that we open to the C tor relay.
+/// Opens a link to the C tor relay.
 fn connect(ctor: &CTor, node: &Node, as_relay: bool) -> Open {
     let channel = tls::connect(TcpStream::connect(ctor.address).unwrap());
     let (address, certificate) = (ctor.address.ip(), channel.certificate_sha256());
@@ -122,7 +122,7 @@ fn connect(ctor: &CTor, node: &Node, as_relay: bool) -> Open {
     };
     let open = Open::new(Box::new(channel), link, node, address);
     assert_eq!((open.peer, open.version), (Peer::Relay(ctor.identity()), 5));
-    assert!(open.canonical, "C tor listens at the address that it says");
+    assert!(open.canonical, "C tor's NETINFO has the address at which it listens");
     open
 }
 
@@ -136,7 +136,7 @@ fn stream(id: u16) -> Option<StreamId> {
 
 const ASKED: Negotiation = Negotiation::Asked(Congestion::Vegas);
 
-/// A circuit of one hop.
+/// Creates a circuit of one hop.
 fn create(open: &mut Open, id: CircId, ctor: &CTor, kind: HandshakeKind) -> Layer {
     let mut rng = rand::rng();
     let (identity, onion) = (ctor.identity(), ctor.onion_key());
@@ -162,20 +162,20 @@ fn create(open: &mut Open, id: CircId, ctor: &CTor, kind: HandshakeKind) -> Laye
     Layer::client(&keys, &[7; 16])
 }
 
-/// Says something to the last of these hops.
-fn say(open: &mut Open, layers: &mut [&mut Layer], mut cell: LiveCell) {
+/// Sends a relay message to the last hop of `layers`.
+fn send_message(open: &mut Open, layers: &mut [&mut Layer], mut cell: LiveCell) {
     let (last, nearer) = layers.split_last_mut().unwrap();
     cell.seal(last);
     nearer.iter_mut().rev().for_each(|layer| cell.wrap(layer));
     open.send(&cell);
 }
 
-/// What one of these hops says.
-fn hear(open: &mut Open, layers: &mut [&mut Layer]) -> (Option<StreamId>, RelayMessage) {
+/// Receives a relay message from one of the hops of `layers`.
+fn receive_message(open: &mut Open, layers: &mut [&mut Layer]) -> (Option<StreamId>, RelayMessage) {
     let mut cell = open.receive();
     assert!(
         layers.iter_mut().any(|layer| cell.peel(layer).is_some()),
-        "{cell:?} is of no hop: {:?}",
+        "no hop recognizes {cell:?}: {:?}",
         cell.destroy_reason()
     );
     penstock_link::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap()
@@ -183,23 +183,27 @@ fn hear(open: &mut Open, layers: &mut [&mut Layer]) -> (Option<StreamId>, RelayM
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn c_tor_answers_each_handshake_and_reads_what_follows() {
+fn c_tor_answers_each_handshake_and_reads_the_next_cell() {
     let (ctor, node) = (CTor::start(true), Node::new());
     for as_relay in [false, true] {
         let mut open = connect(&ctor, &node, as_relay);
         for (n, kind) in
             [HandshakeKind::Fast, HandshakeKind::Ntor, HandshakeKind::NtorV3].into_iter().enumerate()
         {
-            // C tor does not answer a relay's CREATE_FAST.
+            // C tor does not answer CREATE_FAST on a relay's link.
             if as_relay && kind == HandshakeKind::Fast {
                 continue;
             }
             let id = id(n as u32 + 1);
             let mut layer = create(&mut open, id, &ctor, kind);
             let target = Target::Host { host: "192.0.2.1".into(), port: 80, flags: Default::default() };
-            say(&mut open, &mut [&mut layer], LiveCell::saying(id, stream(5), &RelayMessage::Begin(target)));
-            let (on, message) = hear(&mut open, &mut [&mut layer]);
-            // It is no exit; why it says no depends on the handshake.
+            send_message(
+                &mut open,
+                &mut [&mut layer],
+                LiveCell::saying(id, stream(5), &RelayMessage::Begin(target)),
+            );
+            let (on, message) = receive_message(&mut open, &mut [&mut layer]);
+            // The relay is no exit. The END reason depends on the handshake.
             assert!(
                 matches!(message, RelayMessage::End(_)) && on == stream(5),
                 "{kind:?}: {on:?} {message:?}"
@@ -226,9 +230,13 @@ fn c_tor_extends_to_our_node_and_authenticates() {
     let v3 = ntor_v3::Client::start(&mut rand::rng(), identity.ed25519, onion, &extensions::write(ASKED));
     let to = LinkSpec { addresses: vec![address], rsa: identity.rsa, ed25519: Some(identity.ed25519) };
     let handshake = Handshake { kind: HandshakeKind::NtorV3, data: v3.message().to_vec() };
-    say(&mut open, &mut [&mut first], LiveCell::saying(id, None, &RelayMessage::Extend(to, handshake)));
-    let (_, RelayMessage::Extended(reply)) = hear(&mut open, &mut [&mut first]) else {
-        panic!("C tor extends to us")
+    send_message(
+        &mut open,
+        &mut [&mut first],
+        LiveCell::saying(id, None, &RelayMessage::Extend(to, handshake)),
+    );
+    let (_, RelayMessage::Extended(reply)) = receive_message(&mut open, &mut [&mut first]) else {
+        panic!("C tor sends EXTEND2 to this node")
     };
     let (said, keys) = v3.finish(&reply.data).unwrap();
     assert_eq!(
@@ -239,9 +247,9 @@ fn c_tor_extends_to_our_node_and_authenticates() {
 
     let resolve = RelayMessage::Begin(Target::Resolve("example.org".into()));
     for n in 1..=20 {
-        say(&mut open, &mut [&mut first, &mut second], LiveCell::saying(id, stream(n), &resolve));
+        send_message(&mut open, &mut [&mut first, &mut second], LiveCell::saying(id, stream(n), &resolve));
         let mut cell = open.receive();
-        assert_eq!(cell.peel(&mut first), None, "the first hop only passes it on");
+        assert_eq!(cell.peel(&mut first), None, "the first hop only forwards the cell");
         assert!(cell.peel(&mut second).is_some());
         let heard = penstock_link::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
         assert_eq!(heard, (stream(n), RelayMessage::End(EndReason::RESOLVE_FAILED.into())));
@@ -250,7 +258,7 @@ fn c_tor_extends_to_our_node_and_authenticates() {
     exit.join().unwrap();
 }
 
-/// Answers what comes over one link, until its circuit is closed.
+/// Answers the cells of one link, until its circuit is closed.
 fn serve(listener: &TcpListener, node: &Node, ctor: Identity) {
     let (stream, from): (TcpStream, SocketAddr) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -273,7 +281,7 @@ fn serve(listener: &TcpListener, node: &Node, ctor: Identity) {
         if cell.command() == Command::Destroy {
             return;
         }
-        cell.peel(&mut answered.layer).expect("we are the last hop");
+        cell.peel(&mut answered.layer).expect("this node is the last hop");
         let (stream, message) = penstock_link::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
         assert_eq!(message, RelayMessage::Begin(Target::Resolve("example.org".into())));
         let mut end = LiveCell::saying(id, stream, &RelayMessage::End(EndReason::RESOLVE_FAILED.into()));
@@ -282,7 +290,7 @@ fn serve(listener: &TcpListener, node: &Node, ctor: Identity) {
     }
 }
 
-/// A C tor relay as a client knows it.
+/// The link specifiers and onion key of a C tor relay.
 fn hop(ctor: &CTor) -> Hop {
     let identity = ctor.identity();
     let spec = LinkSpec { addresses: vec![ctor.address], rsa: identity.rsa, ed25519: Some(identity.ed25519) };
@@ -291,11 +299,11 @@ fn hop(ctor: &CTor) -> Hop {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn circuits_go_through_our_nodes_and_c_tor_in_any_order() {
+fn circuits_through_penstock_and_c_tor_work_in_any_order() {
     let (ctor, ours) = (CTor::exit(), [(); 2].map(|()| Running::start(SchedulerConfig::default())));
     let [c, a, b] = [hop(&ctor), ours[0].hop(), ours[1].hop()];
     let (server, _ends) = exchange::server();
-    // C tor is nearest to the client, in the middle, and the exit.
+    // C tor is the first hop, then the middle, then the exit.
     for path in [vec![c.clone(), a.clone()], vec![a.clone(), c.clone(), b.clone()], vec![a, b, c]] {
         let mut client = Client::connect(&path[0].0);
         client.build(&path);
@@ -310,12 +318,12 @@ const DAY: i64 = 86_400;
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn links_and_circuits_work_with_a_clock_that_is_off_by_a_day() {
+fn links_and_circuits_work_with_a_clock_that_is_wrong_by_a_day() {
     let ctor = CTor::exit();
     let (server, _ends) = exchange::server();
     for ahead in [DAY, -DAY] {
-        let ours = Running::start_as(|config| config.clock = config.clock.off_by(ahead));
-        // Ours opens a link to C tor, and C tor one to ours.
+        let ours = Running::start_configured(|config| config.clock = config.clock.off_by(ahead));
+        // Penstock opens a link to C tor, and C tor opens one to Penstock.
         for path in [[ours.hop(), hop(&ctor)], [hop(&ctor), ours.hop()]] {
             let mut client = Client::connect(&path[0].0);
             client.build(&path);
@@ -324,7 +332,7 @@ fn links_and_circuits_work_with_a_clock_that_is_off_by_a_day() {
     }
 }
 
-/// Why the circuit of the client ends, which it is to do now.
+/// Waits until the client's circuit is destroyed, and returns the reason.
 fn destroyed(client: &mut Client) -> DestroyReason {
     loop {
         let cell = client.receive();
@@ -336,7 +344,7 @@ fn destroyed(client: &mut Client) -> DestroyReason {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn a_relay_with_another_identity_than_requested_gets_no_circuit() {
+fn an_extend_with_a_wrong_identity_fails() {
     let (ctor, ours) = (CTor::exit(), Running::start(SchedulerConfig::default()));
     let (server, _ends) = exchange::server();
     let other = Node::new().identity();
@@ -350,19 +358,19 @@ fn a_relay_with_another_identity_than_requested_gets_no_circuit() {
         ];
         let mut heard = Vec::new();
         for (number, wrong) in (100..).zip(wrong) {
-            client.another(number);
+            client.new_circuit(number);
             client.build(std::slice::from_ref(&first));
             let start = ntor::Client::start(&mut rand::rng(), wrong.rsa, last.1);
             let handshake = Handshake { kind: HandshakeKind::Ntor, data: start.message() };
-            client.say(None, &RelayMessage::Extend(wrong, handshake));
+            client.send_message(None, &RelayMessage::Extend(wrong, handshake));
             heard.push(destroyed(&mut client));
         }
         reasons.push(heard);
-        // Both go on with whoever names them rightly.
-        client.another(200);
+        // Both relays then still accept a correct EXTEND.
+        client.new_circuit(200);
         client.build(&[first, last]);
         client.exchange(server, 1, 100_000, 100_000);
     }
-    println!("C tor, and ours: {reasons:?}");
-    assert_eq!(reasons[0], reasons[1], "C tor says the same");
+    println!("C tor, and Penstock: {reasons:?}");
+    assert_eq!(reasons[0], reasons[1], "C tor and Penstock give the same reason");
 }

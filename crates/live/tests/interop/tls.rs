@@ -1,4 +1,4 @@
-//! TLS as Tor uses it: any certificate will do, since the link's handshake says whose it is.
+//! TLS as Tor uses it: every certificate is valid, because the link handshake proves the identity.
 
 use penstock_link::certs::{Credentials, EXPORTER_LABEL};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// An encrypted connection.
 pub(crate) trait Channel: Read + Write {
-    /// What both its ends know.
+    /// Exports keying material that both ends share.
     fn export(&self, context: &[u8; 32]) -> [u8; 32];
 }
 
@@ -32,7 +32,7 @@ impl Channel for StreamOwned<ServerConnection, TcpStream> {
     }
 }
 
-/// Whose signature a certificate has does not matter; that the peer has its key does.
+/// Accepts any certificate. The peer only proves that it has the certificate's key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -74,7 +74,7 @@ impl ServerCertVerifier for AnyCertificate {
 /// The side that opened the connection.
 pub(crate) type Client = StreamOwned<ClientConnection, TcpStream>;
 
-/// What the peer's certificate is, after the handshake of TLS.
+/// The peer's certificate, after the TLS handshake.
 pub(crate) trait Shown {
     fn certificate_sha256(&self) -> [u8; 32];
 }

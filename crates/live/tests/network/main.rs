@@ -1,49 +1,50 @@
-//! Nodes of ours in a network of real C tor.
+//! Penstock relays in a network of C tor nodes.
 //!
-//! Needs Debian's package `tor` (0.4.8 or later), or the path of one in the variable TOR:
+//! Needs Debian's package `tor` (0.4.8 or later), or the path of a tor program in the variable TOR:
 //! `cargo test -p penstock-live --test network -- --ignored --nocapture`.
 
-mod carries;
-mod ends;
 #[path = "../common/exchange.rs"]
 mod exchange;
-mod lives;
-#[path = "../common/seen.rs"]
-mod seen;
+mod half_closed;
+#[path = "../common/observations.rs"]
+mod observations;
+mod restarts;
 #[allow(dead_code, reason = "the benchmark of idle relays uses the rest")]
 mod testnet;
+mod transfers;
 
 use exchange::exchange;
 use std::net::SocketAddr;
-use testnet::ours::Ours;
+use testnet::penstock_relay::PenstockRelay;
 use testnet::tor::{Tor, wait};
-use testnet::{PATIENCE, socks};
+use testnet::{TIMEOUT, socks};
 
-/// What a relay of ours is to be known as.
+/// The flags that the authorities must give to a Penstock relay.
 const FLAGS: [&str; 6] = ["Running", "Valid", "Fast", "Stable", "Guard", "V2Dir"];
 
-/// Waits until a client can make circuits.
+/// Waits until a client can build circuits.
 fn await_bootstrap(client: &Tor) {
     assert!(
-        wait(PATIENCE, || client.is_bootstrapped()),
+        wait(TIMEOUT, || client.is_bootstrapped()),
         "{} does not bootstrap: {}",
         client.name,
         client.read("warnings")
     );
 }
 
-/// A stream through a client, which is asked again until it has a circuit that gets there.
+/// Opens a stream through a client. Tries again until a circuit reaches the server.
 fn open(client: &Tor, server: SocketAddr) -> std::net::TcpStream {
     let mut opened = None;
-    let found = wait(PATIENCE, || {
+    let found = wait(TIMEOUT, || {
         opened = Some(socks(client, server));
         matches!(opened, Some(Ok(_)))
     });
     assert!(found, "{}: {opened:?}", client.name);
-    opened.expect("it was tried").expect("it was found")
+    opened.expect("it was tried").expect("the loop tried once")
 }
 
-/// So much goes each way through a client [B], and arrives as it was sent; what is begun is not tried again.
+/// Transfers `up` and `down` bytes through a client and checks them. A failed transfer is not
+/// repeated.
 fn carry(client: &Tor, server: SocketAddr, up: u64, down: u64) {
     let stream = open(client, server);
     if let Err(error) = exchange(&stream, up, down) {
@@ -51,12 +52,13 @@ fn carry(client: &Tor, server: SocketAddr, up: u64, down: u64) {
     }
 }
 
-/// All circuits of a client that its streams used have this relay at this place, counted from the client.
-fn assert_path(client: &Tor, place: usize, ours: &Ours) {
+/// Checks that all circuits that the client's streams used have this relay at this position,
+/// counted from the client.
+fn assert_path(client: &Tor, place: usize, ours: &PenstockRelay) {
     let log = client.read("log");
     let paths = log.lines().filter_map(|line| line.split_once("exit circ (length 3").map(|(_, path)| path));
     let paths: Vec<&str> = paths.filter(|path| path.matches("(open)").count() == 3).collect();
-    assert!(!paths.is_empty(), "{} says its paths", client.name);
+    assert!(!paths.is_empty(), "{} logs its paths", client.name);
     for path in paths {
         let at = path.split(" $").nth(1 + place).unwrap_or_default();
         assert!(
@@ -68,7 +70,7 @@ fn assert_path(client: &Tor, place: usize, ours: &Ours) {
     }
 }
 
-/// Says how long something took, and what it has to say of it.
+/// Calls `case` and prints its duration.
 fn timed<T>(what: &str, case: impl FnOnce() -> T) -> T {
     let clock = penstock_live::clock::Clock::start();
     let outcome = case();
@@ -76,9 +78,10 @@ fn timed<T>(what: &str, case: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// What this process has in memory, ours and the test's [MB].
+/// The resident memory of this process, which includes the Penstock relays and the test [MB].
 fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/statm").expect("Linux says it");
-    let pages: u64 = status.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
+    let status = std::fs::read_to_string("/proc/self/statm").expect("Linux reports it");
+    let pages: u64 =
+        status.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("statm has numbers");
     pages * 4096 / 1_000_000
 }

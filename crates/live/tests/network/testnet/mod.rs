@@ -1,8 +1,9 @@
-//! A Tor network on loopback, of real C tor: authorities, relays, clients; and whoever of ours joins.
+//! A Tor network on loopback with C tor authorities, relays and clients, which Penstock relays
+//! join.
 //!
-//! All is in one temporary folder. Processes end with the test, whether it passes or panics.
+//! All files are in one temporary folder. All processes end with the test, also if it panics.
 
-pub(crate) mod ours;
+pub(crate) mod penstock_relay;
 pub(crate) mod place;
 pub(crate) mod tor;
 
@@ -18,22 +19,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tor::{Role, Tor, wait};
 
-/// Votes come so often [s]: C tor allows no less.
+/// The voting interval [s]. C tor allows no shorter interval.
 const VOTES: u32 = 10;
 
-/// A C tor with this asks for congestion control, and answers whoever does.
+/// With this option, C tor requests congestion control, and accepts every request for it.
 pub(crate) const CONTROLLED: &str = "__AlwaysCongestionControl 1\n";
 
-/// Whatever is waited for is there after so long, or never [s]; a machine may be busy.
-pub(crate) const PATIENCE: u32 = 240;
+/// The timeout for all waits [s]. It is long because a machine may be busy.
+pub(crate) const TIMEOUT: u32 = 240;
 
-/// A node of C tor in a network.
+/// A C tor node of a network.
 #[derive(Debug)]
 pub(crate) struct NodeSpec {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) place: Place,
-    /// More lines of its torrc.
+    /// Additional lines of its torrc.
     pub(crate) options: &'static str,
 }
 
@@ -43,15 +44,15 @@ pub(crate) struct Network {
     pub(crate) tors: Vec<Tor>,
     /// The `ConsensusParams` of the authorities.
     parameters: &'static str,
-    /// One network at a time is enough for two cores.
+    /// Only one network runs at a time, because a machine may have only two cores.
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Network {
-    /// A network of C tor on loopback; no process runs yet.
+    /// Describes a C tor network on loopback. No process starts.
     ///
-    /// The consensus asks for windows. C tor's relays answer any client that asks for congestion control, so that a
-    /// client has what its own [`CONTROLLED`] says.
+    /// The consensus disables congestion control. C tor relays accept any client's request for
+    /// congestion control, so [`CONTROLLED`] in a client's torrc decides.
     pub(crate) fn new(authorities: usize, relays: usize, exits: usize) -> Self {
         let kinds = [
             ("auth", Role::Authority, authorities),
@@ -66,7 +67,7 @@ impl Network {
         Network::with(nodes.collect(), "cc_alg=0 KISTSchedRunInterval=2")
     }
 
-    /// A network of these nodes of C tor with these `ConsensusParams`; no process runs yet.
+    /// Describes a network of these C tor nodes with these `ConsensusParams`. No process starts.
     pub(crate) fn with(nodes: Vec<NodeSpec>, parameters: &'static str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         static ALONE: Mutex<()> = Mutex::new(());
@@ -74,7 +75,7 @@ impl Network {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("penstock-testnet-{}-{number}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
-        // Keys of authorities take a second each.
+        // Generating the keys of an authority takes a second.
         let root = &folder;
         let tors = std::thread::scope(|scope| {
             let made: Vec<_> = nodes.iter().map(|node| scope.spawn(move || Tor::new(root, node))).collect();
@@ -83,40 +84,40 @@ impl Network {
         Network { folder, tors, parameters, _alone: alone }
     }
 
-    /// One of C tor's by its name.
+    /// The C tor node with this name.
     pub(crate) fn tor(&self, name: &str) -> &Tor {
-        self.tors.iter().find(|tor| tor.name == name).expect("it was made with the network")
+        self.tors.iter().find(|tor| tor.name == name).expect("the network has the node")
     }
 
     pub(crate) fn authorities(&self) -> impl Iterator<Item = &Tor> {
         self.tors.iter().filter(|tor| tor.role == Role::Authority)
     }
 
-    /// Starts all of the network that was made with it.
+    /// Starts all C tor nodes of the network.
     pub(crate) fn start(&mut self) {
         for number in 0..self.tors.len() {
             self.restart(number);
         }
     }
 
-    /// Starts one, or starts it again.
+    /// Starts or restarts one node.
     pub(crate) fn restart(&mut self, number: usize) {
         let torrc = self.torrc(&self.tors[number]);
         self.tors[number].start(&torrc);
     }
 
-    /// Ends all of a kind.
+    /// Stops all nodes of a role.
     pub(crate) fn stop(&mut self, role: Role) {
         self.tors.iter_mut().filter(|tor| tor.role == role).for_each(Tor::stop);
     }
 
-    /// Whether all authorities signed the consensus that the first of them has.
+    /// Whether all authorities signed the consensus of the first authority.
     pub(crate) fn is_signed_by_all(&self) -> bool {
         let text = self.tors[0].read("cached-microdesc-consensus");
         text.matches("\ndirectory-signature ").count() == self.authorities().count()
     }
 
-    /// Who the authorities are.
+    /// The torrc lines with the authorities.
     fn directory(&self) -> String {
         let line = |tor: &Tor| {
             let Tor { name, or, dir, v3ident, fingerprint, .. } = tor;
@@ -157,12 +158,12 @@ impl Network {
         torrc
     }
 
-    /// A client of C tor with options of its own, such as `EntryNodes`.
+    /// Starts a C tor client with additional options, such as `EntryNodes`.
     pub(crate) fn client(&self, name: &str, options: &str) -> Tor {
         self.client_at(&Place::loopback(), name, options)
     }
 
-    /// The same at a place.
+    /// Starts a C tor client at a place.
     pub(crate) fn client_at(&self, place: &Place, name: &str, options: &str) -> Tor {
         let spec = NodeSpec { name: name.to_owned(), role: Role::Client, place: place.clone(), options: "" };
         let mut tor = Tor::new(&self.folder, &spec);
@@ -173,12 +174,12 @@ impl Network {
         tor
     }
 
-    /// Our program, set up by a torrc.
+    /// Starts `penstock-relay` with a torrc.
     pub(crate) fn program(&self, nickname: &str) -> Program {
         self.program_at(&Place::loopback(), nickname, "")
     }
 
-    /// The same at a place, with more lines in its torrc.
+    /// Starts `penstock-relay` at a place, with additional torrc lines.
     pub(crate) fn program_at(&self, place: &Place, nickname: &str, options: &str) -> Program {
         let folder = self.folder.join(nickname);
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
@@ -199,7 +200,7 @@ impl Network {
         Program { folder, child }
     }
 
-    /// What the authorities agreed on of a relay: the keywords of its entry, such as `s` for its flags.
+    /// A line of a relay's consensus entry, by its keyword, such as `s` for the flags.
     pub(crate) fn entry(&self, nickname: &str, keyword: &str) -> Option<String> {
         let text = self.tors[0].read("cached-microdesc-consensus");
         let (_, entry) = text.split_once(&format!("\nr {nickname} "))?;
@@ -207,16 +208,16 @@ impl Network {
         lines.find_map(|line| line.strip_prefix(&format!("{keyword} "))).map(ToOwned::to_owned)
     }
 
-    /// Waits until the authorities agree that a relay has all these flags; returns those that it has.
+    /// Waits until the consensus gives a relay all these flags. Returns all its flags.
     pub(crate) fn await_flags(&self, nickname: &str, flags: &[&str]) -> String {
         let mut last = String::new();
-        let agreed = wait(PATIENCE, || {
+        let agreed = wait(TIMEOUT, || {
             last = self.entry(nickname, "s").unwrap_or_default();
             flags.iter().all(|flag| last.split(' ').any(|has| has == *flag))
         });
         assert!(
             agreed,
-            "{nickname} is to have {flags:?}, and has {last:?}; logs are in {}",
+            "{nickname} must have {flags:?}, and has {last:?}; logs are in {}",
             self.folder.display()
         );
         last
@@ -234,19 +235,19 @@ impl Drop for Network {
     }
 }
 
-/// Our program, which ends with this.
+/// A running `penstock-relay`. Dropping this value stops it.
 pub(crate) struct Program {
     folder: PathBuf,
     child: Child,
 }
 
 impl Program {
-    /// The process number.
+    /// The process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its RSA identity in hexadecimal digits.
+    /// The RSA identity in hexadecimal digits.
     pub(crate) fn fingerprint(&self) -> String {
         let said = fs::read_to_string(self.folder.join("fingerprint")).unwrap();
         said.split_whitespace().skip(1).collect()
@@ -260,7 +261,7 @@ impl Drop for Program {
     }
 }
 
-/// A stream to `to` through a client's SOCKS port (RFC 1928, without authentication).
+/// Opens a stream to `to` through a client's SOCKS port (RFC 1928, without authentication).
 pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> {
     let IpAddr::V4(address) = to.ip() else { panic!("servers of tests have IPv4 addresses") };
     let mut stream = TcpStream::connect(client.socks)?;
@@ -268,21 +269,21 @@ pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> 
     stream.write_all(&[5, 1, 0])?;
     let mut chosen = [0; 2];
     stream.read_exact(&mut chosen)?;
-    assert_eq!(chosen, [5, 0], "the client asks for no password");
+    assert_eq!(chosen, [5, 0], "the client requires no authentication");
     let request = [&[5, 1, 0, 1][..], &address.octets(), &to.port().to_be_bytes()].concat();
     stream.write_all(&request)?;
     let mut reply = [0; 10];
     stream.read_exact(&mut reply)?;
     match reply[1] {
         0 => Ok(stream),
-        why => Err(std::io::Error::other(format!("SOCKS says {why}"))),
+        why => Err(std::io::Error::other(format!("SOCKS error {why}"))),
     }
 }
 
-/// The positions of a circuit, from the client on.
+/// The positions of a circuit, first hop first.
 pub(crate) const POSITIONS: [&str; 3] = ["Entry", "Middle", "Exit"];
 
-/// The options of a client whose circuits have these relays: pairs of a position and a fingerprint.
+/// The options of a client whose circuits have these relays: pairs of position and fingerprint.
 pub(crate) fn pinned<'a>(positions: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let line = |(position, fingerprint): (&str, &str)| format!("{position}Nodes ${fingerprint}\n");
     positions.into_iter().map(line).collect::<String>() + "StrictNodes 1\n"

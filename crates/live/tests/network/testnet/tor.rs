@@ -1,4 +1,4 @@
-//! One C tor process, in a folder of its own.
+//! A C tor process with its own folder.
 
 use super::NodeSpec;
 use super::place::Place;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// What a C tor is in the network.
+/// The role of a C tor node in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Authority,
@@ -19,21 +19,21 @@ pub(crate) enum Role {
     Client,
 }
 
-/// A C tor, which runs or will.
+/// A C tor node, running or not.
 pub(crate) struct Tor {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) folder: PathBuf,
     pub(crate) place: Place,
-    /// More lines of its torrc.
+    /// Additional lines of its torrc.
     pub(crate) options: &'static str,
     pub(crate) or: SocketAddr,
     pub(crate) dir: SocketAddr,
     pub(crate) socks: SocketAddr,
     control: SocketAddr,
-    /// Its RSA identity in hexadecimal digits; a client has none.
+    /// The RSA identity in hexadecimal digits. A client has none.
     pub(crate) fingerprint: String,
-    /// What signs its votes; authorities alone have it.
+    /// The identity of the key that signs votes. Only authorities have it.
     pub(crate) v3ident: String,
     child: Option<Child>,
 }
@@ -70,7 +70,7 @@ impl Tor {
         tor
     }
 
-    /// The keys of votes, by tor-gencert; returns their identity.
+    /// Creates the voting keys with tor-gencert. Returns their identity.
     fn authority_keys(&self) -> String {
         let keys = self.folder.join("keys");
         fs::DirBuilder::new().mode(0o700).create(&keys).unwrap();
@@ -85,34 +85,34 @@ impl Tor {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("tor-gencert is beside C tor");
+            .expect("tor-gencert is installed next to C tor");
         child.stdin.take().unwrap().write_all(b"test\n").unwrap();
-        assert!(child.wait().unwrap().success(), "tor-gencert makes keys");
+        assert!(child.wait().unwrap().success(), "tor-gencert creates keys");
         let text = fs::read_to_string(certificate).unwrap();
         text.lines().find_map(|line| line.strip_prefix("fingerprint ")).unwrap().to_owned()
     }
 
-    /// The keys of a relay; returns the RSA identity.
+    /// Creates the keys of a relay. Returns the RSA identity.
     fn identity(&self) -> String {
         let folder = self.folder.display().to_string();
-        let nobody = format!("x 127.0.0.1:1 {}", "F".repeat(40));
+        let dummy_authority = format!("x 127.0.0.1:1 {}", "F".repeat(40));
         let output: Output = Command::new(program())
             .args(["-f", "/dev/null", "--ignore-missing-torrc", "--defaults-torrc", "/dev/null", "--quiet"])
             .arg("--list-fingerprint")
             .args(["--ORPort", &self.or.port().to_string(), "--Address", &self.or.ip().to_string()])
-            .args(["--Nickname", &self.name, "--DirAuthority", &nobody, "--DataDirectory", &folder])
+            .args(["--Nickname", &self.name, "--DirAuthority", &dummy_authority, "--DataDirectory", &folder])
             .output()
-            .expect("C tor is there: Debian's package tor, or its path in the variable TOR");
+            .expect("C tor is installed: Debian's package tor, or its path in the variable TOR");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         let said = fs::read_to_string(self.folder.join("fingerprint")).unwrap();
         said.split_whitespace().nth(1).unwrap().to_owned()
     }
 
-    /// Begins, or begins again, with these options.
+    /// Starts or restarts the node with these options.
     pub(crate) fn start(&mut self, torrc: &str) {
         self.stop();
         let path = self.folder.join("torrc");
-        // It ends by itself if this process does not end it.
+        // With this option, C tor also ends if this process is killed.
         let owner = std::process::id();
         let common = format!(
             "TestingTorNetwork 1\nDataDirectory {folder}\nSafeLogging 0\nShutdownWaitLength 0\n\
@@ -127,10 +127,10 @@ impl Tor {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = self.place.run(move || command.spawn());
         self.child =
-            Some(child.expect("C tor is there: Debian's package tor, or its path in the variable TOR"));
+            Some(child.expect("C tor is installed: Debian's package tor, or its path in the variable TOR"));
     }
 
-    /// The process number of a running C tor.
+    /// The process id of a running C tor.
     pub(crate) fn process(&self) -> u32 {
         self.child.as_ref().expect("C tor runs").id()
     }
@@ -142,13 +142,13 @@ impl Tor {
         }
     }
 
-    /// What it logged, of a file of its folder.
+    /// The text of a file in the folder of the node.
     pub(crate) fn read(&self, file: &str) -> String {
         fs::read(self.folder.join(file))
             .map_or(String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// What it says each second of its circuits that carry something, from now on.
+    /// The lines of bandwidth events, each second, for the circuits that carry data.
     ///
     /// Source: control-spec, "Bandwidth used on an individual circuit".
     pub(crate) fn circuit_bandwidths(&self) -> impl Iterator<Item = String> + use<> {
@@ -158,7 +158,7 @@ impl Tor {
         BufReader::new(socket).lines().map_while(Result::ok).filter(|line| line.starts_with("650 CIRC_BW "))
     }
 
-    /// What it answers to a command of its control port, line by line.
+    /// The lines of the answer to a command of the control port.
     ///
     /// Source: control-spec, "Replies".
     pub(crate) fn control(&self, command: &str) -> Vec<String> {
@@ -169,18 +169,18 @@ impl Tor {
         lines.skip(1).filter(|line| !line.starts_with("250 ")).collect()
     }
 
-    /// The circuits of its streams to this server.
+    /// The circuits of the streams to this server.
     pub(crate) fn circuits_to(&self, server: SocketAddr) -> Vec<String> {
         let target = server.to_string();
         let lines = self.control("GETINFO stream-status");
-        // One is said in a line of its own, more of them in lines that follow.
+        // A single stream is in the first line. Several streams are in the lines that follow.
         let fields =
             lines.iter().map(|line| line.trim_start_matches("250-stream-status=").split(' ').collect());
         let here = fields.filter(|fields: &Vec<&str>| fields.len() > 3 && fields[3] == target);
         here.map(|fields| fields[2].to_owned()).collect()
     }
 
-    /// Whether it has all that it needs to make circuits.
+    /// Whether the client is bootstrapped.
     pub(crate) fn is_bootstrapped(&self) -> bool {
         self.read("log").contains("Bootstrapped 100%")
     }
@@ -205,7 +205,7 @@ pub(crate) fn free_addresses<const N: usize>(place: &Place) -> [SocketAddr; N] {
     })
 }
 
-/// Waits until `done`; whether that was within so many seconds.
+/// Waits until `done` is true. Returns whether this took less than `seconds`.
 pub(crate) fn wait(seconds: u32, mut done: impl FnMut() -> bool) -> bool {
     (0..seconds * 5).any(|_| {
         let is_done = done();

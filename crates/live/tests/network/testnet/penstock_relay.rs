@@ -1,8 +1,8 @@
-//! A node of ours that is a relay of the network, in a thread of its own.
+//! A Penstock relay of the network, in its own thread.
 
 use super::Network;
 use super::tor::Role;
-use crate::seen::{Seen, Window};
+use crate::observations::{Observations, Summary};
 use penstock_core::RelayConfig;
 use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
 use penstock_core::scheduler::SchedulerConfig;
@@ -18,31 +18,31 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-/// What of protocols a node of ours speaks, which its descriptor says: with congestion control, or without it.
+/// The protocol versions in the descriptor: without congestion control, and with it.
 const PROTOCOLS: [&str; 2] = [
     "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3",
     "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4",
 ];
 
-/// A relay of ours; it ends with this.
-pub(crate) struct Ours {
+/// A Penstock relay. Dropping this value stops it.
+pub(crate) struct PenstockRelay {
     pub(crate) nickname: String,
     pub(crate) fingerprint: String,
     pub(crate) address: SocketAddr,
-    notes: Arc<Mutex<Vec<DirectoryEvent>>>,
-    /// It has all documents.
+    events: Arc<Mutex<Vec<DirectoryEvent>>>,
+    /// Whether the relay has all documents.
     whole: Arc<AtomicBool>,
-    window: Window,
+    observations: Observations,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it is.
+/// The options of a Penstock relay.
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) relay: RelayConfig,
     pub(crate) is_exit: bool,
-    /// So much is its clock ahead [s].
+    /// The error of the relay's clock [s]. A positive value is a clock that is ahead.
     pub(crate) ahead: i64,
 }
 
@@ -56,67 +56,68 @@ impl Options {
     }
 }
 
-impl Ours {
-    /// A relay of this name, whose keys are in the network's folder, and stay there.
+impl PenstockRelay {
+    /// Starts a relay. Its keys stay in the network's folder, so it keeps them when it restarts.
     pub(crate) fn join(network: &Network, nickname: &str, options: Options) -> Self {
         let folder = network.folder.join(nickname);
         let authorities = authorities(network);
-        let (said, hears) = std::sync::mpsc::channel();
-        let (stop, notes) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (stop, events) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let whole = Arc::new(AtomicBool::new(false));
-        let window = Window::default();
-        let (flag, noted, complete, looks) = (stop.clone(), notes.clone(), whole.clone(), window.clone());
+        let observations = Observations::default();
+        let (flag, recorded_events, complete, recorder) =
+            (stop.clone(), events.clone(), whole.clone(), observations.clone());
         let name = nickname.to_owned();
         let thread = std::thread::spawn(move || {
             let (mut node, fingerprint) = begin(&folder, &name, options, authorities);
-            said.send((fingerprint, node.listens_at().unwrap())).unwrap();
+            sender.send((fingerprint, node.listens_at().unwrap())).unwrap();
             while !flag.load(Ordering::Relaxed) {
                 node.turn().unwrap();
                 complete.store(node.documents().is_some_and(|all| all.is_complete()), Ordering::Relaxed);
-                noted.lock().unwrap().extend(std::iter::from_fn(|| node.poll_directory_event()));
-                looks.look(&node);
+                recorded_events.lock().unwrap().extend(std::iter::from_fn(|| node.poll_directory_event()));
+                recorder.record(&node);
             }
         });
-        let (fingerprint, address) = hears.recv().expect("the node begins");
-        Ours {
+        let (fingerprint, address) = receiver.recv().expect("the node starts");
+        PenstockRelay {
             nickname: nickname.into(),
             fingerprint,
             address,
-            notes,
+            events,
             whole,
-            window,
+            observations,
             stop,
             thread: Some(thread),
         }
     }
 
-    /// Whether it has all documents that the consensus names.
+    /// Whether the relay has all documents that the consensus lists.
     pub(crate) fn has_whole_directory(&self) -> bool {
         self.whole.load(Ordering::Relaxed)
     }
 
-    /// What it looked like so far.
-    pub(crate) fn seen(&self) -> Seen {
-        self.window.seen()
+    /// The observations so far.
+    pub(crate) fn summary(&self) -> Summary {
+        self.observations.summary()
     }
 
-    /// What it looks like from now on.
-    pub(crate) fn look(&self) -> Observation {
-        self.window.now()
+    /// The next observation.
+    pub(crate) fn observe(&self) -> Observation {
+        self.observations.next_observation()
     }
 
-    /// What it noted.
-    pub(crate) fn notes(&self) -> Vec<DirectoryEvent> {
-        self.notes.lock().unwrap().clone()
+    /// The directory events so far.
+    pub(crate) fn events(&self) -> Vec<DirectoryEvent> {
+        self.events.lock().unwrap().clone()
     }
 
-    /// When the newest consensus that it has began to be in force.
+    /// The valid-after time of the newest consensus that the relay has.
     pub(crate) fn consensus(&self) -> Option<SystemTime> {
-        let after = |note: &DirectoryEvent| match note {
+        let after = |event: &DirectoryEvent| match event {
             DirectoryEvent::Consensus(_, after) => Some(*after),
             _ => None,
         };
-        self.notes().iter().filter_map(after).max()
+        self.events().iter().filter_map(after).max()
     }
 }
 
@@ -129,7 +130,7 @@ fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Autho
     let policy = ExitPolicy::new(rules, Private::AsRules, Vec::new());
     let localhost = Ipv4Addr::LOCALHOST;
     let speaks_vegas = matches!(options.relay.edge_control, EdgeControlConfig::Vegas(_));
-    // The port of before, so that whoever knows the relay finds it again.
+    // A restarted relay keeps its port, so that clients find it.
     let port_file = folder.join("port");
     let port = std::fs::read_to_string(&port_file).map_or(0, |port| port.parse().unwrap());
     let listen = SocketAddr::new(localhost.into(), port);
@@ -177,14 +178,14 @@ fn authorities(network: &Network) -> Vec<Authority> {
         .collect()
 }
 
-impl Drop for Ours {
+impl Drop for PenstockRelay {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
         if std::thread::panicking() {
-            eprintln!("{} noted {:?}", self.nickname, self.notes());
+            eprintln!("directory events of {}: {:?}", self.nickname, self.events());
         } else {
-            ended.expect("it was started").expect("a node does not panic");
+            ended.expect("it was started").expect("the node was started");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! A network in which nodes begin again, are wrong about the time, and authorities go away.
+//! A network in which nodes restart, have wrong clocks, and authorities disappear.
 
 use super::exchange::{exchange, server};
-use super::testnet::ours::{Options, Ours};
+use super::testnet::penstock_relay::{Options, PenstockRelay};
 use super::testnet::tor::{Role, wait};
-use super::testnet::{CONTROLLED, Network, PATIENCE, pinned};
+use super::testnet::{CONTROLLED, Network, TIMEOUT, pinned};
 use super::{FLAGS, assert_path, await_bootstrap, carry, open, timed};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_live::directory::{DirectoryEvent, Failure};
@@ -12,23 +12,23 @@ use std::thread;
 
 /// A day [s].
 const DAY: i64 = 86_400;
-/// Authorities take what is up to a day old.
+/// Authorities accept descriptors that are up to a day old.
 const MORE: i64 = 3600;
 
 fn middle() -> Options {
     Options { is_exit: false, ..Options::exit(SchedulerConfig::default()) }
 }
 
-/// The client's stream breaks when something happens while much is under way; nobody waits for ever.
-fn breaks(client: &super::Tor, server: SocketAddr, happens: impl FnOnce()) {
+/// A relay fails during a large transfer. The client's stream must end soon, not hang.
+fn assert_stream_breaks(client: &super::Tor, server: SocketAddr, happens: impl FnOnce()) {
     let stream = open(client, server);
     let ended = thread::scope(|scope| {
         let carried = scope.spawn(|| exchange(&stream, 1 << 30, 1 << 30));
         thread::sleep(std::time::Duration::from_secs(1));
         happens();
-        carried.join().expect("it does not panic")
+        carried.join().expect("the thread does not panic")
     });
-    ended.expect_err("what is on the way is lost with a relay");
+    ended.expect_err("a relay that fails breaks its streams");
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn a_network_survives_restarts_of_its_nodes() {
     let mut network = Network::new(3, 2, 1);
     network.start();
     let program = network.program("program");
-    let ours = Ours::join(&network, "penstock", middle());
+    let ours = PenstockRelay::join(&network, "penstock", middle());
     let [ahead, behind] = [("ahead", DAY), ("behind", -DAY - MORE)]
-        .map(|(name, ahead)| Ours::join(&network, name, Options { ahead, ..middle() }));
+        .map(|(name, ahead)| PenstockRelay::join(&network, name, Options { ahead, ..middle() }));
     timed("all have their flags", || {
         network.await_flags("penstock", &FLAGS);
         network.await_flags("program", &FLAGS);
@@ -47,8 +47,8 @@ fn a_network_survives_restarts_of_its_nodes() {
     });
     let (server, _ends) = server();
 
-    // The program, which has nothing but a torrc, at both ends of a circuit.
-    timed("the program carries by its torrc", || {
+    // `penstock-relay`, with only a torrc, is the guard and then the exit of a circuit.
+    timed("the program carries transfers", || {
         let fingerprint = program.fingerprint();
         for (position, kind) in [("Entry", ""), ("Exit", CONTROLLED)] {
             let options = pinned([(position, &fingerprint[..])]) + kind;
@@ -58,16 +58,17 @@ fn a_network_survives_restarts_of_its_nodes() {
         }
     });
 
-    // Whose clock is a day off is told so, and is no part of the network.
+    // Authorities reject a descriptor whose relay has a clock that is wrong by a day, and state the
+    // reason.
     for (wrong, says) in [(&ahead, "too far in the future"), (&behind, "too far in the past")] {
-        let tells = |note: &DirectoryEvent| matches!(note, DirectoryEvent::NotPublished(_, Failure::Refused(400, why)) if why.contains(says));
-        let told = || wrong.notes().iter().filter(|note| tells(note)).count();
-        assert!(wait(PATIENCE, || told() >= 3), "{}: {:?}", wrong.nickname, wrong.notes());
+        let tells = |event: &DirectoryEvent| matches!(event, DirectoryEvent::NotPublished(_, Failure::Refused(400, why)) if why.contains(says));
+        let told = || wrong.events().iter().filter(|event| tells(event)).count();
+        assert!(wait(TIMEOUT, || told() >= 3), "{}: {:?}", wrong.nickname, wrong.events());
         assert_eq!(network.entry(&wrong.nickname, "s"), None);
         assert!(
-            wrong.notes().iter().any(|note| matches!(note, DirectoryEvent::ClockIsOff(_))),
+            wrong.events().iter().any(|event| matches!(event, DirectoryEvent::ClockIsOff(_))),
             "{:?}",
-            wrong.notes()
+            wrong.events()
         );
     }
     drop((ahead, behind));
@@ -78,42 +79,44 @@ fn a_network_survives_restarts_of_its_nodes() {
     await_bootstrap(&client);
     carry(&client, server, 100_000, 100_000);
 
-    timed("a relay of C tor begins again", || {
-        let number = network.tors.iter().position(|tor| tor.name == "relay0").expect("it is there");
-        breaks(&client, server, || network.restart(number));
+    timed("a C tor relay restarts", || {
+        let number =
+            network.tors.iter().position(|tor| tor.name == "relay0").expect("the relay is in the network");
+        assert_stream_breaks(&client, server, || network.restart(number));
         carry(&client, server, 1_000_000, 1_000_000);
     });
-    timed("an authority is gone for a vote, and comes back", || {
+    timed("an authority misses a vote and returns", || {
         network.tors[0].stop();
         let after = ours.consensus();
         assert!(
-            wait(PATIENCE, || ours.consensus() > after),
-            "two of three authorities are enough: {:?}",
-            ours.notes()
+            wait(TIMEOUT, || ours.consensus() > after),
+            "two of three authorities suffice: {:?}",
+            ours.events()
         );
         network.restart(0);
-        assert!(wait(PATIENCE, || network.is_signed_by_all()), "the authority votes again");
+        assert!(wait(TIMEOUT, || network.is_signed_by_all()), "the authority votes again");
         network.await_flags("penstock", &FLAGS);
     });
-    // So do we, with the same keys and at the same place.
+    // A Penstock relay restarts with the same keys and the same address.
     let (fingerprint, address) = (ours.fingerprint.clone(), ours.address);
-    let ours = timed("a relay of ours begins again", || {
-        breaks(&client, server, || drop(ours));
-        let ours = Ours::join(&network, "penstock", middle());
+    let ours = timed("a Penstock relay restarts", || {
+        assert_stream_breaks(&client, server, || drop(ours));
+        let ours = PenstockRelay::join(&network, "penstock", middle());
         assert_eq!((&ours.fingerprint, ours.address), (&fingerprint, address));
-        let took_it = |note: &DirectoryEvent| matches!(note, DirectoryEvent::Published(_));
+        let took_it = |event: &DirectoryEvent| matches!(event, DirectoryEvent::Published(_));
         assert!(
-            wait(PATIENCE, || ours.notes().iter().filter(|note| took_it(note)).count() >= 3),
+            wait(TIMEOUT, || ours.events().iter().filter(|event| took_it(event)).count() >= 3),
             "{:?}",
-            ours.notes()
+            ours.events()
         );
         carry(&client, server, 1_000_000, 1_000_000);
         assert_path(&client, 0, &ours);
         ours
     });
-    timed("a client learns all from ours alone", || {
-        assert!(wait(PATIENCE, || ours.has_whole_directory()), "{:?}", ours.notes());
-        // From now on there is nobody else to ask: others may be guards, but strangers know their addresses only from ours.
+    timed("a client bootstraps from a Penstock relay alone", || {
+        assert!(wait(TIMEOUT, || ours.has_whole_directory()), "{:?}", ours.events());
+        // The client's only directory is this relay. Other relays may be guards, but the client
+        // learns their addresses only from it.
         network.stop(Role::Authority);
         let [ip, port] = [ours.address.ip().to_string(), ours.address.port().to_string()];
         let fallback = format!("FallbackDir {ip}:1 orport={port} id={}\n", ours.fingerprint);

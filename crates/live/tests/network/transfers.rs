@@ -1,10 +1,11 @@
-//! What goes through ours arrives: at each position, with each scheduler, with windows and with congestion control.
+//! Transfers through Penstock relays at each position, with each scheduler, with windows and with
+//! congestion control.
 
-use super::exchange::{Ended, server};
-use super::testnet::ours::{Options, Ours};
+use super::exchange::{ServerResult, server};
+use super::testnet::penstock_relay::{Options, PenstockRelay};
 use super::testnet::tor::{Tor, wait};
-use super::testnet::{CONTROLLED, Network, PATIENCE, POSITIONS, pinned};
-use super::{FLAGS, assert_path, await_bootstrap, carry, ends, exchange, open, resident, timed};
+use super::testnet::{CONTROLLED, Network, POSITIONS, TIMEOUT, pinned};
+use super::{FLAGS, assert_path, await_bootstrap, carry, exchange, half_closed, open, resident, timed};
 use penstock_core::scheduler::{
     GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig, VanillaConfig,
 };
@@ -12,12 +13,12 @@ use penstock_core::{RelayConfig, edge_control::EdgeControlConfig};
 use std::net::SocketAddr;
 use std::thread;
 
-/// From a byte on, each way [B].
+/// Sizes of transfers in each direction [B].
 const SIZES: [u64; 3] = [1, 100_000, 5_000_000];
-/// What takes a while, each way [B].
-const MUCH: u64 = 200_000_000;
+/// The size of a transfer that takes a minute or more, in each direction [B].
+const LARGE: u64 = 200_000_000;
 
-/// A scheduler for each node.
+/// One scheduler for each Penstock relay.
 fn schedulers() -> [(&'static str, SchedulerConfig); 5] {
     [
         ("deployed", SchedulerConfig::KistDeployed(KistDeployedConfig::default())),
@@ -28,17 +29,17 @@ fn schedulers() -> [(&'static str, SchedulerConfig); 5] {
     ]
 }
 
-/// A client, and which of ours are at which positions of its circuits.
+/// A client, and the positions of Penstock relays on its circuits.
 struct Case<'a> {
     client: Tor,
     controlled: bool,
-    ours: Vec<(usize, &'a Ours)>,
+    ours: Vec<(usize, &'a PenstockRelay)>,
     sizes: &'a [u64],
 }
 
 impl<'a> Case<'a> {
-    /// Where ours are not, C tor's are.
-    fn new(network: &Network, number: usize, controlled: bool, ours: &[(usize, &'a Ours)]) -> Self {
+    /// C tor relays take the other positions.
+    fn new(network: &Network, number: usize, controlled: bool, ours: &[(usize, &'a PenstockRelay)]) -> Self {
         let mut path = ["relay0", "relay1", "exit0"].map(|name| &network.tor(name).fingerprint[..]);
         for (place, ours) in ours {
             path[*place] = &ours.fingerprint;
@@ -48,14 +49,14 @@ impl<'a> Case<'a> {
         Case { client, controlled, ours: ours.to_vec(), sizes: &SIZES }
     }
 
-    /// What the case is.
+    /// The name of the case in the output.
     fn name(&self) -> String {
         let kind = if self.controlled { "congestion control" } else { "windows" };
         let ours = self.ours.iter().map(|(place, ours)| format!("{} {}", POSITIONS[*place], ours.nickname));
         format!("{kind}; {}", ours.collect::<Vec<_>>().join(", "))
     }
 
-    /// So much goes each way.
+    /// Transfers `bytes` bytes in each direction.
     fn carry(&self, server: SocketAddr, bytes: u64) {
         timed(&format!("{}: {bytes} B each way", self.name()), || {
             carry(&self.client, server, bytes, bytes);
@@ -66,12 +67,13 @@ impl<'a> Case<'a> {
         await_bootstrap(&self.client);
         let said = self.client.circuit_bandwidths();
         self.sizes.iter().for_each(|bytes| self.carry(server, *bytes));
-        // The circuit that most came by has a congestion window if the client asked for one.
+        // The circuit of the transfer has a congestion window if and only if the client requested
+        // one.
         let read = |line: &str| {
-            let read = line.split(" READ=").nth(1).and_then(|rest| rest.split(' ').next());
+            let read = line.split(" READ=").nth(1).and_then(|read_rest| read_rest.split(' ').next());
             read.is_some_and(|bytes| bytes.parse::<u64>().is_ok_and(|bytes| bytes > 100_000))
         };
-        let line = { said }.find(|line| read(line)).expect("what came came by some circuit");
+        let line = { said }.find(|line| read(line)).expect("a circuit carried the transfer");
         assert_eq!(line.contains(" CWND="), self.controlled, "{}: {line}", self.name());
         for (place, ours) in &self.ours {
             assert_path(&self.client, *place, ours);
@@ -79,16 +81,16 @@ impl<'a> Case<'a> {
     }
 }
 
-/// A network with a relay of ours for each scheduler.
-fn network() -> (Network, [Ours; 5]) {
+/// A network with one Penstock relay for each scheduler.
+fn network() -> (Network, [PenstockRelay; 5]) {
     let mut network = Network::new(3, 2, 1);
     network.start();
     let relays = thread::scope(|scope| {
         let network = &network;
         let join = |(name, scheduler): (&'static str, _)| {
-            scope.spawn(move || Ours::join(network, name, Options::exit(scheduler)))
+            scope.spawn(move || PenstockRelay::join(network, name, Options::exit(scheduler)))
         };
-        schedulers().map(join).map(|joined| joined.join().expect("it begins"))
+        schedulers().map(join).map(|joined| joined.join().expect("the relay starts"))
     });
     timed("all have their flags", || {
         for name in ["relay0", "exit0"].into_iter().chain(relays.iter().map(|relay| &relay.nickname[..])) {
@@ -98,8 +100,9 @@ fn network() -> (Network, [Ours; 5]) {
     (network, relays)
 }
 
-/// With ours at each position alone and at all, of both kinds.
-fn cases<'a>(network: &Network, relays: &'a [Ours; 5]) -> Vec<Case<'a>> {
+/// A Penstock relay at each position alone, and at all positions, with windows and with congestion
+/// control.
+fn cases<'a>(network: &Network, relays: &'a [PenstockRelay; 5]) -> Vec<Case<'a>> {
     let kinds = [false, true].into_iter();
     let each = kinds.flat_map(|kind| [&[0][..], &[1], &[2], &[0, 1, 2]].map(|places| (kind, places)));
     each.enumerate()
@@ -111,10 +114,10 @@ fn cases<'a>(network: &Network, relays: &'a [Ours; 5]) -> Vec<Case<'a>> {
         .collect()
 }
 
-/// What it took of our nodes.
-fn print(relays: &[Ours]) {
+/// Prints the maximum load and memory of the Penstock relays.
+fn print(relays: &[PenstockRelay]) {
     for relay in relays {
-        let seen = relay.seen();
+        let seen = relay.summary();
         println!(
             "{}: at most {} circuits, {} streams, {} cells in queues, {} B in output buffers",
             relay.nickname, seen.circuits, seen.streams, seen.queued, seen.outbuf
@@ -125,27 +128,28 @@ fn print(relays: &[Ours]) {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn large_downloads_over_our_node_at_any_position_are_unchanged() {
+fn large_transfers_through_penstock_at_any_position_are_unchanged() {
     let (network, relays) = network();
     let (server, _ends) = server();
     println!("memory of this process before: {} MB", resident());
-    // Of both kinds at all, and with congestion control at each.
+    // Windows and congestion control with Penstock at all positions, and congestion control at each
+    // position alone.
     for case in &cases(&network, &relays)[3..] {
         await_bootstrap(&case.client);
-        case.carry(server, MUCH);
+        case.carry(server, LARGE);
     }
     print(&relays);
 }
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
-fn downloads_over_our_node_at_any_position_are_unchanged() {
+fn transfers_through_penstock_at_any_position_are_unchanged() {
     let (network, relays) = network();
-    // And one that knows windows alone.
+    // Another Penstock relay has only windows.
     let relay = RelayConfig { edge_control: EdgeControlConfig::default(), ..RelayConfig::default() };
-    let plain = Ours::join(&network, "plain", Options { relay, is_exit: true, ahead: 0 });
+    let plain = PenstockRelay::join(&network, "plain", Options { relay, is_exit: true, ahead: 0 });
     let (server, ends) = server();
-    // Each alone and all three; then each scheduler at each position.
+    // Each position alone and all three, then each scheduler at each position.
     let mut cases = cases(&network, &relays);
     for first in 0..relays.len() {
         let ours = [0, 1, 2].map(|place| (place, &relays[(first + place) % relays.len()]));
@@ -155,25 +159,25 @@ fn downloads_over_our_node_at_any_position_are_unchanged() {
     for case in &cases {
         case.run(server);
     }
-    // Who asks a relay for more than it knows has windows.
+    // A client that requests congestion control of this relay gets windows.
     network.await_flags("plain", &FLAGS);
     let asks = Case::new(&network, cases.len(), true, &[(2, &plain)]);
     Case { controlled: false, ..asks }.run(server);
 
     for case in [&cases[3], &cases[7]] {
-        timed(&format!("{}: 50 streams at once", case.name()), || many_at_once(case, server));
-        timed(&format!("{}: torn down", case.name()), || torn_down(case, server, &ends));
+        timed(&format!("{}: 50 streams at once", case.name()), || many_streams(case, server));
+        timed(&format!("{}: torn down", case.name()), || closed_circuit(case, server, &ends));
     }
     for (name, exit) in [("C tor", &network.tor("exit0").fingerprint), ("ours", &relays[0].fingerprint)] {
         let client = network.client(&format!("half{}", name.len()), &pinned([("Exit", &exit[..])]));
         await_bootstrap(&client);
-        timed(&format!("half-closed streams at {name}"), || ends::half_closed(&client, name));
+        timed(&format!("half-closed streams at {name}"), || half_closed::assert_same_as_c_tor(&client, name));
     }
     print(&relays);
 }
 
-/// Fifty streams of one circuit, each of which carries both ways.
-fn many_at_once(case: &Case<'_>, server: SocketAddr) {
+/// Fifty streams of one circuit, each with transfers in both directions.
+fn many_streams(case: &Case<'_>, server: SocketAddr) {
     let client = &case.client;
     let streams: Vec<_> = (0..50).map(|_| open(client, server)).collect();
     let circuits = client.circuits_to(server);
@@ -182,40 +186,41 @@ fn many_at_once(case: &Case<'_>, server: SocketAddr) {
     thread::scope(|scope| {
         let all = streams.iter().map(|stream| scope.spawn(|| exchange(stream, 1_000_000, 1_000_000)));
         for ended in all.collect::<Vec<_>>() {
-            ended.join().expect("it does not panic").expect("all arrives");
+            ended.join().expect("the thread does not panic").expect("all data arrives");
         }
     });
 }
 
-/// A client closes a circuit while much is under way: both ends hear of it, no relay keeps anything, and what begins then is
-/// carried.
-fn torn_down(case: &Case<'_>, server: SocketAddr, ends: &std::sync::mpsc::Receiver<Ended>) {
+/// A client closes a circuit during a large transfer. Both ends notice it, no relay keeps any state
+/// of it, and the next transfer succeeds.
+fn closed_circuit(case: &Case<'_>, server: SocketAddr, ends: &std::sync::mpsc::Receiver<ServerResult>) {
     let client = &case.client;
     while ends.try_recv().is_ok() {}
-    let exit = case.ours.last().expect("some are ours").1;
-    assert!(wait(PATIENCE, || exit.look().population[2] == 0), "streams of before are over");
+    let exit = case.ours.last().expect("one relay is Penstock").1;
+    assert!(wait(TIMEOUT, || exit.observe().population[2] == 0), "earlier streams are closed");
     let stream = open(client, server);
     let circuit = client.circuits_to(server).pop().expect("the stream has a circuit");
-    let dropped = exit.look().counters.dropped;
+    let dropped = exit.observe().counters.dropped;
     let failed = thread::scope(|scope| {
         let carried = scope.spawn(|| exchange(&stream, 1 << 30, 1 << 30));
-        assert!(wait(PATIENCE, || exit.look().population[2] == 1));
+        assert!(wait(TIMEOUT, || exit.observe().population[2] == 1));
         thread::sleep(std::time::Duration::from_secs(1));
         client.control(&format!("CLOSECIRCUIT {circuit}"));
-        carried.join().expect("it does not panic")
+        carried.join().expect("the thread does not panic")
     });
-    failed.expect_err("a circuit that is gone carries nothing");
-    let ended = ends.recv_timeout(std::time::Duration::from_secs(60)).expect("the server hears of it");
-    assert!(ended.came > 1_000_000 && ended.came < ended.of, "{ended:?}");
-    assert!(wait(PATIENCE, || {
-        let seen = exit.look();
+    failed.expect_err("a closed circuit carries no data");
+    let ended =
+        ends.recv_timeout(std::time::Duration::from_secs(60)).expect("the server notices the closed stream");
+    assert!(ended.received > 1_000_000 && ended.received < ended.expected, "{ended:?}");
+    assert!(wait(TIMEOUT, || {
+        let seen = exit.observe();
         seen.population[2] == 0 && seen.queued.get() == 0
     }));
     println!(
-        "{}: {} B had come, {} cells were dropped",
+        "{}: {} B had arrived, {} cells were dropped",
         exit.nickname,
-        ended.came,
-        exit.look().counters.dropped - dropped
+        ended.received,
+        exit.observe().counters.dropped - dropped
     );
     carry(client, server, 1_000_000, 1_000_000);
 }

@@ -1,4 +1,4 @@
-//! What peers that break the protocol hear of C tor, and of ours beside it.
+//! Protocol violations of a peer, with C tor and with Penstock: both must react in the same way.
 
 use super::common::{Client, Hop, Running};
 use super::ctor::CTor;
@@ -14,21 +14,22 @@ use std::net::TcpListener;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// What becomes of a circuit.
+/// The effect on a circuit.
 #[derive(Clone, Debug, PartialEq)]
-enum Fate {
-    GoesOn,
+enum Effect {
+    Unaffected,
     Destroyed(DestroyReason),
-    /// It hears this first.
-    Hears(Box<RelayMessage>),
-    /// The whole link closes.
+    /// The peer receives this message first.
+    Receives(Box<RelayMessage>),
+    /// The relay closes the whole link.
     LinkCloses,
 }
 
-use Fate::{Destroyed, GoesOn, Hears, LinkCloses};
+use Effect::{Destroyed, LinkCloses, Receives, Unaffected};
 
-/// What a peer does with a circuit of one hop; which circuit's fate is looked at.
-type Act = fn(&mut Client, &Hop) -> CircId;
+/// The actions of a peer on a circuit of one hop. Returns the id of the circuit whose reaction is
+/// compared.
+type Action = fn(&mut Client, &Hop) -> CircId;
 
 fn id(low: u32) -> CircId {
     CircId(NonZeroU32::new(1 << 31 | low).unwrap())
@@ -51,14 +52,14 @@ fn extend(client: &mut Client, to: LinkSpec, onion: &Hop) -> RelayMessage {
     RelayMessage::Extend(to, Handshake { kind: HandshakeKind::Ntor, data: start.message() })
 }
 
-/// Says it, and the circuit is looked at.
-fn say(client: &mut Client, on: u16, message: &RelayMessage) -> CircId {
-    client.say(stream(on), message);
+/// Sends a message on the client's circuit and returns the circuit's id.
+fn send(client: &mut Client, on: u16, message: &RelayMessage) -> CircId {
+    client.send_message(stream(on), message);
     client.id
 }
 
-/// Where nobody listens.
-fn nowhere(relay: &Hop) -> LinkSpec {
+/// A relay at an address where no program listens.
+fn unreachable(relay: &Hop) -> LinkSpec {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     LinkSpec {
         addresses: vec![address],
@@ -67,17 +68,25 @@ fn nowhere(relay: &Hop) -> LinkSpec {
     }
 }
 
-/// All that is tried: what it is, and whether ours does otherwise than C tor on purpose.
-const ACTS: [(&str, Act, Option<Fate>); 18] = [
+/// Each case: its name, the action, and the effect on Penstock if it differs on purpose.
+const CASES: [(&str, Action, Option<Effect>); 18] = [
     (
-        "CREATE2 of a handshake that nobody knows",
+        "CREATE2 with an unknown handshake",
         |client, _| create(client, id(99), HandshakeKind::Other(9), noise(84)),
         None,
     ),
-    ("CREATE2 with noise for ntor", |client, _| create(client, id(99), HandshakeKind::Ntor, noise(84)), None),
-    ("CREATE2 with half of ntor", |client, _| create(client, id(99), HandshakeKind::Ntor, noise(40)), None),
     (
-        "CREATE_FAST with an id of the other half",
+        "CREATE2 with random ntor data",
+        |client, _| create(client, id(99), HandshakeKind::Ntor, noise(84)),
+        None,
+    ),
+    (
+        "CREATE2 with half of the ntor data",
+        |client, _| create(client, id(99), HandshakeKind::Ntor, noise(40)),
+        None,
+    ),
+    (
+        "CREATE_FAST with an id of the wrong half",
         |client, _| create(client, CircId(NonZeroU32::new(99).unwrap()), HandshakeKind::Fast, noise(20)),
         None,
     ),
@@ -87,7 +96,7 @@ const ACTS: [(&str, Act, Option<Fate>); 18] = [
         None,
     ),
     (
-        "a relay cell that no hop knows",
+        "a relay cell that no hop recognizes",
         |client, _| {
             let mut cell = LiveCell::saying(client.id, None, &RelayMessage::Drop).to_bytes();
             rand::rng().fill_bytes(&mut cell[5..]);
@@ -97,7 +106,7 @@ const ACTS: [(&str, Act, Option<Fate>); 18] = [
         None,
     ),
     (
-        "a link's cell of an unknown kind",
+        "a link cell of an unknown command",
         |client, _| {
             let mut cell = LiveCell::saying(client.id, None, &RelayMessage::Drop).to_bytes();
             cell[4] = 77;
@@ -107,10 +116,10 @@ const ACTS: [(&str, Act, Option<Fate>); 18] = [
         None,
     ),
     (
-        "EXTEND2 to where nobody listens",
+        "EXTEND2 to an address without a listener",
         |client, relay| {
-            let to = extend(client, nowhere(relay), relay);
-            say(client, 0, &to)
+            let to = extend(client, unreachable(relay), relay);
+            send(client, 0, &to)
         },
         None,
     ),
@@ -118,35 +127,35 @@ const ACTS: [(&str, Act, Option<Fate>); 18] = [
         "EXTEND2 to the relay itself",
         |client, relay| {
             let to = extend(client, relay.0.clone(), relay);
-            say(client, 0, &to)
+            send(client, 0, &to)
         },
         None,
     ),
-    ("a SENDME of nothing", |client, _| say(client, 0, &RelayMessage::Sendme(Some(Tag([7; 20])))), None),
-    ("TRUNCATE", |client, _| say(client, 0, &RelayMessage::Truncate), None),
+    ("a SENDME of nothing", |client, _| send(client, 0, &RelayMessage::Sendme(Some(Tag([7; 20])))), None),
+    ("TRUNCATE", |client, _| send(client, 0, &RelayMessage::Truncate), None),
     (
         "BEGIN on a circuit of one hop",
         |client, _| {
             let target = Target::Host { host: "127.0.0.1".into(), port: 9, flags: Default::default() };
-            say(client, 5, &RelayMessage::Begin(target))
+            send(client, 5, &RelayMessage::Begin(target))
         },
         None,
     ),
     (
-        "DATA of a stream that is not there",
-        |client, _| say(client, 5, &RelayMessage::Data(LivePayload::new(b"x").unwrap())),
+        "DATA of an unknown stream",
+        |client, _| send(client, 5, &RelayMessage::Data(LivePayload::new(b"x").unwrap())),
         None,
     ),
     (
-        "END of a stream that is not there",
-        |client, _| say(client, 5, &RelayMessage::End(EndReason::MISC.into())),
+        "END of an unknown stream",
+        |client, _| send(client, 5, &RelayMessage::End(EndReason::MISC.into())),
         None,
     ),
     (
         "nine RELAY_EARLY cells",
         |client, _| {
             for _ in 0..9 {
-                say_as(client, 9, &RelayMessage::Drop);
+                send_as(client, 9, &RelayMessage::Drop);
             }
             client.id
         },
@@ -155,21 +164,21 @@ const ACTS: [(&str, Act, Option<Fate>); 18] = [
     (
         "EXTEND2 in a RELAY cell",
         |client, relay| {
-            let to = extend(client, nowhere(relay), relay);
-            say_as(client, 3, &to)
+            let to = extend(client, unreachable(relay), relay);
+            send_as(client, 3, &to)
         },
         None,
     ),
     (
-        "EXTEND2 of a stream",
+        "EXTEND2 with a stream id",
         |client, relay| {
-            let to = extend(client, nowhere(relay), relay);
-            say(client, 1, &to)
+            let to = extend(client, unreachable(relay), relay);
+            send(client, 1, &to)
         },
         None,
     ),
     (
-        "a DESTROY of a circuit that is not there",
+        "a DESTROY of an unknown circuit",
         |client, _| {
             client.write(&LiveCell::destroy(id(1234), DestroyReason::NONE).to_bytes());
             client.id
@@ -178,8 +187,8 @@ const ACTS: [(&str, Act, Option<Fate>); 18] = [
     ),
 ];
 
-/// Says it in a cell of this kind.
-fn say_as(client: &mut Client, command: u8, message: &RelayMessage) -> CircId {
+/// Sends the message in a cell with this command.
+fn send_as(client: &mut Client, command: u8, message: &RelayMessage) -> CircId {
     let mut cell = LiveCell::saying(client.id, None, message);
     cell.seal(client.layers.last_mut().unwrap());
     let mut bytes = cell.to_bytes();
@@ -188,11 +197,11 @@ fn say_as(client: &mut Client, command: u8, message: &RelayMessage) -> CircId {
     client.id
 }
 
-/// What becomes of what an act is about, while the link answers others.
-fn fate(relay: &Hop, act: Act) -> Fate {
+/// The effect of an action on its circuit, while the link answers other requests.
+fn effect(relay: &Hop, action: Action) -> Effect {
     let mut client = Client::connect(&relay.0);
     client.build(std::slice::from_ref(relay));
-    let about = act(&mut client, relay);
+    let circuit = action(&mut client, relay);
     for ping in 0..4 {
         std::thread::sleep(Duration::from_millis(200));
         let ping = create(&mut client, id(5000 + ping), HandshakeKind::Fast, noise(20));
@@ -200,28 +209,29 @@ fn fate(relay: &Hop, act: Act) -> Fate {
         if cell.circ_id() == ping {
             continue;
         }
-        assert_eq!(cell.circ_id(), about, "{cell:?}");
+        assert_eq!(cell.circ_id(), circuit, "{cell:?}");
         return match cell.command() {
             Command::Destroy => Destroyed(cell.destroy_reason()),
             Command::Relay => {
-                cell.peel(client.layers.last_mut().unwrap()).expect("the hop said it");
-                Hears(Box::new(read(cell.to_bytes()[5..].try_into().unwrap()).unwrap().1))
+                cell.peel(client.layers.last_mut().unwrap())
+                    .expect("a hop of the circuit encrypted the cell");
+                Receives(Box::new(read(cell.to_bytes()[5..].try_into().unwrap()).unwrap().1))
             }
-            other => panic!("{other:?} is no answer"),
+            other => panic!("{other:?} is no expected reaction"),
         };
     }
-    GoesOn
+    Unaffected
 }
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
 fn protocol_violations_have_the_same_effect_in_c_tor_and_penstock() {
-    let (ctor, ours) = (CTor::exit(), Running::start_as(|config| config.single_hop = false));
+    let (ctor, ours) = (CTor::exit(), Running::start_configured(|config| config.single_hop = false));
     let mut differ = Vec::new();
-    for (name, act, otherwise) in ACTS {
-        let [theirs, mine] = [fate(&hop(&ctor), act), fate(&ours.hop(), act)];
+    for (name, action, expected) in CASES {
+        let [theirs, mine] = [effect(&hop(&ctor), action), effect(&ours.hop(), action)];
         println!("{name}: C tor {theirs:?}, ours {mine:?}");
-        if mine != otherwise.unwrap_or(theirs) {
+        if mine != expected.unwrap_or(theirs) {
             differ.push(name);
         }
     }
