@@ -26,12 +26,12 @@ pub fn cells(input: &[u8]) -> Parsed {
     loop {
         match front(rest, ids) {
             Front::Cell(frame, len) => {
-                assert!(frame.body.len() < len && len <= rest.len(), "a cell lies in its buffer");
+                assert!(frame.body.len() < len && len <= rest.len(), "a cell fits into its buffer");
                 parsed[0] += 1;
                 bodies(frame.body);
                 if let Incoming::Cell(cell) = Incoming::of(&frame, first & 2 != 0) {
                     let same = ids == IdLen::Two || cell.to_bytes()[..] == rest[..CELL_LEN];
-                    assert!(same, "a cell is passed on as it came");
+                    assert!(same, "a forwarded cell does not change");
                     let said = circuit(cell);
                     parsed[1] += u32::from(said[0]);
                     parsed[2] += u32::from(said[1]);
@@ -50,9 +50,9 @@ pub fn cells(input: &[u8]) -> Parsed {
 fn bodies(body: &[u8]) {
     let now = super::people::now();
     if let Ok(netinfo) = Netinfo::read(body) {
-        let again = Netinfo::read(&netinfo.write()).expect("what was read is said again");
+        let again = Netinfo::read(&netinfo.write()).expect("a parsed NETINFO can be written");
         assert_eq!((again.time, again.yours), (netinfo.time, netinfo.yours));
-        assert!(netinfo.mine.starts_with(&again.mine), "as many addresses as fit");
+        assert!(netinfo.mine.starts_with(&again.mine), "the longest fitting prefix of the addresses");
     }
     let _ = method_is_offered(body);
     let _ = verify_certs(body, LinkKey::Authentication, now);
@@ -72,7 +72,7 @@ fn circuit(cell: LiveCell) -> [bool; 2] {
     let known = !matches!(handshake.kind, HandshakeKind::Malformed);
     if command == Command::Create && known {
         let again = LiveCell::create(id, handshake.clone()).into_handshake();
-        assert_eq!(again, Some(handshake.clone()), "a handshake is passed on as it came");
+        assert_eq!(again, Some(handshake.clone()), "a forwarded handshake does not change");
         let _ = LiveCell::saying(id, None, &RelayMessage::Extended(short(handshake)));
     }
     [false, answered.is_ok()]
@@ -93,8 +93,8 @@ fn message(bytes: &[u8]) -> bool {
         RelayMessage::Unknown(_) | RelayMessage::Begin(Target::Malformed) => {}
         RelayMessage::Extended(_) | RelayMessage::Resolved(_) => drop(write(stream, &message)),
         message => {
-            let again = read(&write(stream, message)).expect("what was read is said again");
-            assert_eq!((again.0, &again.1), (stream, message), "it says the same");
+            let again = read(&write(stream, message)).expect("a parsed message can be written");
+            assert_eq!((again.0, &again.1), (stream, message), "parsing returns the written message");
         }
     }
     true

@@ -22,7 +22,7 @@ pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
     if let Some(selector) = selector {
         let mut rng = Seed(1).stream("paths");
         if let Some([guard, middle, exit]) = selector.draw(&mut rng, &[]) {
-            assert!(guard != middle && middle != exit && guard != exit, "no relay is on a path twice");
+            assert!(guard != middle && middle != exit && guard != exit, "each relay is on a path once");
         }
         let mut sampler = Sampler::new(selector, Seed(2));
         if heard(sampler.advance(20, "consensus")).is_some() {
@@ -37,7 +37,7 @@ fn heard<T>(result: Result<T, Error>) -> Option<T> {
         .inspect_err(|error| {
             let said = error.to_string();
             assert_eq!(said.lines().count(), 1, "one sentence: {said:?}");
-            assert!(said.len() < 300 && said.contains(": "), "with its place: {said:?}");
+            assert!(said.len() < 300 && said.contains(": "), "with the place of the error: {said:?}");
         })
         .ok()
 }

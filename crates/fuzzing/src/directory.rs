@@ -52,7 +52,7 @@ pub fn directory(input: &[u8]) -> Served {
             assert_eq!(
                 exchange.question().is_some(),
                 asked != Asked::Nothing,
-                "a request is whole however it comes"
+                "the pieces of a request give the same request"
             );
             continue;
         }
@@ -63,7 +63,7 @@ pub fn directory(input: &[u8]) -> Served {
         if kind & 64 != 0 {
             text = String::from_utf8_lossy(choices.bytes(255)).into_owned();
         }
-        served[0] += samples.tell(what, &text, choices.byte());
+        served[0] += samples.give(what, &text, choices.byte());
     }
     served
 }

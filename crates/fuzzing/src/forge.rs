@@ -38,7 +38,7 @@ pub(super) fn certs(choices: &mut Choices<'_>, peer: &Person, me: &Person) -> Ve
     ];
     let lists = lists.map(read);
     // The required certificates, except randomly omitted ones, and some other certificates.
-    let must = *choices.of(&[[2, 4, 5, 7], [2, 4, 6, 7]]).expect("there are some");
+    let must = *choices.of(&[[2, 4, 5, 7], [2, 4, 6, 7]]).expect("the list is not empty");
     let leaves_out = choices.byte();
     let mut list = Vec::new();
     for (place, kind) in must.into_iter().enumerate() {

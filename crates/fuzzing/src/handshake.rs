@@ -12,14 +12,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
 /// Result of a handshake: `Ok(None)` before its end, the peer, or a failure.
-pub type Shaken = Result<Option<Peer>, LinkFailure>;
+pub type HandshakeResult = Result<Option<Peer>, LinkFailure>;
 
 /// Maximum number of bytes in one call to the link, as from TLS [B].
 const CHUNK: usize = 16 * 1024;
 /// Maximum size of an incomplete cell: the longest padding and its header [B].
-const MOST_HELD: usize = 64 * 1024 + 7;
+const MAX_BUFFERED: usize = 64 * 1024 + 7;
 /// Maximum number of bytes that the link sends in response to one call, mostly certificates [B].
-const MOST_SAID: usize = 8 * 1024;
+const MAX_REPLY: usize = 8 * 1024;
 
 const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const THEIRS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -30,7 +30,7 @@ const THEIRS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 ///
 /// If the link uses too much memory, accepts bytes after its end, or depends on how the bytes are split. Also if the
 /// link accepts a peer as a relay although the peer lacks the relay's keys.
-pub fn handshake(input: &[u8]) -> Shaken {
+pub fn handshake(input: &[u8]) -> HandshakeResult {
     let mut choices = Choices::new(input);
     let mut rig = Rig::new(choices.byte());
     while !choices.is_over() && !rig.is_over() {
@@ -50,14 +50,14 @@ struct Rig {
     coming: VecDeque<Vec<u8>>,
     honest_said: Vec<u8>,
     /// The bytes for the tested link, and the number of bytes already delivered.
-    said: Vec<u8>,
+    sent: Vec<u8>,
     delivered: usize,
     last: Vec<u8>,
     now: SystemTime,
     exports: bool,
     /// Whether time and TLS did not change. Then the same bytes must give the same result.
     is_steady: bool,
-    outcome: Shaken,
+    outcome: HandshakeResult,
     over: bool,
 }
 
@@ -108,7 +108,7 @@ impl Rig {
             honest: Some(honest),
             coming: VecDeque::new(),
             honest_said: Vec::new(),
-            said: Vec::new(),
+            sent: Vec::new(),
             delivered: 0,
             last: Vec::new(),
             now: now(),
@@ -117,7 +117,7 @@ impl Rig {
             outcome: Ok(None),
             over: false,
         };
-        rig.hear();
+        rig.receive();
         rig
     }
 
@@ -129,31 +129,31 @@ impl Rig {
         match choices.below(16) {
             0..=3 => {
                 if let Some(cell) = self.honest_cell() {
-                    self.say(cell);
+                    self.send(cell);
                 }
             }
             4 => {
                 if let Some(cell) = self.honest_cell() {
-                    self.say(changed(cell, choices));
+                    self.send(changed(cell, choices));
                 }
             }
             5 => drop(self.honest_cell()),
-            6 => self.say(self.last.clone()),
-            7 if choices.flag() => self.say(fixed(command::PADDING, &[])),
-            7 => self.say(variable(command::VPADDING, &vec![0; choices.u16().into()])),
+            6 => self.send(self.last.clone()),
+            7 if choices.flag() => self.send(fixed(command::PADDING, &[])),
+            7 => self.send(variable(command::VPADDING, &vec![0; choices.u16().into()])),
             8 => {
                 let mut cell = Vec::new();
                 push_variable(&mut cell, IdLen::Two, command::VERSIONS, choices.bytes(255));
-                self.say(cell);
+                self.send(cell);
             }
-            9 => self.say(fixed(command::NETINFO, &netinfo(choices))),
-            10 => self.say(variable(command::CERTS, &forge::certs(choices, peer(), me()))),
-            11 => self.say(variable(command::AUTH_CHALLENGE, &challenge(choices))),
-            12 => self.say(choices.bytes(255).to_vec()),
+            9 => self.send(fixed(command::NETINFO, &netinfo(choices))),
+            10 => self.send(variable(command::CERTS, &forge::certs(choices, peer(), me()))),
+            11 => self.send(variable(command::AUTH_CHALLENGE, &challenge(choices))),
+            12 => self.send(choices.bytes(255).to_vec()),
             13 => {
                 let (command, body) = (choices.byte(), choices.bytes(255));
                 let variable_len = command::is_variable(command);
-                self.say(if variable_len { variable(command, body) } else { fixed(command, body) });
+                self.send(if variable_len { variable(command, body) } else { fixed(command, body) });
             }
             14 => self.deliver(),
             _ => {
@@ -167,8 +167,8 @@ impl Rig {
         }
     }
 
-    fn say(&mut self, cell: Vec<u8>) {
-        self.said.extend_from_slice(&cell);
+    fn send(&mut self, cell: Vec<u8>) {
+        self.sent.extend_from_slice(&cell);
         self.last = cell;
     }
 
@@ -181,26 +181,29 @@ impl Rig {
     }
 
     fn deliver(&mut self) {
-        while self.delivered < self.said.len() && !self.over {
-            let end = self.said.len().min(self.delivered + CHUNK);
-            let chunk = &self.said[self.delivered..end];
+        while self.delivered < self.sent.len() && !self.over {
+            let end = self.sent.len().min(self.delivered + CHUNK);
+            let chunk = &self.sent[self.delivered..end];
             let credentials = &me().credentials;
             let result =
                 self.link.on_bytes(self.now, chunk, credentials, &export(self.exports), &mut chance(5));
             self.delivered = end;
             self.over = !matches!(result, Ok(None));
-            assert_eq!(self.link.is_over(), self.over, "nothing is taken after the end");
+            assert_eq!(self.link.is_over(), self.over, "the link accepts no bytes after its end");
             if result.is_ok() {
                 let [held, to_say] = self.link.held();
-                assert!(held <= MOST_HELD && to_say <= MOST_SAID, "it holds {held} and {to_say} B");
-                assert!(self.delivered <= MAX_TOTAL + MOST_HELD, "nobody goes on for ever");
+                assert!(
+                    held <= MAX_BUFFERED && to_say <= MAX_REPLY,
+                    "the link buffers {held} and {to_say} B"
+                );
+                assert!(self.delivered <= MAX_TOTAL + MAX_BUFFERED, "the link stops an endless handshake");
             }
-            self.outcome = shaken(result);
-            self.hear();
+            self.outcome = handshake_result(result);
+            self.receive();
         }
     }
 
-    fn hear(&mut self) {
+    fn receive(&mut self) {
         let heard = self.link.poll_output();
         let Some(honest) = &mut self.honest else { return };
         let credentials = &peer().credentials;
@@ -209,16 +212,18 @@ impl Rig {
         } else {
             honest.on_bytes(now(), &heard, credentials, &export(true), &mut chance(6))
         };
-        let said = honest.poll_output();
-        self.honest_said.extend_from_slice(&said);
+        let sent = honest.poll_output();
+        self.honest_said.extend_from_slice(&sent);
         if !matches!(result, Ok(None)) {
             self.honest = None;
         }
-        let mut rest = &said[..];
+        let mut rest = &sent[..];
         while !rest.is_empty() {
-            let is_first = rest.len() == said.len() && self.honest_said.len() == said.len();
+            let is_first = rest.len() == sent.len() && self.honest_said.len() == sent.len();
             let ids = if is_first { IdLen::Two } else { IdLen::Four };
-            let Front::Cell(_, len) = front(rest, ids) else { panic!("whoever is honest says whole cells") };
+            let Front::Cell(_, len) = front(rest, ids) else {
+                panic!("the honest peer sends complete cells")
+            };
             let (cell, more) = rest.split_at(len);
             self.coming.push_back(cell.to_vec());
             rest = more;
@@ -231,35 +236,42 @@ impl Rig {
             return;
         }
         let credentials = &me().credentials;
-        let whole = &self.said[..self.delivered];
+        let whole = &self.sent[..self.delivered];
         let mut link = link(self.setting);
         let result = link.on_bytes(self.now, whole, credentials, &export(true), &mut chance(5));
-        assert_eq!(shaken(result), self.outcome, "the same bytes in other pieces");
+        assert_eq!(
+            handshake_result(result),
+            self.outcome,
+            "the same bytes in other pieces give the same result"
+        );
     }
 
     /// Checks that a peer that was accepted as a relay has the relay's keys.
     fn check_identity(&self) {
         let Ok(Some(Peer::Relay(identity))) = self.outcome else { return };
         if identity != peer().identity() {
-            assert_eq!(identity.ed25519, forge::forger().identity(), "nobody else has keys");
-            assert!(responds(self.setting) || self.setting & 8 == 0, "another one was meant");
+            assert_eq!(identity.ed25519, forge::forger().identity(), "no other party has the relay's keys");
+            assert!(
+                responds(self.setting) || self.setting & 8 == 0,
+                "the link accepts only the expected relay"
+            );
             return;
         }
         if responds(self.setting) {
             let honest = &self.honest_said;
-            let end = end_of_authenticate(honest).expect("an honest peer has said who it is");
+            let end = end_of_authenticate(honest).expect("an honest peer has sent AUTHENTICATE");
             // The cell may contain ignored bytes after the signature. The cell's length field comes before the
             // signature.
-            let differs = honest[..end].iter().zip(&self.said).filter(|(one, other)| one != other).count();
-            assert!(differs <= 2 && self.said.len() >= end, "what was signed is not what was said");
+            let differs = honest[..end].iter().zip(&self.sent).filter(|(one, other)| one != other).count();
+            assert!(differs <= 2 && self.sent.len() >= end, "the accepted bytes differ from the signed ones");
         }
     }
 }
 
 /// Offset of the end of AUTHENTICATE in the bytes of an initiator.
-fn end_of_authenticate(said: &[u8]) -> Option<usize> {
+fn end_of_authenticate(sent: &[u8]) -> Option<usize> {
     let (mut at, mut ids) = (0, IdLen::Two);
-    while let Front::Cell(frame, len) = front(&said[at..], ids) {
+    while let Front::Cell(frame, len) = front(&sent[at..], ids) {
         (at, ids) = (at + len, IdLen::Four);
         if frame.command == command::AUTHENTICATE {
             return Some(at);
@@ -268,7 +280,7 @@ fn end_of_authenticate(said: &[u8]) -> Option<usize> {
     None
 }
 
-fn shaken(result: Result<Option<Established>, LinkFailure>) -> Shaken {
+fn handshake_result(result: Result<Option<Established>, LinkFailure>) -> HandshakeResult {
     if let Err(failure) = &result {
         assert!(!failure.to_string().is_empty(), "a failure has a reason");
     }
@@ -310,8 +322,8 @@ fn netinfo(choices: &mut Choices<'_>) -> Vec<u8> {
         if number == 1 {
             body.push(choices.byte());
         }
-        let kind = *choices.of(&[4, 6, 0, 5]).expect("there are some");
-        let len = *choices.of(&[4, 16, 0, 255]).expect("there are some");
+        let kind = *choices.of(&[4, 6, 0, 5]).expect("the list is not empty");
+        let len = *choices.of(&[4, 16, 0, 255]).expect("the list is not empty");
         body.extend_from_slice(&[kind, len]);
         body.resize(body.len() + usize::from(len), choices.byte());
     }

@@ -21,6 +21,6 @@ mod torrc;
 pub use cells::{Parsed, cells};
 pub use consensus::consensus;
 pub use directory::{Served, directory};
-pub use handshake::{Shaken, handshake};
-pub use relay::{Relayed, relay};
+pub use handshake::{HandshakeResult, handshake};
+pub use relay::{Reached, relay};
 pub use torrc::torrc;

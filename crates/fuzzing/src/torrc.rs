@@ -17,7 +17,7 @@ pub fn torrc(input: &[u8]) -> bool {
             assert!(!said.contains('\n') && said.len() < 4096 + 4 * text.len(), "one sentence: {said:?}");
             assert!(
                 said.starts_with("torrc:") || said.starts_with("command line:"),
-                "with its place: {said:?}"
+                "with the place of the error: {said:?}"
             );
             false
         }

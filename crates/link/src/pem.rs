@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_read_back() {
+    fn a_written_object_can_be_read() {
         for len in [1, 47, 48, 49, 200] {
             let bytes = vec![0xA5; len];
             let text = write("THING", &bytes);

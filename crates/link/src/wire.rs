@@ -84,11 +84,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_read_past_the_end() {
+    fn the_reader_never_reads_past_the_end() {
         let mut reader = Reader::new(&[1, 2, 3]);
         assert_eq!(reader.u16(), Ok(0x0102));
         assert_eq!(reader.u16(), Err(Malformed));
-        assert_eq!(reader.u8(), Ok(3), "what could not be read is still there");
+        assert_eq!(reader.u8(), Ok(3), "a failed read consumes no bytes");
         assert_eq!(
             (reader.u8(), reader.take(1), reader.array::<4>()),
             (Err(Malformed), Err(Malformed), Err(Malformed))

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_relay_the_latest_counts() {
+    fn the_latest_descriptor_of_a_relay_counts() {
         let found = read(document()).unwrap();
         let bandwidth = |rate, burst, observed| Some(Bandwidth { rate, burst, observed });
         assert_eq!(found.get(&"A".repeat(40)), bandwidth(1000, 2000, 500));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_names_its_line_and_what_would_be_right() {
+    fn an_error_names_its_line_and_a_correct_form() {
         let said = |from: &str, to: &str| {
             assert!(document().contains(from), "{from:?}");
             read(document().replacen(from, to, 1)).unwrap_err().to_string()
@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_documents_are_read_or_refused_in_one_line(
+        fn damaged_documents_are_parsed_or_rejected_in_one_line(
             at in 0usize..2000, what in prop::collection::vec(any::<u8>(), 0..6), cut in 0usize..40,
         ) {
             let mut text = document().into_bytes();

@@ -194,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lines_and_their_objects_are_read_in_order() {
+    fn lines_and_their_objects_are_parsed_in_order() {
         let text = b"a 1 2\nb\n-----BEGIN X-----\nAQID\n-----END X-----\nc  d \n";
         let read: Vec<Item<'_>> = items(text).map(|item| item.strict().unwrap()).collect();
         assert_eq!(read.iter().map(Item::keyword).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_is_cut_is_malformed() {
+    fn a_truncated_document_is_malformed() {
         for text in ["a", "a\n-----BEGIN X-----\nAQID\n", "\n", "-----END X-----\n"] {
             assert!(items(text.as_bytes()).any(|item| item.strict().is_err()), "{text:?}");
         }
     }
 
     #[test]
-    fn times_have_seconds_and_no_more() {
+    fn times_have_seconds_and_no_fraction() {
         let time = |text: &str| items(text.as_bytes()).next().unwrap().time().is_ok();
         assert!(time("published 2030-01-02 00:00:00\n") && time("published 2030-01-02 00:00:00 x\n"));
         for bad in ["soon", "2030-1-2 00:00:00", "2030-01-02", "2030-01-02 00:00:00.5", "2030-13-02 00:00:00"]
@@ -221,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_cut_at_their_first_keyword() {
+    fn documents_are_split_at_their_first_keyword() {
         assert_eq!(split("x\nkey 1\ny\nkeys\nkey\nz\n", "key"), ["key 1\ny\nkeys\n", "key\nz\n"]);
         assert_eq!(split("", "key"), [""; 0]);
     }
 
     #[test]
-    fn an_identity_has_one_spelling() {
+    fn an_identity_has_one_encoding() {
         // 000102..13 in base64.
         let bytes: [u8; 20] = std::array::from_fn(|place| place as u8);
         assert_eq!(base64("AAECAwQFBgcICQoLDA0ODxAREhM"), Ok(bytes));
@@ -238,12 +238,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_reader(text in "(a|b -|\n|-----BEGIN X-----|-----END X-----|AQID|\u{e4}){0,30}") {
+        fn no_text_causes_a_panic(text in "(a|b -|\n|-----BEGIN X-----|-----END X-----|AQID|\u{e4}){0,30}") {
             prop_assert!(items(text.as_bytes()).count() <= text.len());
         }
 
         #[test]
-        fn digits_are_read_back(bytes in any::<[u8; 20]>()) {
+        fn encoded_identities_can_be_decoded(bytes in any::<[u8; 20]>()) {
             prop_assert_eq!(hex(&to_hex(&bytes)), Ok(bytes));
             prop_assert_eq!(base64(&to_base64(&bytes)), Ok(bytes));
         }

@@ -283,9 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn every_row_of_the_tables_is_read() {
+    fn every_row_of_the_tables_is_parsed() {
         let read: usize = ERAS.iter().map(|era| 4 * 5 + 3 + era.countries.len()).sum();
-        assert_eq!(TABLES.lines().count(), read + 1, "a row is unknown or there twice");
+        assert_eq!(TABLES.lines().count(), read + 1, "a row is unknown or duplicate");
         let era = Era::of("2012").unwrap();
         assert_eq!((era.classes[1].relays, era.classes[1].link[24]), (94, 11_209));
         assert_eq!(era.classes[3].rate[2][6..], [1293, 1503, 1914, 4674, 10_000]);

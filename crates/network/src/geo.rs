@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn known_distances_are_right() {
+    fn known_distances_are_correct() {
         let spot = |latitude, longitude| Spot { latitude, longitude };
         // Berlin to New York: 6385 km, a round trip of 95.8 ms at 133,241 km/s.
         let berlin = way(spot(52.52, 13.405), spot(40.713, -74.006));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sampled_place_is_in_its_country_s_disc() {
+    fn a_sampled_location_is_in_the_disc_of_its_country() {
         let (country, mut rng) = (Country::of("DE").unwrap(), Seed(3).stream("x"));
         let middle = Spot { latitude: country.latitude, longitude: country.longitude };
         let edge = Duration::from_nanos((country.radius * NANOS_PER_KM * 1.02) as u64);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn relays_that_no_client_draws_are_left_out() {
+    fn relays_that_no_client_selects_are_omitted() {
         let relays = [
             (ALL, "5"),
             ("Running Valid", "5"),
@@ -145,13 +145,13 @@ mod tests {
             link: weight,
             bandwidth: None,
         };
-        // An unstable guard is no guard, and a bad exit is no exit.
+        // An unstable guard does not count as a guard, and a bad exit does not count as an exit.
         assert_eq!(found.relays, [of(Class::Both, 5000), of(Class::Plain, 7000), of(Class::Plain, 9000)]);
         assert_eq!((found.unused, found.undescribed), (2, 0));
     }
 
     #[test]
-    fn a_descriptor_sets_a_relay_s_link_and_bandwidth() {
+    fn a_descriptor_sets_the_link_and_the_bandwidth_of_a_relay() {
         let text = consensus(&[(ALL, "5"), (ALL, "6")]);
         let consensus = Consensus::parse(text.as_bytes(), "doc").unwrap();
         let of = |bandwidth: &str| {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_weights_and_empty_networks_are_refused() {
+    fn impossible_weights_and_empty_networks_are_rejected() {
         let said = |relays: &[(&str, &str)]| imported(relays).unwrap_err().to_string();
         assert!(said(&[(ALL, "1"), (ALL, "4294967295")]).starts_with("doc:7: the weight 4294967295 of $"));
         assert!(said(&[("Valid", "1")]).starts_with("doc: no relay is Fast, Running and Valid"));

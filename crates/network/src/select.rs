@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_s_guards_are_different_and_by_weight() {
+    fn the_guards_of_a_client_are_different_and_sampled_by_weight() {
         let relays = network(&[
             (80, Class::Guard),
             (15, Class::Guard),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_circuit_is_none() {
+    fn an_impossible_circuit_gives_none() {
         let mut relays = network(&[(1, Class::Guard), (1, Class::Exit), (1, Class::Plain)]);
         relays[2].address = relays[0].address;
         assert_eq!(selector(&relays).draw(&mut rng(), &[]), None);

@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_merged_table_has_the_rows_of_its_parts_in_their_order() {
         let (_scratch, parts, merged) = two_parts("merge");
-        merge(&parts, &merged).expect("the parts are whole");
+        merge(&parts, &merged).expect("the parts are complete");
         for (table, _) in TABLES {
             let of_parts: Vec<String> = parts.iter().flat_map(|part| rows(part, table)).collect();
             assert_eq!(rows(&merged, table), of_parts, "{table}");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_nothing_leaves_tables_without_rows() {
+    fn merging_no_parts_gives_empty_tables() {
         let (_scratch, _, merged) = two_parts("merge-nothing");
         merge(&[], &merged).expect("there is space");
         assert!(rows(&merged, "cells.parquet").is_empty());
@@ -133,7 +133,7 @@ mod tests {
         let (_scratch, parts, merged) = two_parts("merge-other");
         let other = parts[1].join("cells.parquet");
         std::fs::copy(parts[1].join("paths.parquet"), &other).expect("there is space");
-        let error = merge(&parts, &merged).expect_err("a table is another one");
+        let error = merge(&parts, &merged).expect_err("one table has other columns");
         assert_eq!(
             error.to_string(),
             format!("{}: it has other columns than this version writes", other.display())

@@ -261,7 +261,7 @@ mod tests {
                 let [odd, even] = [(ToOrigin, Duration::ZERO), (ToServer, Duration::from_millis(3))];
                 assert_eq!(*emission, if index % 2 == 0 { even } else { odd });
             }
-            assert_eq!((emitted.len() % 2, walk.step()), (1, None), "it ends in b and stays there");
+            assert_eq!((emitted.len() % 2, walk.step()), (1, None), "the walk ends in b and stays there");
             ends += u32::from(emitted.len() == 1);
         }
         // A quarter of all walks end at the first visit of b.
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_cannot_run_is_refused() {
+    fn a_model_that_cannot_run_is_rejected() {
         let error =
             |transitions: &[_], emissions: &[_]| model(transitions, emissions).unwrap_err().to_string();
         let end = ("a", End, 1.0, NOW);
@@ -302,7 +302,7 @@ mod tests {
         let [a, b] = [|delay| ("a", ToServer, 1.0, delay), |delay| ("b", ToServer, 1.0, delay)];
         assert_eq!(endless(&[a(NOW), b(NOW)]), Some("a".to_owned()));
         assert_eq!(endless(&[a(SOON), b(NOW)]), Some("b".to_owned()));
-        assert_eq!(endless(&[a(NOW), b(SOON)]), None, "a is left");
-        assert_eq!(endless(&[a(NOW), b(NOW), ("b", End, 0.1, NOW)]), None, "b ends");
+        assert_eq!(endless(&[a(NOW), b(SOON)]), None, "the walk leaves a");
+        assert_eq!(endless(&[a(NOW), b(NOW), ("b", End, 0.1, NOW)]), None, "the walk ends in b");
     }
 }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn naming_a_kind_starts_afresh_and_a_parameter_refines() {
+    fn a_kind_replaces_the_algorithm_and_a_parameter_changes_it() {
         let base = "scheduler = { kind = 'a', x = 1 }";
         assert!(same(merged(base, "scheduler = { y = 2 }"), "scheduler = { kind = 'a', x = 1, y = 2 }"));
         assert!(same(merged(base, "scheduler = { kind = 'b', y = 2 }"), "scheduler = { kind = 'b', y = 2 }"));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_may_be_called_kind_or_link() {
+    fn a_node_can_have_the_name_kind_or_link() {
         let base = "[relays.kind]\nlink = '1 MiB/s'\n[relays.link_up]\n[relays.link]\n";
         assert_eq!(
             merged(base, "relays.kind.link = 'x'\nrelays.link.link = 'x'")["relays"].table().unwrap().len(),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_takes_toml_or_plain_words() {
+    fn a_set_accepts_toml_or_plain_words() {
         let sets = ["a.b=1", "a.c=10 s", "a.d=\"x\"", "a.e=uniform(1 s, 3 s)", "a.b=2", "a.f=[1, 2]"];
         let overlay = of_sets(&sets.map(str::to_owned)).unwrap();
         let expected = "a = { b = 2, c = '10 s', d = 'x', e = 'uniform(1 s, 3 s)', f = [1, 2] }";

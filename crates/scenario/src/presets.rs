@@ -187,7 +187,7 @@ mod tests {
     use crate::sections::relays::{RelayKeys, RelaysKeys};
     use crate::sections::workloads::WorkloadKeys;
 
-    /// A relay whose preset replaces an inherited one must not keep keys of both.
+    /// If a relay's preset replaces an inherited one, no key of the old preset may remain.
     #[test]
     fn all_presets_have_the_same_keys() {
         for presets in [&PRESETS[..], &WORKLOADS] {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_are_those_of_the_presets() {
+    fn preset_names_match_the_presets() {
         assert_eq!(PRESETS.map(|preset| preset.name), NAMES);
         assert_eq!(WORKLOADS.map(|preset| preset.name), WORKLOAD_NAMES);
         assert!(!WORKLOAD_NAMES.iter().any(|name| NAMES.contains(name)), "a name is a preset of one kind");

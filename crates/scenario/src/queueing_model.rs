@@ -313,7 +313,7 @@ mod tests {
     use super::*;
     use crate::Document;
 
-    /// Downloads of 1 MiB over one relay of 1 MiB/s, which is far slower than all else.
+    /// Downloads of 1 MiB over one relay of 1 MiB/s. All other links are much faster.
     fn sessions(clients: u32, pause: &str, path: &str) -> Vec<Session> {
         let text = format!(
             "[scenario]\ntitle = 'x'\n[run]\nduration = '60 s'\n[network]\nrtt = '1 ms'\n\
@@ -330,26 +330,26 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_has_the_relay() {
+    fn a_single_client_has_the_whole_relay() {
         assert!((busy(1, "0 s", "['only']") - 1.0).abs() < 0.03);
         assert!((busy(1, "1 h", "['only']") - 1.0).abs() < 0.03);
     }
 
     #[test]
-    fn those_who_never_pause_share_and_those_who_nearly_always_do_never_meet() {
+    fn clients_share_a_relay_only_if_their_downloads_overlap() {
         assert!((busy(10, "0 s", "['only']") - 10.0).abs() < 0.3);
         assert!((busy(10, "1 h", "['only']") - 1.0).abs() < 0.03);
     }
 
     #[test]
-    fn the_slowest_relay_of_a_drawn_path_counts() {
-        // Both are on each path, however they are drawn.
+    fn the_slowest_relay_of_a_sampled_path_counts() {
+        // Both relays are on each path, in any order.
         let drawn = busy(10, "0 s", "'weighted'\nhops = 2");
         assert!((drawn - 10.0).abs() < 0.5, "{drawn}");
     }
 
     #[test]
-    fn a_part_of_a_download_counts_as_that_part() {
+    fn a_partial_download_counts_by_its_part() {
         let session = Session { busy: 2.0, pause: 8.0, ..sessions(1, "0 s", "['only']")[0] };
         let counts = [0.0, 1.0, 2.0, 9.0, 10.0, 11.0, 25.0].map(|time| session.downloads_in(time));
         assert_eq!(counts, [0.0, 0.5, 1.0, 1.0, 1.0, 1.5, 3.0]);

@@ -98,7 +98,7 @@ mod tests {
     use penstock_units::Duration;
 
     #[test]
-    fn a_relay_without_lines_is_the_newest_tor() {
+    fn a_relay_without_lines_has_the_newest_tor_preset() {
         let config = relay_config(&[]).unwrap().config;
         assert!(matches!(config.scheduler, SchedulerConfig::KistDeployed(_)));
         assert!(matches!(config.edge_control, EdgeControlConfig::Vegas(_)));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_override_the_preset_that_one_of_them_names() {
+    fn lines_override_the_preset_that_a_line_names() {
         let config = relay_config(&[
             "circuit_policy.half_life = '5 s'",
             "preset = 'tor-0.2.3'",

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_printed_section_reads_back() {
+    fn a_printed_section_can_be_parsed_again() {
         let text =
             "[run]\na = \"x \\\" \\\\ \\n \\u0001 ü\"\nb = [1, 2.5, true]\nc = { \"d.e\" = \"\", f = {} }\n";
         let print = |text: &str| {

@@ -1,8 +1,8 @@
-//! Every mistake gives one sentence with the file, the line, the key, and a value that would be right.
+//! Every error is one sentence with the file, the line, the key, and a valid value.
 
 use penstock_scenario::{Document, Error, Point};
 
-/// A good scenario; each test spoils one line of it.
+/// A valid scenario. Each test damages one line of it.
 const GOOD: &str = r#"[scenario]
 title = "test"
 [run]
@@ -39,9 +39,9 @@ fn parse(text: &str, sets: &[&str]) -> Result<Document, Error> {
     Document::parse(text, "x.toml", &sets)
 }
 
-/// The sentence for `GOOD` with one piece replaced.
+/// The error for `GOOD` after replacing `from` with `to`.
 fn sentence(from: &str, to: &str) -> String {
-    assert_eq!(GOOD.matches(from).count(), 1, "{from:?} must be there once");
+    assert_eq!(GOOD.matches(from).count(), 1, "{from:?} must occur once");
     let sentence = parse(&GOOD.replace(from, to), &[]).unwrap_err().to_string();
     assert!(!sentence.contains('\n'), "{sentence}");
     sentence
@@ -61,7 +61,7 @@ macro_rules! mistakes {
 }
 
 #[test]
-fn the_good_one_is_good() {
+fn the_good_scenario_is_valid() {
     parse(GOOD, &[]).unwrap();
 }
 
@@ -358,7 +358,7 @@ mistakes! {
 }
 
 #[test]
-fn a_set_with_a_mistake_is_named() {
+fn an_error_in_a_set_names_the_set() {
     let cases = [
         (
             "relays.middle.link=0 KiB/s",
@@ -384,7 +384,7 @@ fn a_set_with_a_mistake_is_named() {
 }
 
 #[test]
-fn an_unknown_variant_is_refused_with_the_known_ones() {
+fn an_unknown_variant_is_rejected_with_the_known_ones() {
     let mistake = parse(GOOD, &[]).unwrap().scenario("100KiB").unwrap_err();
     assert_eq!(mistake.to_string(), "x.toml: there is no variant \"100KiB\"; there are stock, 50KiB");
 }
@@ -400,7 +400,7 @@ fn a_weighted_path_needs_enough_relays() {
 }
 
 #[test]
-fn an_unknown_preset_is_told_those_that_there_are() {
+fn an_unknown_preset_is_rejected_with_the_known_ones() {
     let known = "is unknown; it must be one of tor-0.2.2, tor-0.2.3, tor-0.4.9-noconflux; or \"none\"";
     let line =
         |section: &str, more: &str| sentence(&format!("[{section}]\n"), &format!("[{section}]\n{more}\n"));
@@ -423,8 +423,8 @@ fn an_unknown_preset_is_told_those_that_there_are() {
 }
 
 #[test]
-fn no_input_makes_it_panic() {
-    // Every prefix of a good file, and every line left out.
+fn no_input_causes_a_panic() {
+    // Every prefix of a valid file, and the file without each one of its lines.
     for end in (0..=GOOD.len()).filter(|end| GOOD.is_char_boundary(*end)) {
         let _ = parse(&GOOD[..end], &[]);
     }
@@ -434,7 +434,7 @@ fn no_input_makes_it_panic() {
             lines.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, line)| *line).collect();
         let _ = parse(&rest.join("\n"), &[]);
     }
-    // Every value replaced by one of each type.
+    // Each value replaced by one value of each type.
     for line in lines.iter().filter(|line| line.contains(" = ")) {
         let (key, _) = line.split_once(" = ").unwrap();
         for value in [
@@ -466,7 +466,7 @@ fn no_input_makes_it_panic() {
 }
 
 #[test]
-fn a_point_of_a_grid_is_refused_with_what_it_sets() {
+fn an_invalid_point_of_a_grid_is_rejected_with_its_sets() {
     let sweep = |only: &[&str], said: &str| {
         let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
         let good = Point { name: "good".to_owned(), sets: vec!["relays.middle.link=1 MiB/s".to_owned()] };
@@ -484,13 +484,13 @@ fn a_point_of_a_grid_is_refused_with_what_it_sets() {
     );
 }
 
-/// The sentence for a good file with these overrides.
+/// The error for a valid file with these overrides.
 fn sets(sets: &[&str]) -> String {
-    parse(GOOD, sets).expect_err("one of them is a mistake").to_string()
+    parse(GOOD, sets).expect_err("one of the sets is invalid").to_string()
 }
 
 #[test]
-fn a_window_over_tcp_is_refused() {
+fn a_window_over_tcp_is_rejected() {
     for kind in ["backtap", "marut"] {
         let sentence = sets(&[&format!("relay.hop_control={{ kind = '{kind}' }}")]);
         let expected = format!("{kind:?} is for datagrams; set transport = \"datagram\" as well");
@@ -499,7 +499,7 @@ fn a_window_over_tcp_is_refused() {
 }
 
 #[test]
-fn windows_that_make_no_sense_are_refused() {
+fn invalid_windows_are_rejected() {
     let refused = |hop_control: &str, key: &str, expected: &str| {
         let sentence = sets(&["relay.transport=datagram", &format!("relay.hop_control={hop_control}")]);
         assert!(sentence.contains(key) && sentence.ends_with(expected), "{sentence}");
@@ -514,7 +514,7 @@ fn windows_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn an_old_key_that_is_set_beside_the_new_one_is_refused() {
+fn an_old_key_next_to_the_new_one_is_rejected() {
     let line = "[relays.middle]\nmark_above = 5\necn_threshold = 5";
     assert_eq!(
         sentence("[relays.middle]", line),
@@ -522,7 +522,7 @@ fn an_old_key_that_is_set_beside_the_new_one_is_refused() {
     );
 }
 
-/// The sentence for `own` beside an included file.
+/// The error for the file `own` that includes `included`.
 fn including(own: &str, included: &str) -> String {
     let folder = std::env::temp_dir().join(format!("penstock-include-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -535,7 +535,7 @@ fn including(own: &str, included: &str) -> String {
 
 /// One test, because its cases write the same file.
 #[test]
-fn a_mistake_in_an_included_file_names_the_file_and_its_line() {
+fn an_error_in_an_included_file_names_the_file_and_its_line() {
     let own = "[scenario]\ntitle = \"own\"\ninclude = \"_common.toml\"\n";
     let common = GOOD.replace("[scenario]\ntitle = \"test\"\n", "");
     assert_eq!(

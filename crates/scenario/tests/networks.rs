@@ -1,4 +1,4 @@
-//! Networks that are drawn: relays of an era, who stands where, what runs on whom, and how far nodes are apart.
+//! Sampled networks: relays of a year, locations, deployments, and round-trip times.
 
 use penstock_scenario::model::Relay;
 use penstock_scenario::{Document, Error, NetworkFile, Point, Scenario};
@@ -34,9 +34,9 @@ fn scenario(more: &str) -> Scenario {
     parse(&format!("{TEXT}{more}")).unwrap().scenario("default").unwrap().clone()
 }
 
-/// The sentence for the text with one piece replaced.
+/// The error for the text after replacing `from` with `to`.
 fn sentence(from: &str, to: &str) -> String {
-    assert_eq!(TEXT.matches(from).count(), 1, "{from:?} must be there once");
+    assert_eq!(TEXT.matches(from).count(), 1, "{from:?} must occur once");
     parse(&TEXT.replace(from, to)).unwrap_err().to_string()
 }
 
@@ -45,7 +45,7 @@ fn is_kist(relay: &Relay) -> bool {
 }
 
 #[test]
-fn relays_of_an_era_are_drawn_for_each_network_and_keep_their_places() {
+fn relays_of_an_era_are_sampled_for_each_network_and_keep_their_locations() {
     let scenario = scenario("");
     let (one, again, other) =
         (scenario.sampled(Seed(1)), scenario.sampled(Seed(1)), scenario.sampled(Seed(2)));
@@ -84,7 +84,7 @@ fn without_buckets_links_have_the_same_capacity() {
 }
 
 #[test]
-fn clients_go_through_guards_and_exits_and_keep_their_guards() {
+fn clients_use_guards_and_exits_and_keep_their_guards() {
     let scenario = scenario("guards = 3\n");
     let drawn = scenario.sampled(Seed(4));
     let client = &drawn.clients[0];
@@ -97,13 +97,19 @@ fn clients_go_through_guards_and_exits_and_keep_their_guards() {
         let [guard, middle, exit] = path[..] else { panic!("{path:?} has three relays") };
         assert!(guard != middle && middle != exit && guard != exit);
         assert!(drawn.relays[guard].guard && drawn.relays[exit].exit);
-        seen[guards.iter().position(|own| *own == guard).expect("it is one of its guards")] += 1;
+        seen[guards
+            .iter()
+            .position(|own| *own == guard)
+            .expect("the guard is one of the client's guards")] += 1;
     }
-    assert!(seen.iter().all(|count| (100..300).contains(count)), "each is used about alike: {seen:?}");
+    assert!(
+        seen.iter().all(|count| (100..300).contains(count)),
+        "the client uses its guards about equally: {seen:?}"
+    );
 }
 
 #[test]
-fn a_smaller_share_is_among_a_larger_one_and_positions_are_respected() {
+fn a_smaller_share_is_a_subset_of_a_larger_one_and_positions_are_respected() {
     let reached = |deployment: &str, seed| -> Vec<usize> {
         let scenario = scenario(&format!("[[deployments]]\n{deployment}\nset = {{ scheduler = 'kist' }}\n"));
         let drawn = scenario.sampled(Seed(seed));
@@ -112,7 +118,7 @@ fn a_smaller_share_is_among_a_larger_one_and_positions_are_respected() {
     let (quarter, half, all) = (reached("share = 0.25", 1), reached("share = 0.5", 1), reached("", 1));
     assert_eq!([quarter.len(), half.len(), all.len()], [10, 20, 40]);
     assert!(quarter.iter().all(|relay| half.contains(relay)));
-    assert_ne!(quarter, reached("share = 0.25", 2), "another network draws others");
+    assert_ne!(quarter, reached("share = 0.25", 2), "another network samples other relays");
     let scenario = scenario("");
     for (position, count) in [("guard", 10), ("middle", 21), ("exit", 9)] {
         let reached = reached(&format!("position = '{position}'"), 1);
@@ -128,7 +134,7 @@ fn a_smaller_share_is_among_a_larger_one_and_positions_are_respected() {
 }
 
 #[test]
-fn a_deployment_changes_software_and_nothing_else() {
+fn a_deployment_changes_only_the_software() {
     let plain = scenario("").sampled(Seed(1)).into_owned();
     let kist = scenario("[[deployments]]\nset = { scheduler = 'kist' }\n").sampled(Seed(1)).into_owned();
     for (one, other) in plain.relays.iter().zip(&kist.relays) {
@@ -143,9 +149,10 @@ fn debug(part: &impl std::fmt::Debug) -> String {
     format!("{part:?}")
 }
 
-/// What a throttle on guards and a circuit policy on all relays say together is said of each guard.
+/// The combination of a throttle on guards and a circuit policy on all relays applies to each
+/// guard.
 #[test]
-fn a_deployment_lies_over_those_before_it() {
+fn a_later_deployment_overrides_earlier_ones() {
     let throttle = "[[deployments]]\nposition = 'guard'\nset = { throttle = 'bit-splitting' }\n";
     let policy = "[[deployments]]\nset = { circuit_policy = 'round-robin' }\n";
     let longer = "[[deployments]]\nset = { circuit_policy = { kind = 'ewma', half_life = '5 s' } }\n";
@@ -161,7 +168,7 @@ fn a_deployment_lies_over_those_before_it() {
         assert_eq!(debug(&own.circuit_policy), debug(&other.relays[index].config.circuit_policy));
         assert_ne!(debug(&own.circuit_policy), debug(&plain.relays[index].config.circuit_policy));
     }
-    // A later one of the same key goes over, whole or key by key.
+    // A later deployment of the same key overrides it, as a whole or key by key.
     let over = drawn(&[policy, longer, refined]);
     assert!(over.relays.iter().all(|relay| debug(&relay.config.circuit_policy).contains("7s")));
     let under = drawn(&[longer, refined, policy]);
@@ -169,7 +176,7 @@ fn a_deployment_lies_over_those_before_it() {
 }
 
 #[test]
-fn shares_overlap_as_they_are_drawn() {
+fn shares_of_deployments_overlap_at_random() {
     let half = "[[deployments]]\nshare = 0.5\nset = { scheduler = 'kist' }\n";
     let guards =
         "[[deployments]]\nposition = 'guard'\nshare = 0.5\nset = { circuit_policy = 'round-robin' }\n";
@@ -191,7 +198,7 @@ fn shares_overlap_as_they_are_drawn() {
 }
 
 #[test]
-fn an_upgrade_has_few_combinations_and_too_many_are_refused() {
+fn an_upgrade_has_few_combinations_and_too_many_are_rejected() {
     let step = |number: usize| {
         format!("[[deployments]]\nshare = 0.{:02}\nset = {{ priority_factor = {number} }}\n", 99 - number)
     };
@@ -218,7 +225,7 @@ fn an_upgrade_has_few_combinations_and_too_many_are_refused() {
 }
 
 #[test]
-fn round_trips_are_those_of_the_places_and_none_is_shorter_than_the_shortest() {
+fn round_trips_follow_the_locations_and_have_a_minimum() {
     let drawn = scenario("").sampled(Seed(1)).into_owned();
     let hosts: Vec<_> = drawn
         .relays
@@ -243,7 +250,7 @@ fn round_trips_are_those_of_the_places_and_none_is_shorter_than_the_shortest() {
 }
 
 #[test]
-fn networks_are_listed_and_leave_the_fingerprint_alone() {
+fn networks_are_listed_and_do_not_change_the_fingerprint() {
     let listed = parse(&TEXT.replace("[network]", "networks = [3, 4]\n[network]")).unwrap();
     let plain = parse(TEXT).unwrap();
     assert_eq!((listed.networks(), plain.networks()), (vec![3, 4], vec![]));
@@ -251,7 +258,7 @@ fn networks_are_listed_and_leave_the_fingerprint_alone() {
 }
 
 #[test]
-fn mistakes_are_sentences() {
+fn errors_in_networks_are_sentences() {
     let said = [
         (
             sentence("count = 40\n", ""),
@@ -330,25 +337,32 @@ fn in_network(text: &str, network: &str, sets: &[&str]) -> Result<Document, Erro
 }
 
 #[test]
-fn the_relays_of_a_network_file_take_the_place_of_a_scenario_s() {
+fn the_relays_of_a_network_file_replace_those_of_the_scenario() {
     let document = in_network(TEXT, NETWORK, &["relays.c-3.link=5 MiB/s"]).unwrap();
     let scenario = document.scenario("default").unwrap();
     let relays: Vec<_> =
         scenario.relays.iter().map(|relay| (relay.host.name.as_str(), relay.guard, relay.exit)).collect();
     assert_eq!(relays, [("a-1", true, false), ("b-2", false, false), ("c-3", false, true)]);
-    assert_eq!(scenario.relays[2].host.link_up.to_string(), "5 MiB/s", "--set goes over the network file");
+    assert_eq!(scenario.relays[2].host.link_up.to_string(), "5 MiB/s", "--set overrides the network file");
     assert_eq!(scenario.relays[1].weight.bytes_per_sec(), 3000);
-    assert!(format!("{:?}", scenario.relays[0].config.circuit_policy).contains("Ewma"), "[relay] stays");
+    assert!(
+        format!("{:?}", scenario.relays[0].config.circuit_policy).contains("Ewma"),
+        "[relay] still applies"
+    );
     assert!(document.describe().contains("x.toml in the network of net.toml"));
     let resolved = document.resolved_toml("default").unwrap();
     let again = parse(&resolved).unwrap();
-    assert_eq!(again.resolved_toml("default").unwrap(), resolved, "the network is in what is written down");
+    assert_eq!(
+        again.resolved_toml("default").unwrap(),
+        resolved,
+        "the resolved scenario contains the network"
+    );
     assert_eq!(again.fingerprint(), document.fingerprint());
     assert_ne!(parse(TEXT).unwrap().fingerprint(), document.fingerprint());
 }
 
 #[test]
-fn a_round_trip_is_that_of_the_countries_and_the_access_delays() {
+fn a_round_trip_follows_the_countries_and_the_access_delays() {
     let document = in_network(TEXT, NETWORK, &[]).unwrap();
     let scenario = document.scenario("default").unwrap();
     let drawn = scenario.sampled(Seed(1));
@@ -358,11 +372,11 @@ fn a_round_trip_is_that_of_the_countries_and_the_access_delays() {
     assert_eq!(rtt(0, 1), Duration::from_millis(102));
     assert_eq!([rtt(1, 2), rtt(2, 1)], [Duration::from_millis(42); 2]);
     assert_eq!(drawn.network.shortest_rtt(), Duration::from_millis(12));
-    // Clients are where users are, of the two countries that there are.
+    // Clients are in the countries of users. The file has two of these countries.
     let germans =
         drawn.clients.iter().filter(|client| client.host.place.country.unwrap().code == "DE").count();
     assert!((10..=30).contains(&germans), "{germans} of 50");
-    // Ways of the scenario do not mix with the file's.
+    // Round-trip times of the scenario do not mix with those of the file.
     let own = TEXT
         .replace("latency = \"geographic\"", "latency = \"rtt-matrix\"\nrtt_matrix = { FR-FR = \"1 ms\" }");
     let mixed = in_network(&own, NETWORK, &[]).unwrap();
@@ -370,9 +384,9 @@ fn a_round_trip_is_that_of_the_countries_and_the_access_delays() {
 }
 
 #[test]
-fn a_mistake_in_a_network_file_names_it_and_its_line() {
+fn an_error_in_a_network_file_names_the_file_and_its_line() {
     let said = |from: &str, to: &str| {
-        assert_eq!(NETWORK.matches(from).count(), 1, "{from:?} must be there once");
+        assert_eq!(NETWORK.matches(from).count(), 1, "{from:?} must occur once");
         in_network(TEXT, &NETWORK.replace(from, to), &[]).unwrap_err().to_string()
     };
     for (from, to, sentence) in [

@@ -28,7 +28,7 @@ fn line(kind: &str, partner: &PartnerInfo) -> String {
     }
 }
 
-/// The generated lines below each heading: the rows of a table, and an algorithm's partners.
+/// The generated lines below each heading: the rows of a table, and the exclusions of an algorithm.
 fn generated() -> BTreeMap<String, [Vec<String>; 2]> {
     let all = sections();
     let of_section = all.iter().map(|section| {
@@ -47,7 +47,7 @@ fn generated() -> BTreeMap<String, [Vec<String>; 2]> {
     of_section.chain(of_algorithm).collect()
 }
 
-/// Whether a line belongs to one of the two kinds of generated lines.
+/// Whether a line is a generated line, and of which kind.
 fn is_generated(line: &str) -> Option<usize> {
     let partner = ["Penstock refuses `", "Penstock accepts `"];
     match line {
@@ -57,7 +57,7 @@ fn is_generated(line: &str) -> Option<usize> {
     }
 }
 
-/// The page with its generated lines written anew, each kind where its first line was.
+/// The page with new generated lines, each kind at the place of its first old line.
 fn with_tables(page: &str) -> String {
     let mut all = generated();
     let (mut out, mut here) = (String::new(), None);

@@ -1,4 +1,4 @@
-//! What a good scenario says, and the shipped ones.
+//! The contents of valid scenarios, and the shipped scenarios.
 
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
@@ -90,7 +90,7 @@ fn circuit_window(config: &RelayConfig) -> u32 {
 
 /// KIST, section 3: two nodes, one file of 100 MiB, no Tor.
 #[test]
-fn the_scenarios_of_plain_tcp_are_kists_figures_2a_and_2b() {
+fn the_scenarios_of_plain_tcp_match_kists_figures_2a_and_2b() {
     let loss = shipped("kist/tcp-loss");
     // 0 to 10 %, then 1 and 2 % with the TCP of Linux 6.
     assert_eq!((loss.seeds().len(), loss.variants().len()), (10, 13));
@@ -112,7 +112,7 @@ fn the_scenarios_of_plain_tcp_are_kists_figures_2a_and_2b() {
 }
 
 #[test]
-fn the_shipped_scenarios_are_figure_4() {
+fn the_shipped_scenarios_match_figure_4() {
     for (name, middle) in [
         ("quickstart", Some(DataRate::kib(128))),
         ("defenestrator/bottleneck", Some(DataRate::kib(128))),
@@ -158,7 +158,7 @@ fn half_life(scenario: &Scenario, relay: &str) -> Option<Duration> {
 }
 
 #[test]
-fn a_dynamic_variant_is_the_rule_as_printed_or_once_a_round_trip() {
+fn dynamic_variants_adjust_at_every_sendme_or_once_per_rtt() {
     for name in ["defenestrator/bottleneck", "defenestrator/non-bottleneck"] {
         let document = shipped(name);
         for (variant, adjust) in [("dynamic", "every-sendme"), ("dynamic-per-rtt", "once-per-rtt")] {
@@ -171,7 +171,7 @@ fn a_dynamic_variant_is_the_rule_as_printed_or_once_a_round_trip() {
 }
 
 #[test]
-fn priorities_are_on_where_a_variant_says() {
+fn ewma_is_on_where_a_variant_sets_it() {
     let seconds = |s| Some(Duration::from_secs(s));
     let relays = ["entry", "middle", "exit"];
     for (name, variant, expected) in [
@@ -193,9 +193,9 @@ fn priorities_are_on_where_a_variant_says() {
     assert_eq!(names, ["off", "1.5s", "3s", "4.5s", "10s", "20s", "33s", "66s", "99s"]);
 }
 
-/// What each relay's scheduler is, by its key.
+/// The scheduler of each relay, for each value of the key.
 #[test]
-fn a_scheduler_is_what_its_key_says() {
+fn the_scheduler_key_selects_the_scheduler() {
     let of = |value: &str| {
         let set = format!("relays.a.scheduler={value}");
         format!("{:?}", small("", &[&set]).relays[0].config.scheduler)
@@ -224,7 +224,7 @@ fn a_scheduler_is_what_its_key_says() {
 }
 
 #[test]
-fn a_client_says_its_class_and_a_relay_what_it_means() {
+fn a_client_sets_its_class_and_a_relay_the_factor() {
     let scenario = small("", &["client.priority_class=worse", "relays.a.priority_factor=50"]);
     assert_eq!(scenario.clients[0].config.priority_class, PriorityClass::Worse);
     let factors: Vec<f64> = scenario.relays.iter().map(|relay| relay.config.priority_factor.0).collect();
@@ -232,7 +232,7 @@ fn a_client_says_its_class_and_a_relay_what_it_means() {
 }
 
 #[test]
-fn the_variants_differ_only_in_what_they_set() {
+fn variants_differ_only_in_their_sets() {
     let document = shipped("defenestrator/bottleneck");
     let [stock, small] = ["stock", "50KiB"].map(|variant| document.resolved_toml(variant).unwrap());
     let different: Vec<_> = stock.lines().zip(small.lines()).filter(|(one, other)| one != other).collect();
@@ -258,9 +258,10 @@ const CHANGES: &str = r#"
     set = { "relays.g.circuit_policy.half_life" = "1 s" }
 "#;
 
-/// As a variant's `set` would: `[relay]` below `[relays.NAME]`, each over what was set before.
+/// Overrides apply as in a variant's `set`: `[relay]` below `[relays.NAME]`, and each change over
+/// the earlier ones.
 #[test]
-fn changes_follow_each_other_over_what_relays_have() {
+fn changes_apply_in_order_over_the_settings_of_relays() {
     let scenario = small(CHANGES, &[]);
     let said: Vec<String> = scenario
         .changes
@@ -312,7 +313,7 @@ const THROTTLES: &str = r#"
 "#;
 
 #[test]
-fn a_think_time_may_be_log_normal() {
+fn a_think_time_can_be_log_normal() {
     let more = "[workloads.x]\nsize = '1 KiB'\npause = ' lognormal( 10 s,1,120 s) '\n";
     let scenario = small(more, &[]);
     let pause = &scenario.workloads[1].pause;
@@ -325,13 +326,14 @@ fn a_think_time_may_be_log_normal() {
     // e^1.2816 times the median.
     assert!((quantile(0.9) / 36.02 - 1.0).abs() < 0.05, "{}", quantile(0.9));
     assert_eq!(draws.last(), Some(&120.0));
-    // The mean of the whole distribution is 16.49 s; the end takes a little of it away.
+    // The mean of the whole distribution is 16.49 s. The maximum lowers it slightly.
     assert!((pause.mean().as_secs_f64() - 16.131).abs() < 0.001);
 }
 
-/// What `penstock check` reckons with is what a run draws, however much the end takes away.
+/// `penstock check` computes with the mean of the sampled values, whatever part the maximum cuts
+/// off.
 #[test]
-fn the_mean_of_a_log_normal_knows_its_end() {
+fn the_mean_of_a_log_normal_includes_its_maximum() {
     for (median, sigma, most) in
         [(10, 1.0, 120), (10, 2.0, 30), (10, 0.5, 10), (1, 3.0, 100_000), (7, 0.0, 9)]
     {
@@ -339,19 +341,19 @@ fn the_mean_of_a_log_normal_knows_its_end() {
         let mut rng = Seed(5).stream("x/pause");
         let drawn: f64 = (0..100_000).map(|_| span.draw(&mut rng).as_secs_f64()).sum();
         let ratio = span.mean().as_secs_f64() / (drawn / 100_000.0);
-        // A great deviation needs more draws than these for a mean as close as the others'.
+        // A large deviation needs more samples for an equally precise mean.
         let off = if sigma > 2.0 { 0.15 } else { 0.01 };
         assert!((ratio - 1.0).abs() < off, "{sigma} {most}: {ratio}");
     }
     let seconds =
         |sigma: f64, most| Span::LogNormal(Duration::from_secs(1), sigma, Duration::from_secs(most));
     assert_eq!(seconds(0.0, 5).mean(), Duration::from_secs(1));
-    // Half of all are the end, of the others nearly all are nothing.
+    // Half of all values are the maximum, and nearly all others are zero.
     assert!((seconds(10.0, 1).mean().as_secs_f64() - 0.54).abs() < 0.01);
 }
 
 #[test]
-fn a_think_time_may_be_empirical_or_have_a_name() {
+fn a_think_time_can_be_empirical_or_a_preset() {
     let more = "[workloads.x]\nsize = '1 KiB'\npause = 'quantiles(1 s,2 s, 10 s)'\nstart = ' unc '\n";
     let scenario = small(more, &[]);
     let Workload { pause, start, .. } = &scenario.workloads[1];
@@ -359,7 +361,7 @@ fn a_think_time_may_be_empirical_or_have_a_name() {
     let mut draws: Vec<f64> = (0..20_000).map(|_| pause.draw(&mut rng).as_secs_f64()).collect();
     draws.sort_by(f64::total_cmp);
     let quantile = |q: f64| draws[(q * 20_000.0) as usize];
-    // A quarter of the way, half way, three quarters: straight between two values.
+    // One quarter, one half and three quarters: linear between two values.
     for (q, value) in [(0.25, 1.5), (0.5, 2.0), (0.75, 6.0)] {
         assert!((quantile(q) / value - 1.0).abs() < 0.03, "{q}: {}", quantile(q));
     }
@@ -370,7 +372,7 @@ fn a_think_time_may_be_empirical_or_have_a_name() {
 }
 
 #[test]
-fn sizes_may_be_empirical_or_mixed() {
+fn sizes_can_be_empirical_or_mixed() {
     let more = "[workloads.x]\nsize = 'quantiles(1 KiB, 3 KiB)'\n[workloads.y]\nsize = 'mix(7: 50 KiB,2: 1 MiB, 1 : 5 MiB)'\n";
     let scenario = small(more, &[]);
     let [x, y] = [1, 2].map(|index| size(&scenario.workloads[index]));
@@ -403,7 +405,7 @@ const MARKOV: &str = r#"
 "#;
 
 #[test]
-fn traffic_may_follow_markov_models() {
+fn traffic_can_follow_markov_models() {
     let scenario = small(MARKOV, &["workloads.x.tgen.packet=1000 B"]);
     let Activity::Tgen(tgen) = &scenario.workloads[1].does else { panic!("it follows none") };
     assert_eq!((tgen.flows.is_none(), tgen.packet, tgen.packets.len()), (true, Bytes::new(1000), 2));
@@ -412,14 +414,14 @@ fn traffic_may_follow_markov_models() {
         text.contains("follows Markov models: streams of 2 states, packets of 2 states, pauses 5 s"),
         "{text}"
     );
-    // Packets of a stream until it ends: 99 in the mean.
+    // The mean number of packets of a stream is 99.
     let walks = (0..2000).map(|seed| Walk::new(tgen.packets.clone(), Seed(seed).stream("x")));
     let packets: usize = walks.map(|mut walk| std::iter::from_fn(|| walk.step()).count()).sum();
     assert!((packets as f64 / 2000.0 / 99.0 - 1.0).abs() < 0.07, "{packets}");
 }
 
 #[test]
-fn the_tails_of_delays_are_those_of_their_distributions() {
+fn the_tails_of_delays_match_their_distributions() {
     let draws = |pause: &str| {
         let scenario = small(&format!("[workloads.x]\nsize = '1 KiB'\npause = '{pause}'\n"), &[]);
         let pause = scenario.workloads[1].pause.clone();
@@ -449,7 +451,7 @@ fn the_tails_of_delays_are_those_of_their_distributions() {
 }
 
 #[test]
-fn named_workloads_are_kists_clients() {
+fn workload_presets_match_kists_clients() {
     let named = |preset: &str| {
         let scenario = small(&format!("[workloads.x]\npreset = '{preset}'\nstart = '3 s'\n"), &[]);
         scenario.workloads[1].clone()
@@ -466,7 +468,7 @@ fn named_workloads_are_kists_clients() {
         assert_eq!((size(&workload), &workload.pause), (Amount::Fixed(bytes), &pause), "{preset}");
         assert_eq!((workload.fresh_circuit, workload.start), (fresh, Span::Fixed(Duration::from_secs(3))));
     }
-    // What stands beside the preset goes over it.
+    // A key next to the preset overrides the preset.
     let more = "[workloads.x]\npreset = 'perf50k'\nsize = '60 KiB'\n";
     let workload = small(more, &["workloads.x.pause=1 s"]).workloads[1].clone();
     assert_eq!((size(&workload), workload.fresh_circuit), (Amount::Fixed(Bytes::kib(60)), true));
@@ -480,7 +482,7 @@ fn the_mix_of_2008_has_its_shares_of_connections_and_bytes() {
     let mean: f64 = mix.shares().map(|(share, size)| share * size.get() as f64).sum();
     let shares: Vec<_> =
         mix.shares().map(|(share, size)| [share, share * size.get() as f64 / mean]).collect();
-    // The three that are named, without the rest.
+    // The three named parts, without the rest.
     let printed = [[92.45, 57.97], [4.06, 1.55], [3.33, 40.20]];
     let sums = [0, 1].map(|what| printed.iter().map(|row| row[what]).sum::<f64>());
     for (share, row) in shares.iter().zip(printed) {
@@ -492,7 +494,7 @@ fn the_mix_of_2008_has_its_shares_of_connections_and_bytes() {
 }
 
 #[test]
-fn a_workload_may_hold_circuits_instead() {
+fn a_workload_can_hold_circuits() {
     let more = "[workloads.x]\nhold = '10 s'\npause = '20 s'\ncircuits = 3\n[clients.x]\nworkload = 'x'\npath = ['a']\n";
     let scenario = small(more, &[]);
     let hold = Activity::Hold(Span::Fixed(Duration::from_secs(10)));
@@ -505,7 +507,7 @@ fn a_workload_may_hold_circuits_instead() {
 }
 
 #[test]
-fn throttles_are_what_the_keys_say() {
+fn throttle_keys_configure_the_throttles() {
     let scenario = small(THROTTLES, &[]);
     let said = |name: &str| {
         let relay = scenario.relays.iter().find(|relay| relay.host.name == name).unwrap();
@@ -537,7 +539,7 @@ fn throttles_are_what_the_keys_say() {
 }
 
 #[test]
-fn rates_of_relays_and_clients_change_with_what_depends_on_them() {
+fn a_changed_rate_also_changes_its_throttle() {
     let changes = r#"
         [relays.g]
         bandwidth_rate = "1 MiB/s"
@@ -563,7 +565,7 @@ fn rates_of_relays_and_clients_change_with_what_depends_on_them() {
             format!("{:?} {} {said:?}", change.at, host.name)
         })
         .collect();
-    // The relay named g keeps a rate of its own.
+    // The relay g has its own rate.
     let first = ["10s g Some((100, 100))", "10s web Some((10, 20))"];
     let then = ["a", "b", "c"].map(|relay| format!("11s {relay} Some((50, 50))"));
     let expected = first.map(str::to_owned).into_iter().chain(then).chain(["11s web None".to_owned()]);
@@ -571,7 +573,7 @@ fn rates_of_relays_and_clients_change_with_what_depends_on_them() {
 }
 
 #[test]
-fn a_variant_has_changes_of_its_own() {
+fn a_variant_can_have_its_own_changes() {
     let text = format!(
         "{SMALL}{CHANGES}[[variants]]\nname = 'on'\n[[variants]]\nname = 'off'\nset = {{ changes = [] }}\n"
     );
@@ -581,7 +583,7 @@ fn a_variant_has_changes_of_its_own() {
 }
 
 #[test]
-fn what_is_resolved_reads_back_to_the_same() {
+fn a_resolved_scenario_parses_to_the_same_scenario() {
     let mut texts: Vec<Document> = SHIPPED.iter().map(|name| shipped(name)).collect();
     let more = "count = 3\nlink_up = '10 Mbit/s'\nbandwidth_rate = '1 MiB/s'\n[relay]\nlink = '5 MiB/s'\n[relays.g]\ncount = 2\nlink = '1 MiB/s'\nscheduler.outbuf_low = '8 KiB'\n[[network.pairs]]\nbetween = ['web', 'a']\nloss = 0.5\n";
     texts.push(Document::parse(&format!("{SMALL}{more}"), "small.toml", &[]).unwrap());
@@ -605,7 +607,7 @@ fn what_is_resolved_reads_back_to_the_same() {
     }
 }
 
-/// A network of two versions, and variants in which it has another one.
+/// A network with two Tor versions, and variants with other versions.
 const PRESETS: &str = r#"
     preset = "tor-0.4.9-noconflux"
     [relay]
@@ -624,7 +626,7 @@ const PRESETS: &str = r#"
 "#;
 
 #[test]
-fn a_preset_is_below_what_stands_beside_it_and_above_what_is_inherited() {
+fn a_preset_overrides_inherited_keys_and_keys_next_to_it_override_the_preset() {
     let document = Document::parse(&format!("{SMALL}{PRESETS}"), "x.toml", &[]).unwrap();
     let configs = |document: &Document, variant: &str| {
         let scenario = document.scenario(variant).unwrap();
@@ -640,10 +642,10 @@ fn a_preset_is_below_what_stands_beside_it_and_above_what_is_inherited() {
     assert_eq!([&a, &d, &web].map(|config| config.authenticated_sendmes), [false, true, true]);
     let EdgeControlConfig::Vegas(vegas) = d.edge_control else { panic!("{:?}", d.edge_control) };
     let bounds = CwndBounds { cwnd_init: 200, ..VegasConfig::TOR_0_4_9.bounds };
-    assert_eq!(vegas, VegasConfig { bounds, ..VegasConfig::TOR_0_4_9 }, "nothing of windows is left");
+    assert_eq!(vegas, VegasConfig { bounds, ..VegasConfig::TOR_0_4_9 }, "no setting of windows remains");
     assert!(web.optimistic_data && !a.optimistic_data);
 
-    // Another preset replaces the preset, not the keys beside it; "none" is none.
+    // Another preset replaces the preset, but not the keys next to it. "none" removes the preset.
     let [a, d, web] = configs(&document, "2013");
     assert_eq!((policy(&a).as_str(), circuit_window(&a)), ("EwmaHeap(EwmaConfig { half_life: 30s })", 500));
     assert_eq!((refill(&a), refill(&d)), ((200, false), (16, true)));
@@ -656,7 +658,7 @@ fn a_preset_is_below_what_stands_beside_it_and_above_what_is_inherited() {
 }
 
 #[test]
-fn presets_are_the_cores_constants() {
+fn presets_match_the_constants_of_the_core() {
     let of = |preset: &str| {
         let scenario = small(&format!("preset = '{preset}'\n[relay]\npreset = '{preset}'\n"), &[]);
         [scenario.relays[0].config.clone(), scenario.clients[0].config.clone()]
@@ -689,9 +691,9 @@ fn presets_are_the_cores_constants() {
     assert_eq!(penstock_scenario::presets().len(), 3);
 }
 
-/// So a directory of runs goes on when its file says the same more briefly.
+/// A directory of runs stays valid if its scenario says the same in a shorter way.
 #[test]
-fn a_preset_is_the_same_scenario_as_its_keys() {
+fn a_preset_has_the_same_fingerprint_as_its_keys() {
     let print = |text: &str| Document::parse(text, "x.toml", &[]).unwrap().fingerprint();
     let same = print(SMALL);
     assert_eq!(
@@ -702,7 +704,7 @@ fn a_preset_is_the_same_scenario_as_its_keys() {
 }
 
 #[test]
-fn the_defaults_are_the_cores() {
+fn the_defaults_match_the_core() {
     let scenario = small("", &[]);
     for (config, phase) in [
         (&scenario.relays[0].config, scenario.relays[0].refill_phase),
@@ -717,7 +719,7 @@ fn the_defaults_are_the_cores() {
 }
 
 #[test]
-fn nearer_layers_win() {
+fn more_specific_sections_override_general_ones() {
     let more = "[relay]\nlink = '1 MiB/s'\nlink_up = '2 MiB/s'\nedge_control.circuit_window = 500\n[relays.d]\nlink = '3 MiB/s'\nedge_control = { stream_window = 100 }\n";
     let scenario = small(more, &["relays.a.edge_control.circuit_window=200", "client.link=5 MiB/s"]);
     let [a, b, _, d] = &scenario.relays[..] else { panic!() };
@@ -728,7 +730,7 @@ fn nearer_layers_win() {
 }
 
 #[test]
-fn a_set_goes_over_a_variant() {
+fn a_set_overrides_a_variant() {
     let text = format!(
         "{SMALL}[[variants]]\nname = 'v'\nset = {{ \"tcp.send_buffer\" = '32 KiB', relay.link = '1 MiB/s' }}\n"
     );
@@ -743,7 +745,7 @@ fn a_set_goes_over_a_variant() {
 }
 
 #[test]
-fn a_count_numbers_nodes_and_more_of_them_rename_none() {
+fn a_count_numbers_nodes_and_a_larger_count_renames_none() {
     let names = |count: u32| -> Vec<String> {
         let scenario = small(&format!("count = {count}\n"), &[]);
         scenario.clients.iter().map(|client| client.host.name.clone()).collect()
@@ -755,7 +757,7 @@ fn a_count_numbers_nodes_and_more_of_them_rename_none() {
 }
 
 #[test]
-fn an_exception_of_a_node_goes_before_one_of_its_group() {
+fn an_override_of_a_node_precedes_one_of_its_group() {
     let more = "count = 2\n[[network.pairs]]\nbetween = ['web', 'a']\nrtt = '40 ms'\n[[network.pairs]]\nbetween = ['a', 'web0002']\nloss = 0.5\n";
     let scenario = small(more, &[]);
     let wire = |one: usize, other: usize| {
@@ -767,7 +769,7 @@ fn an_exception_of_a_node_goes_before_one_of_its_group() {
 }
 
 #[test]
-fn a_dumbbell_and_rates_are_drawn_for_each_seed_and_from_names_alone() {
+fn a_dumbbell_and_rates_are_sampled_by_seed_and_name() {
     let latency = "near = '20 ms', far = 'quantiles(30 ms, 50 ms)', far_share = 0.5, across = '130 ms'";
     let more = |count: u32| {
         format!(
@@ -779,16 +781,20 @@ fn a_dumbbell_and_rates_are_drawn_for_each_seed_and_from_names_alone() {
     assert_eq!(drawn.relays[5].host, scenario.sampled(Seed(7)).relays[5].host);
     let fast = |scenario: &Scenario| -> Vec<_> {
         let of = |relay: &penstock_scenario::model::Relay| {
-            let bandwidth = relay.config.bandwidth.expect("it has one");
+            let bandwidth = relay.config.bandwidth.expect("the relay has a bandwidth");
             assert_eq!(relay.weight, bandwidth.rate);
             let seconds = bandwidth.burst.get() as f64 / bandwidth.rate.bytes_per_sec() as f64;
-            assert!((seconds - 1.0).abs() < 1e-3, "a bucket of a second stays one");
+            assert!((seconds - 1.0).abs() < 1e-3, "the bucket holds one second");
             (relay.host.link_up.bytes_per_sec(), bandwidth.rate.bytes_per_sec())
         };
         scenario.relays.iter().filter(|relay| relay.host.group == "fast").map(of).collect()
     };
     assert_ne!(fast(&drawn), fast(&other));
-    assert_eq!(fast(&drawn), fast(&small(&more(12), &[]).sampled(Seed(7)))[..8], "more relays change none");
+    assert_eq!(
+        fast(&drawn),
+        fast(&small(&more(12), &[]).sampled(Seed(7)))[..8],
+        "more relays change no rate"
+    );
     let mut both = fast(&drawn);
     both.sort_unstable();
     assert!(both.is_sorted_by_key(|(_, bucket)| *bucket), "a fast link has a high bandwidth");
@@ -805,13 +811,13 @@ fn a_dumbbell_and_rates_are_drawn_for_each_seed_and_from_names_alone() {
 }
 
 #[test]
-fn a_scenario_without_chance_is_drawn_as_it_is() {
+fn a_scenario_without_randomness_is_sampled_unchanged() {
     let scenario = small("count = 3\n", &[]);
     assert!(matches!(scenario.sampled(Seed(1)), std::borrow::Cow::Borrowed(_)));
 }
 
 #[test]
-fn weighted_paths_have_as_many_hops_as_asked() {
+fn weighted_paths_have_the_requested_number_of_hops() {
     for hops in [1, 2, 3] {
         let scenario = small(&format!("hops = {hops}\n"), &[]);
         let path = scenario.clients[0].path.draw(&scenario, &[], &mut Seed(1).stream("web/path"));
@@ -820,7 +826,7 @@ fn weighted_paths_have_as_many_hops_as_asked() {
 }
 
 #[test]
-fn weighted_paths_are_different_relays_by_weight() {
+fn weighted_paths_have_different_relays_by_weight() {
     let scenario = small("[relays.big]\nweight = '100 MiB/s'\n", &[]);
     let mut rng = Seed(1).stream("web/path");
     let mut first = [0; 4];
@@ -837,7 +843,7 @@ fn weighted_paths_are_different_relays_by_weight() {
 }
 
 #[test]
-fn a_bucket_is_as_deep_as_a_second_unless_it_says() {
+fn a_bucket_holds_one_second_by_default() {
     let scenario =
         small("[relay]\nbandwidth_rate = '1 MiB/s'\nrefill = '100 ms'\nrefill_phase = '10 ms'\n", &[]);
     let config = &scenario.relays[0].config;
@@ -847,7 +853,7 @@ fn a_bucket_is_as_deep_as_a_second_unless_it_says() {
     assert_eq!(scenario.clients[0].config.bandwidth, None);
 }
 
-/// What the keys of Vegas make of nothing but a version, each key set, and today's Tor around it.
+/// The keys of Vegas: only a version, each key set, and the newest Tor preset.
 #[test]
 fn vegas_has_the_constants_of_its_version() {
     let edge = |more: &str| {
@@ -873,9 +879,9 @@ fn vegas_has_the_constants_of_its_version() {
     assert_eq!(small("", &[]).relays[0].config.limits, Limits::default());
 }
 
-/// What the keys of the comparators make of nothing, and of each key set.
+/// The keys of DCTCP and TIMELY: no key set, and each key set.
 #[test]
-fn comparators_have_their_defaults_and_take_their_keys() {
+fn comparators_have_defaults_and_accept_their_keys() {
     let relay = |more: &str| small(&format!("[relay]\n{more}\n"), &[]).relays[0].config.clone();
     let dctcp = |more: &str| match relay(more).edge_control.clone() {
         EdgeControlConfig::Dctcp(dctcp) => dctcp,
@@ -904,7 +910,7 @@ fn comparators_have_their_defaults_and_take_their_keys() {
 }
 
 #[test]
-fn distributions_draw_within_their_bounds() {
+fn distributions_sample_within_their_bounds() {
     let scenario = small("", &["workloads.web.pause=uniform(1 s, 3 s)"]);
     let mut rng = Seed(1).stream("web/think");
     for _ in 0..1000 {
@@ -918,7 +924,7 @@ fn distributions_draw_within_their_bounds() {
 }
 
 #[test]
-fn the_fingerprint_is_of_what_a_scenario_does() {
+fn the_fingerprint_covers_the_behaviour_of_a_scenario() {
     let print = |text: &str, sets: &[&str]| {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
         Document::parse(text, "x.toml", &sets).unwrap().fingerprint()
@@ -934,7 +940,7 @@ fn the_fingerprint_is_of_what_a_scenario_does() {
 }
 
 #[test]
-fn a_scenario_explains_itself() {
+fn the_description_of_a_scenario_is_complete() {
     let text = shipped("defenestrator/bottleneck").describe();
     for expected in [
         "Windows behind a slow middle relay\n",
@@ -949,8 +955,8 @@ fn a_scenario_explains_itself() {
 }
 
 #[test]
-fn a_whole_network_is_read_in_a_moment() {
-    // KIST's: 3,600 relays, 13,800 clients, 4,000 servers, each with a table of its own.
+fn a_scenario_with_a_whole_network_parses_quickly() {
+    // The network of KIST: 3,600 relays, 13,800 clients and 4,000 servers, each with its own table.
     let mut text = SMALL.to_owned();
     for number in 0..3600 {
         text += &format!("[relays.r{number}]\nlink = '{} KiB/s'\n", 100 + number);
@@ -972,9 +978,10 @@ fn a_whole_network_is_read_in_a_moment() {
     assert!(text.contains("the first 12 of 3603 relays by name:") && text.lines().count() < 120, "{text}");
 }
 
-/// What is calibrated is calibrated without N23: its scenarios have the paths of those without.
+/// The calibration uses windows. The scenarios of N23 must therefore have the same paths as those
+/// of windows.
 #[test]
-fn the_scenarios_of_n23_differ_from_those_of_windows_in_hop_control_alone() {
+fn n23_scenarios_differ_from_window_scenarios_only_in_hop_control() {
     for (with, without) in [
         ("defenestrator/n23-bottleneck", "defenestrator/bottleneck"),
         ("defenestrator/n23-non-bottleneck", "defenestrator/non-bottleneck"),
@@ -1001,7 +1008,7 @@ fn the_scenarios_of_n23_differ_from_those_of_windows_in_hop_control_alone() {
 
 /// DefenestraTor, section 5.2.
 #[test]
-fn the_larger_network_is_figure_11() {
+fn the_larger_network_matches_figure_11() {
     let document = shipped("defenestrator/larger");
     for variant in document.variants() {
         let scenario = document.scenario(&variant.name).unwrap();
@@ -1045,7 +1052,7 @@ fn a_sweep_has_each_variant_at_each_point() {
     );
     let slow = all.scenario("slow, 60 ms").unwrap();
     assert_eq!(slow.variant.label, "a slow link, 60 ms");
-    assert_eq!(slow.network.default.rtt, Duration::from_millis(60), "a point goes over --set");
+    assert_eq!(slow.network.default.rtt, Duration::from_millis(60), "a point overrides --set");
     assert_eq!(slow.relays[0].host.link_up, DataRate::kib(9));
     let alone = Document::in_network(&text, "x.toml", None, &sets, &["slow".to_owned()], &points).unwrap();
     let names: Vec<_> = alone.variants().iter().map(|each| each.name.as_str()).collect();
@@ -1054,7 +1061,7 @@ fn a_sweep_has_each_variant_at_each_point() {
 }
 
 #[test]
-fn what_a_point_sets_need_not_fit_variants_that_take_no_part() {
+fn a_point_need_not_fit_variants_that_are_not_selected() {
     let text = format!(
         "{SMALL}[relay.edge_control]\nkind = 'windows'\n[[variants]]\nname = 'windows'\n[[variants]]\n\
          name = 'dynamic'\nset = {{ 'relay.edge_control' = {{ kind = 'dynamic-windows' }} }}\n"
@@ -1065,7 +1072,7 @@ fn what_a_point_sets_need_not_fit_variants_that_take_no_part() {
 }
 
 #[test]
-fn credits_are_what_each_node_says_and_the_consensus_decides_whether_they_are_used() {
+fn each_node_sets_its_credits_and_the_consensus_turns_windows_off() {
     let n23 = |config: &RelayConfig| match config.hop_control {
         HopControlConfig::N23(config) => Some(config),
         _ => None,

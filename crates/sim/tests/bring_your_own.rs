@@ -38,7 +38,7 @@ fn the_page_shows_the_whole_crate() {
 
 /// This package has the crate's program as an example, so that cargo builds it with the workspace's libraries.
 #[test]
-fn the_crate_prints_what_the_page_says() {
+fn the_crate_prints_the_output_on_the_page() {
     let test = std::env::current_exe().expect("a test has a file");
     // target/debug/deps/NAME
     let built = test.ancestors().nth(2).expect("cargo built this test below its target directory");
@@ -52,7 +52,8 @@ fn the_crate_prints_what_the_page_says() {
     assert_eq!(blocks(&read("docs/how-to/plug-in-an-algorithm.md"), "text"), [text.into_owned()]);
 }
 
-/// As a crate of its own it would build too: its lock file is complete, and its manifest names each crate that it uses.
+/// The crate could also be built outside the workspace: its lock file is complete, and its manifest
+/// names each crate that it uses.
 #[test]
 fn the_manifest_and_the_lock_file_are_complete() {
     let output = Command::new(env!("CARGO"))

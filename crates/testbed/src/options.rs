@@ -228,18 +228,20 @@ mod tests {
     #[test]
     fn missing_options_have_the_defaults_of_the_grid() {
         let Ok(Command::Tcp(goodput)) = parse("tcp,goodput,--rtt,100 ms,--loss,0.01") else {
-            panic!("it parses")
+            panic!("the arguments are valid")
         };
         assert_eq!(goodput.link.queue, Bytes::new(1_048_576));
         assert_eq!((goodput.link.delay, goodput.link.loss), (Duration::from_millis(50), 0.01));
         assert_eq!((goodput.warmup, goodput.seconds), (Duration::from_secs(5), Duration::from_secs(60)));
-        let Ok(Command::Tcp(goodput)) = parse("tcp,goodput") else { panic!("it parses") };
+        let Ok(Command::Tcp(goodput)) = parse("tcp,goodput") else { panic!("the arguments are valid") };
         assert_eq!(goodput.link.queue, Bytes::new(150_000));
-        let Ok(Command::Tcp(window)) = parse("tcp,window") else { panic!("it parses") };
+        let Ok(Command::Tcp(window)) = parse("tcp,window") else { panic!("the arguments are valid") };
         assert_eq!((window.link.rate, window.link.queue), (DataRate::mbit(100), Bytes::new(125_000)));
-        let Ok(Command::Sndbuf(greedy)) = parse("sndbuf") else { panic!("it parses") };
+        let Ok(Command::Sndbuf(greedy)) = parse("sndbuf") else { panic!("the arguments are valid") };
         assert_eq!(greedy.writes, None);
-        let Ok(Command::Sndbuf(paced)) = parse("sndbuf,--writes,64 KiB/s") else { panic!("it parses") };
+        let Ok(Command::Sndbuf(paced)) = parse("sndbuf,--writes,64 KiB/s") else {
+            panic!("the arguments are valid")
+        };
         assert_eq!(paced.writes, Some(DataRate::kib(64)));
     }
 

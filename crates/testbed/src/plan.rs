@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_settings_are_refused_with_key_and_remedy() {
+    fn unsupported_settings_are_rejected_with_key_and_remedy() {
         for (set, says) in [
             ("tcp.profile='linux-3.2'", "tcp.profile is not for the testbed: write \"linux-6\""),
             ("tcp.mss='536 B'", "tcp.mss is not"),

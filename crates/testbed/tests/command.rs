@@ -158,15 +158,17 @@ mod relays {
                 assert!(number(cells, "kernel_out_s") > 512.0 / 5e6, "{position}: {row}");
             }
             let mut tables: Vec<_> = std::fs::read_dir(&out)
-                .expect("it was made")
-                .map(|entry| entry.expect("it is there").file_name().into_string().expect("names are UTF-8"))
+                .expect("the directory exists")
+                .map(|entry| {
+                    entry.expect("the entry is readable").file_name().into_string().expect("names are UTF-8")
+                })
                 .collect();
             tables.sort();
             let names =
                 ["cells", "circuits", "paths", "relays", "transfers"].map(|name| format!("{name}.parquet"));
             assert_eq!(tables, names);
         }
-        std::fs::remove_dir_all(&out).expect("it is ours");
+        std::fs::remove_dir_all(&out).expect("the directory exists");
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn scenario(plan: &Plan) -> Scenario {
         window = plan.circuit_window,
     );
     let document = Document::parse(&text, "the plan", &[]).expect("a plan makes a scenario");
-    let mut scenario = document.scenario("default").expect("it has one variant").clone();
+    let mut scenario = document.scenario("default").expect("the scenario has one variant").clone();
     // A scenario requires a request and at least one byte. A plan may have none.
     scenario.workloads[0].does = Activity::Download(Amount::Fixed(Bytes::new(Plan::bytes(plan.download))));
     scenario.workloads[0].request = Bytes::new(Plan::bytes(plan.upload));

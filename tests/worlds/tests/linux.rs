@@ -43,20 +43,18 @@ fn the_path_test_passes_over_two_namespaces() {
     let this = std::env::current_exe().expect("a test has a file");
     let this = this.to_str().expect("cargo names files in UTF-8");
     let mut child = inside(&[this, "--exact", "the_path_test_passes_over_two_namespaces", "--nocapture"]);
-    assert!(
-        child.status().expect("it was there a moment ago").success(),
-        "the path test inside the namespace fails"
-    );
+    assert!(child.status().expect("unshare starts").success(), "the path test inside the namespace fails");
 }
 
 /// Two kernels and a channel between them.
 fn pair() -> [LinuxKernel; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let here = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+    let here = TcpStream::connect(listener.local_addr().expect("the listener is bound"))
+        .expect("the listener accepts connections");
     let (there, _) = listener.accept().expect("a peer connected");
     [here, there].map(|socket| {
         let mut kernel = LinuxKernel::new();
-        kernel.attach(CHANNEL, socket).expect("a socket need not block");
+        kernel.attach(CHANNEL, socket).expect("a socket can be non-blocking");
         kernel
     })
 }

@@ -67,7 +67,7 @@ fn download(config: &RelayConfig) -> (u64, u64, u64) {
     let mut net = bottleneck(config);
     let (circuit, received, queue) = net.two_downloads();
     let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
-    let window = net.nodes[3].relay.circuit_window(exit).expect("it has an edge").0.get();
+    let window = net.nodes[3].relay.circuit_window(exit).expect("the exit has the circuit").0.get();
     assert!(net.nodes.iter().all(|node| node.closed.is_empty()));
     (received, queue, window)
 }
@@ -112,7 +112,7 @@ fn an_exit_that_is_the_bottleneck_marks_its_own_cells() {
     net.transfer(0, circuit, 20_000_000, 0);
     net.drive_for(Duration::from_secs(20));
     let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
-    let (window, _) = net.nodes[3].relay.circuit_window(exit).expect("it has an edge");
+    let (window, _) = net.nodes[3].relay.circuit_window(exit).expect("the exit has the circuit");
     assert!(window < Cells::new(200), "{window:?} of a thousand");
 }
 

@@ -429,7 +429,8 @@ fn each_idle_circuit_takes_one_cell_out_of_a_pool() {
         net.transfer(0, circuit, 3_000_000, 0);
         net.drive();
         let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
-        net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward).expect("it has credits").get() - 10
+        net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward).expect("the hop has credits").get()
+            - 10
     };
     // When the last cells left, all queues were empty: (500 − 0 − N) · 1 + 1.
     assert_eq!([0, 40, 200].map(n3), [500, 460, 300]);
@@ -444,12 +445,13 @@ fn an_edge_reads_when_n3_grows_while_the_hop_is_blocked() {
     let transfer = net.transfer(0, circuit, 3_000_000, 0);
     net.drive_for(Duration::from_secs(3));
     let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
-    let waiting =
-        |net: &Net| net.nodes[3].relay.circuit_queue(exit, Direction::Backward).expect("it is there").get();
+    let waiting = |net: &Net| {
+        net.nodes[3].relay.circuit_queue(exit, Direction::Backward).expect("the circuit is there").get()
+    };
     assert!(waiting(&net) <= 150, "{} cells", waiting(&net));
     net.stall(transfer, Side::Client, true);
     net.drive_for(Duration::from_secs(60));
-    let limit = net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward).expect("it has credits");
+    let limit = net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward).expect("the hop has credits");
     assert_eq!((limit.get(), waiting(&net)), (510, 510));
 }
 
@@ -462,8 +464,9 @@ fn a_relay_with_a_slow_next_channel_soon_queues_less() {
     net.drive_for(Duration::from_secs(1));
     // The middle accepts 510 cells at first. Later it holds at most 110 of them.
     let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
-    let waiting =
-        |net: &Net| net.nodes[2].relay.circuit_queue(middle, Direction::Backward).expect("it is there");
+    let waiting = |net: &Net| {
+        net.nodes[2].relay.circuit_queue(middle, Direction::Backward).expect("the circuit is there")
+    };
     let first = waiting(&net).get();
     net.drive_for(Duration::from_secs(4));
     let later = waiting(&net).get();
@@ -525,7 +528,7 @@ fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> 
     let transfers = circuits.map(|circuit| net.transfer(0, circuit, 200_000, 0));
     net.drive_for(Duration::from_millis(500));
     let exit = net.circuit_at(0, circuits[0], 3).expect("the circuit is there");
-    let (_, id) = net.nodes[3].relay.leg(exit, Direction::Backward).expect("it has a leg");
+    let (_, id) = net.nodes[3].relay.leg(exit, Direction::Backward).expect("the circuit has a leg");
     for cell in cells(id) {
         let (from, to) = if cell.command() == Command::Feedback { (2, 3) } else { (3, 2) };
         net.inject(from, to, cell);
@@ -582,7 +585,7 @@ fn a_channel_that_reads_no_credits_closes() {
         net.set_link(0, 1, Link { rate: DataRate::kib(1), send_buffer: 4 << 10, ..Link::default() });
         let circuit = net.build(0, &[1, 2]);
         let entry = net.circuit_at(0, circuit, 1).expect("the circuit is there");
-        let (_, id) = net.nodes[1].relay.leg(entry, Direction::Backward).expect("it has a leg");
+        let (_, id) = net.nodes[1].relay.leg(entry, Direction::Backward).expect("the circuit has a leg");
         // The first cell of the entry was the EXTEND.
         for place in 1..=2000 {
             net.inject(0, 1, TestCell::unwanted(id, &[(1, place + 1), (2, place)]));

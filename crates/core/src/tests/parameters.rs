@@ -30,7 +30,7 @@ fn window_of_exit(net: &mut Net, circuit: CircuitIndex) -> Cells {
     let transfer = net.transfer(0, circuit, 200_000, 100_000);
     assert!(net.drive_until(|net| net.at(transfer).connected));
     let exit = net.circuit_at(0, circuit, EXIT).expect("the circuit is there");
-    let (window, _) = net.nodes[EXIT].relay.circuit_window(exit).expect("it has an edge");
+    let (window, _) = net.nodes[EXIT].relay.circuit_window(exit).expect("the exit has the circuit");
     net.drive();
     assert!(net.at(transfer).is_complete());
     window

@@ -87,7 +87,7 @@ fn an_application_can_close_first() {
     let circuit = net.build(0, &[1, 2, 3]);
     let transfer = net.transfer(0, circuit, 10 << 20, 0);
     assert!(net.drive_until(|net| net.at(transfer).download.received > 100_000));
-    let stream = net.at(transfer).stream.expect("it was opened");
+    let stream = net.at(transfer).stream.expect("the stream was opened");
     net.call(0, |relay, now, host| relay.close_stream(now, stream, EndReason::DONE, host));
     net.drive();
     assert_eq!(net.at(transfer).closed, [true, true]);
@@ -223,7 +223,7 @@ fn a_stream_after_end_delivers_its_data_and_reads_no_more() {
     net.stall(transfer, Side::Server, true);
     // All data of the upload waits at the exit, whose queue is full.
     assert!(net.drive_until(|net| net.nodes[3].relay.counters().data_delivered == 100));
-    let stream = net.at(transfer).stream.expect("it was opened");
+    let stream = net.at(transfer).stream.expect("the stream was opened");
     net.call(0, |relay, now, host| relay.close_stream(now, stream, EndReason::DONE, host));
     net.drive_for(Duration::from_millis(100));
     let sent = net.at(transfer).download.sent;
@@ -332,8 +332,8 @@ fn keys_of_closed_circuits_and_channels_are_ignored() {
     let circuit = net.build(0, &[1, 2, 3]);
     let transfer = net.transfer(0, circuit, 1000, 0);
     net.drive();
-    let stream = net.at(transfer).stream.expect("it was opened");
-    let channel = net.channel(0, 1).expect("it is open");
+    let stream = net.at(transfer).stream.expect("the stream was opened");
+    let channel = net.channel(0, 1).expect("the channel is open");
     net.call(0, |relay, now, host| relay.close_circuit(now, circuit, DestroyReason::NONE, host));
     net.disconnect(0, 1);
     net.drive();

@@ -166,7 +166,7 @@ fn a_custom_edge_control_receives_marks() {
         net.drive();
         assert!(net.at(transfer).is_complete());
         let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
-        let window = net.nodes[3].relay.circuit_window(exit).expect("it has an edge").0;
+        let window = net.nodes[3].relay.circuit_window(exit).expect("the exit has the circuit").0;
         assert_eq!(window.get(), expected, "marks above {ecn_threshold:?} cells");
     }
 }
@@ -281,7 +281,7 @@ fn congestion_control_composes_with_a_custom_hop_control() {
     let transfers = [0; 2].map(|_| net.transfer(0, circuit, 300_000, 150_000));
     net.drive();
     assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
-    let sendmes = net.nodes[0].relay.circuit_window(circuit).expect("it has an edge").0.get() / 31;
+    let sendmes = net.nodes[0].relay.circuit_window(circuit).expect("the exit has the circuit").0.get() / 31;
     for node in 0..4 {
         let peak = net.nodes[node].peak_queue;
         assert!(peak.iter().all(|cells| *cells <= N2 + N3 + 1 + sendmes), "{peak:?} at node {node}");

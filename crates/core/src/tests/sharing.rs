@@ -25,7 +25,7 @@ fn backlogged(config: &RelayConfig) -> (Net, Vec<CircId>) {
         net.transfer(client, circuit, 3_000_000, 0);
     }
     net.drive_for(Duration::from_secs(5));
-    let channel = net.channel(2, 1).expect("it is open");
+    let channel = net.channel(2, 1).expect("the channel is open");
     let from = net.nodes[2].host.writes.len();
     net.drive_for(Duration::from_secs(20));
     let writes = net.nodes[2].host.writes[from..].iter().filter(|moved| moved.channel == channel);

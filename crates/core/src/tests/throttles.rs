@@ -120,7 +120,7 @@ fn a_peer_is_throttled_while_it_counts_as_a_client() {
         let circuit = net.build(0, &[1, 2, 3]);
         let transfer = net.transfer(0, circuit, 500_000_000, 0);
         net.drive_for(Duration::from_secs(5));
-        let channel = net.channel(2, 1).expect("they are connected");
+        let channel = net.channel(2, 1).expect("the nodes are connected");
         let mut rate = |to_client: bool| {
             // A repeated call changes nothing.
             (0..2).for_each(|_| net.call(2, |relay, now, _| relay.set_to_client(now, channel, to_client)));

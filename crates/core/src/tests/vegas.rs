@@ -32,8 +32,9 @@ fn increment(inc: u8) -> RelayConfig {
 /// The windows of the client and of the exit before the first transfer.
 fn windows(net: &Net, circuit: CircuitIndex) -> [Cells; 2] {
     let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
-    let window =
-        |node: usize, circuit| net.nodes[node].relay.circuit_window(circuit).expect("it has an edge").0;
+    let window = |node: usize, circuit| {
+        net.nodes[node].relay.circuit_window(circuit).expect("the exit has the circuit").0
+    };
     [window(0, circuit), window(3, exit)]
 }
 

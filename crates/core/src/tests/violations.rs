@@ -43,7 +43,7 @@ impl Attack {
     /// The id of the attacker's circuit between relay `node` and its neighbour in `direction`.
     fn id(&self, node: usize, direction: Direction) -> CircId {
         let circuit = self.net.circuit_at(0, self.circuit, node).expect("the circuit is there");
-        self.net.nodes[node].relay.leg(circuit, direction).expect("it has two legs").1
+        self.net.nodes[node].relay.leg(circuit, direction).expect("the circuit has two legs").1
     }
 
     fn drive(&mut self) {
@@ -152,7 +152,7 @@ fn two_created_cells_in_one_read_add_one_hop() {
     let mut net = Net::path(3, &RelayConfig::default());
     let circuit = net.open_circuit(0, &[1, 2, 3]);
     assert!(net.drive_until(|net| net.nodes[1].relay.population()[1] == 1));
-    let (_, id) = net.nodes[0].relay.leg(circuit, Direction::Forward).expect("it has a first hop");
+    let (_, id) = net.nodes[0].relay.leg(circuit, Direction::Forward).expect("the circuit has a first hop");
     net.inject_all(
         1,
         0,

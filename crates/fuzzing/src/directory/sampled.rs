@@ -31,10 +31,10 @@ impl SampleDirectory {
 
     /// Gives `text` to the cache in place of a sample document. The time is `hours` after the start of the consensus.
     /// Returns the number of accepted documents.
-    pub(super) fn tell(&mut self, number: u8, text: &str, hours: u8) -> u32 {
+    pub(super) fn give(&mut self, number: u8, text: &str, hours: u8) -> u32 {
         let head = "HTTP/1.0 200 OK\r\nContent-Encoding: identity\r\n\r\n";
-        let answer = Answer::read([head, text].concat().into_bytes()).expect("it is an answer");
-        assert_eq!(answer.body, text.as_bytes(), "a body is what follows the head");
+        let answer = Answer::read([head, text].concat().into_bytes()).expect("the answer is complete");
+        assert_eq!(answer.body, text.as_bytes(), "the body follows the head");
         let _ = Answer::read(text.into());
         let now = samples::at(5) + Duration::from_secs(3600) * u32::from(hours & 7);
         match number % 5 {
@@ -55,7 +55,7 @@ impl SampleDirectory {
         let taken = self.0.take_consensus(now, consensus).is_ok();
         let signed = |text: &str| text.split("directory-signature ").next().map(str::to_owned);
         let is_signed = [samples::PLAIN, samples::MICRO].into_iter().any(|good| signed(good) == signed(text));
-        assert!(!taken || is_signed, "what is taken is what was signed");
+        assert!(!taken || is_signed, "the cache accepts only signed consensuses");
         u32::from(taken)
     }
 
@@ -65,7 +65,7 @@ impl SampleDirectory {
         let status = pieces[0].get(9..12).unwrap_or_default();
         let body: usize = pieces[1..].iter().map(|piece| piece.len()).sum();
         assert!(["200", "304", "400", "404"].contains(&status), "{status}");
-        assert_eq!(status == "200", body > 0, "a document is found, or it is not");
+        assert_eq!(status == "200", body > 0, "status 200 has a body, other statuses have none");
         for flavour in Flavour::ALL {
             let there = self.0.consensus(flavour).map(|consensus| consensus.text.len());
             assert!(there.is_none_or(|len| len > 0));

@@ -105,10 +105,12 @@ impl Circuit {
     }
 
     /// A relay cell to the relay at the other end of the link. It is not encrypted before the end of the handshake.
-    pub(super) fn say(&mut self, early: bool, body: &[u8; BODY_LEN]) -> Vec<u8> {
+    pub(super) fn send(&mut self, early: bool, body: &[u8; BODY_LEN]) -> Vec<u8> {
         let command = if early { command::RELAY_EARLY } else { command::RELAY };
         let frame = Frame { circ_id: self.id.0.get(), command, body };
-        let Incoming::Cell(mut cell) = Incoming::of(&frame, true) else { panic!("it has an id") };
+        let Incoming::Cell(mut cell) = Incoming::of(&frame, true) else {
+            panic!("the cell has a circuit id")
+        };
         if let Some(layer) = &mut self.layer {
             cell.seal(layer);
         }
@@ -116,7 +118,7 @@ impl Circuit {
     }
 
     /// Handles a cell of the relay. Returns the answer of an honest client.
-    pub(super) fn hear(&mut self, mut cell: LiveCell) -> Vec<u8> {
+    pub(super) fn receive(&mut self, mut cell: LiveCell) -> Vec<u8> {
         let number = cell.wire_command();
         if number != command::RELAY && number != command::RELAY_EARLY {
             self.over |= number == command::DESTROY;
@@ -126,12 +128,12 @@ impl Circuit {
             return Vec::new();
         }
         let Some(tag) = self.layer.as_mut().and_then(|layer| cell.peel(layer)) else {
-            assert!(!self.honest || self.over, "what the relay says to a client of its own is readable");
+            assert!(!self.honest || self.over, "an honest client can decrypt every cell");
             return Vec::new();
         };
         let bytes = cell.to_bytes();
         let said = read(bytes.last_chunk().expect("a cell is longer than its body"));
-        let (stream, message) = said.expect("what the relay says makes sense");
+        let (stream, message) = said.expect("the relay's message is valid");
         match message {
             RelayMessage::Data(payload) => self.take(stream, payload.as_bytes(), tag),
             _ => Vec::new(),
@@ -150,11 +152,14 @@ impl Circuit {
             return Vec::new();
         }
         let expected = (self.came..).map(pattern);
-        assert!(bytes.iter().copied().eq(expected.take(bytes.len())), "each byte comes once, in its place");
+        assert!(
+            bytes.iter().copied().eq(expected.take(bytes.len())),
+            "each byte arrives once and in its place"
+        );
         self.came += bytes.len() as u64;
         let mut answer = Vec::new();
         if acknowledges_stream {
-            answer.extend(self.say(false, &body(5, stream.map_or(0, |id| id.0.get()), &[])));
+            answer.extend(self.send(false, &body(5, stream.map_or(0, |id| id.0.get()), &[])));
         }
         answer.extend(self.acknowledge());
         answer
@@ -162,7 +167,7 @@ impl Circuit {
 
     pub(super) fn acknowledge(&mut self) -> Vec<u8> {
         let Some(tag) = self.owed.pop_front() else { return Vec::new() };
-        self.say(false, &body(5, 0, &[&[1, 0, 20], &tag.0[..]].concat()))
+        self.send(false, &body(5, 0, &[&[1, 0, 20], &tag.0[..]].concat()))
     }
 
     fn finish(&mut self, answer: &[u8]) {
@@ -180,7 +185,7 @@ impl Circuit {
         match keys {
             Ok(keys) => self.layer = Some(Layer::client(&keys, &[self.id.0.get() as u8; 16])),
             // The answer is for an earlier circuit with the same id, which the client has closed.
-            Err(_) => assert!(!self.honest, "an honest client is answered"),
+            Err(_) => assert!(!self.honest, "an honest client receives a valid handshake"),
         }
     }
 

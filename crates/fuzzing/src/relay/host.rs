@@ -13,13 +13,13 @@ pub(super) struct Pipe {
     /// Cells from the relay that the peer has not read.
     pub(super) sent: VecDeque<LiveCell>,
     /// Capacity of the send buffer [cell].
-    pub(super) room: usize,
+    pub(super) set_send_buffer: usize,
     pub(super) interest: Interest,
 }
 
 impl Pipe {
     pub(super) fn new() -> Self {
-        Pipe { inbox: Vec::new(), sent: VecDeque::new(), room: 64, interest: Interest::default() }
+        Pipe { inbox: Vec::new(), sent: VecDeque::new(), set_send_buffer: 64, interest: Interest::default() }
     }
 
     pub(super) fn has_cell(&self) -> bool {
@@ -27,7 +27,7 @@ impl Pipe {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.sent.len() < self.room
+        self.sent.len() < self.set_send_buffer
     }
 }
 
@@ -91,10 +91,10 @@ impl Kernel<LiveCell> for Host {
         let Some(pipe) = self.pipes.get(&channel) else { return SocketInfo::default() };
         let queued = Bytes::new((pipe.sent.len() * CELL_LEN) as u64);
         SocketInfo {
-            capacity: Bytes::new((pipe.room * CELL_LEN) as u64),
+            capacity: Bytes::new((pipe.set_send_buffer * CELL_LEN) as u64),
             queued,
             not_sent: queued,
-            cwnd: pipe.room as u32,
+            cwnd: pipe.set_send_buffer as u32,
             unacked: pipe.sent.len() as u32,
             mss: CELL_LEN as u32,
             rtt: Duration::from_millis(20),
@@ -108,15 +108,18 @@ impl Kernel<LiveCell> for Host {
     }
 
     fn close(&mut self, channel: ChannelKey) {
-        assert!(self.pipes.remove(&channel).is_some(), "what is closed was open");
+        assert!(self.pipes.remove(&channel).is_some(), "the relay closes only open channels");
         self.closed.push(channel);
     }
 
     fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<LivePayload> {
         let Some(server) = self.servers.get_mut(&stream) else { return StreamRead::Closed(EndReason::DONE) };
-        let payload = LivePayload::read_with(|room| {
-            let len = usize::try_from(server.left).unwrap_or(usize::MAX).min(limit.into()).min(room.len());
-            (server.said..).zip(&mut room[..len]).for_each(|(place, byte)| *byte = pattern(place));
+        let payload = LivePayload::read_with(|set_send_buffer| {
+            let len = usize::try_from(server.left)
+                .unwrap_or(usize::MAX)
+                .min(limit.into())
+                .min(set_send_buffer.len());
+            (server.said..).zip(&mut set_send_buffer[..len]).for_each(|(place, byte)| *byte = pattern(place));
             server.left -= len as u64;
             server.said += len as u64;
             (len > 0).then_some(len)
@@ -134,7 +137,7 @@ impl Kernel<LiveCell> for Host {
         payloads: &mut VecDeque<LivePayload>,
         limit: Bytes,
     ) -> Bytes {
-        assert!(payloads.len() <= self.most_waiting, "what waits for a server is bounded");
+        assert!(payloads.len() <= self.most_waiting, "the data that waits for a server is bounded");
         let Some(server) = self.servers.get_mut(&stream) else {
             payloads.clear();
             return Bytes::ZERO;

@@ -12,10 +12,10 @@ use penstock_link::cell::command;
 use penstock_units::Duration;
 use world::{HONEST, World, id};
 
-pub use world::Relayed;
+pub use world::Reached;
 
 /// Maximum number of steps in an input [1].
-const MOST_STEPS: u32 = 200;
+const MAX_STEPS: u32 = 200;
 
 /// Runs arbitrary steps of peers, servers, operators and time around a relay with arbitrary settings. Two honest
 /// clients download at the same time. One has its own link, the other shares a link.
@@ -24,12 +24,12 @@ const MOST_STEPS: u32 = 200;
 ///
 /// If a cell is lost, a limit is exceeded, the relay never becomes idle, an undisturbed circuit or channel is closed,
 /// or an honest client does not receive its download. With a memory limit, circuits may be closed.
-pub fn relay(input: &[u8]) -> Relayed {
+pub fn relay(input: &[u8]) -> Reached {
     let mut choices = Choices::new(input);
     let kind = choices.byte();
     let config = settings::relay(&mut choices, kind & 128 != 0);
     let mut world = World::new(config, kind & 1 != 0);
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         if choices.is_over() {
             break;
         }
@@ -45,7 +45,7 @@ fn step(world: &mut World, choices: &mut Choices<'_>) {
     match choices.byte() % 32 {
         0 => open_link(world, choices),
         1 | 2 => create(world, choices),
-        3..=10 => say(world, choices),
+        3..=10 => send(world, choices),
         11 | 12 => any_cell(world, choices),
         13 | 14 => answer_back(world, choices),
         15 => garbage(world, choices),
@@ -55,8 +55,8 @@ fn step(world: &mut World, choices: &mut Choices<'_>) {
         20 => drop(world.connect_one(Some(choices))),
         21 => connect_stream(world, choices),
         22 => world.lazy = choices.flag(),
-        23 => deafen(world, choices),
-        24 => room(world, choices),
+        23 => stop_reading(world, choices),
+        24 => set_send_buffer(world, choices),
         25..=27 => world.now += Duration::from_micros(1 << (choices.byte() % 28)),
         28 => world.relay.on_timer(world.now, &mut world.host),
         29 => operate(world, choices),
@@ -100,11 +100,11 @@ fn create(world: &mut World, choices: &mut Choices<'_>) {
     if !known && world.circuits.len() < 40 {
         world.circuits.push(circuit);
     }
-    world.tell(channel, &create);
+    world.give(channel, &create);
 }
 
 /// Sends relay messages on a circuit, one or several times.
-fn say(world: &mut World, choices: &mut Choices<'_>) {
+fn send(world: &mut World, choices: &mut Choices<'_>) {
     let Some(at) = choices.of(&world.others()).copied() else { return };
     let (kind, stream) = (choices.byte(), u16::from(choices.byte() % 8));
     let channel = world.circuits[at].channel;
@@ -117,9 +117,9 @@ fn say(world: &mut World, choices: &mut Choices<'_>) {
         9 => (4, choices.bytes(40).to_vec()),
         10..=12 => {
             let cell = world.circuits[at].acknowledge();
-            world.tell(channel, &cell);
+            world.give(channel, &cell);
             world.settle();
-            world.relayed.sendmes += u32::from(!cell.is_empty() && taken(world));
+            world.reached.sendmes += u32::from(!cell.is_empty() && taken(world));
             return;
         }
         13 => (5, choices.bytes(30).to_vec()),
@@ -139,8 +139,8 @@ fn say(world: &mut World, choices: &mut Choices<'_>) {
         body[9..11].copy_from_slice(&length);
     }
     for _ in 0..times(choices) {
-        let cell = world.circuits[at].say(early, &body);
-        world.tell(channel, &cell);
+        let cell = world.circuits[at].send(early, &body);
+        world.give(channel, &cell);
     }
 }
 
@@ -163,16 +163,16 @@ fn target(choices: &mut Choices<'_>) -> Vec<u8> {
 }
 
 fn extend(choices: &mut Choices<'_>) -> Vec<u8> {
-    let whom = choices.byte();
+    let target_relay = choices.byte();
     let mut data = vec![3, 0, 6, 192, 0, 2, 1, 0, 80, 2, 20];
-    data.extend_from_slice(&[whom % 4; 20]);
+    data.extend_from_slice(&[target_relay % 4; 20]);
     data.extend_from_slice(&[3, 32]);
     data.extend_from_slice(&[9; 32]);
     let len = u16::from(choices.byte());
-    data.extend_from_slice(&[0, [2, 3, 0, 9][usize::from(whom >> 6)]]);
+    data.extend_from_slice(&[0, [2, 3, 0, 9][usize::from(target_relay >> 6)]]);
     data.extend_from_slice(&len.to_be_bytes());
     data.resize(data.len() + usize::from(len), 5);
-    if whom & 32 != 0 && !data.is_empty() {
+    if target_relay & 32 != 0 && !data.is_empty() {
         let place = usize::from(choices.u16()) % data.len();
         data[place] ^= choices.byte();
     }
@@ -207,7 +207,7 @@ fn any_cell(world: &mut World, choices: &mut Choices<'_>) {
     let Some(command) = choices.of(&commands).copied() else { return };
     let data = choices.bytes(64).to_vec();
     for _ in 0..times(choices) {
-        world.tell(channel, &cell(id, command, &data));
+        world.give(channel, &cell(id, command, &data));
     }
 }
 
@@ -231,7 +231,7 @@ fn answer_back(world: &mut World, choices: &mut Choices<'_>) {
     // VERSIONS has a length field.
     if !command::is_variable(command) {
         for _ in 0..times(choices) {
-            world.tell(channel, &cell(id, command, &data));
+            world.give(channel, &cell(id, command, &data));
         }
     }
 }
@@ -241,7 +241,7 @@ fn garbage(world: &mut World, choices: &mut Choices<'_>) {
     let shared = world.circuits[0].channel;
     if let Some(channel) = key(world, choices).filter(|channel| *channel != shared) {
         let bytes = choices.bytes(255).to_vec();
-        world.tell(channel, &bytes);
+        world.give(channel, &bytes);
     }
 }
 
@@ -272,7 +272,7 @@ fn connect_stream(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-fn deafen(world: &mut World, choices: &mut Choices<'_>) {
+fn stop_reading(world: &mut World, choices: &mut Choices<'_>) {
     let at = link(world, choices);
     if let Some(link) = world.links.get_mut(at) {
         link.reads = !link.reads;
@@ -280,13 +280,13 @@ fn deafen(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-fn room(world: &mut World, choices: &mut Choices<'_>) {
-    let (channel, room) = (key(world, choices), choices.below(80));
+fn set_send_buffer(world: &mut World, choices: &mut Choices<'_>) {
+    let (channel, set_send_buffer) = (key(world, choices), choices.below(80));
     if let Some(pipe) = channel.and_then(|channel| world.host.pipes.get_mut(&channel)) {
-        pipe.room = room;
+        pipe.set_send_buffer = set_send_buffer;
         // A peer without buffer space counts as a peer that does not read.
         if let Some(link) = world.links.iter_mut().find(|link| Some(link.key) == channel) {
-            link.was_deaf |= room == 0;
+            link.was_deaf |= set_send_buffer == 0;
         }
     }
 }

@@ -22,18 +22,18 @@ use std::num::NonZeroU32;
 /// Size of each honest client's download [B]. It has more than a hundred cells, so SENDMEs are necessary.
 const DOWNLOAD: u64 = 105 * 498;
 /// Maximum number of loop iterations until the relay is idle [1].
-const MOST_TURNS: u32 = 50_000;
+const MAX_TURNS: u32 = 50_000;
 /// Time limit of the honest downloads. Their cells can be queued behind 200 steps with at most 520 cells each, at the
 /// lowest rate of any throttle.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 /// A time that is longer than the interval of any scheduler.
-const LATELY: Duration = Duration::from_millis(200);
+const LONG_INTERVAL: Duration = Duration::from_millis(200);
 /// Number of cells by which a circuit queue may exceed its limit, from the edge and from streams [cell].
 const SLACK: u64 = 400;
 
 /// The states that an input reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Relayed {
+pub struct Reached {
     /// Circuits that were built, without those of honest clients [1].
     pub circuits: u32,
     /// Circuits that were extended [1].
@@ -87,7 +87,7 @@ pub(super) struct World {
     pub(super) streams: Vec<StreamKey>,
     /// Whether the input decides when handshakes, links and streams continue.
     pub(super) lazy: bool,
-    pub(super) relayed: Relayed,
+    pub(super) reached: Reached,
 }
 
 /// A circuit id. The initiator of the link sets the first bit.
@@ -119,22 +119,22 @@ impl World {
             connecting: VecDeque::new(),
             streams: Vec::new(),
             lazy: false,
-            relayed: Relayed::default(),
+            reached: Reached::default(),
         };
         for client in 0..2 {
             let channel = world.accept(PeerId(client), true, None);
             let (mut circuit, create) = Circuit::begin(channel, id(HONEST, true), 0, false);
             circuit.honest = true;
             world.circuits.push(circuit);
-            world.tell(channel, &create);
+            world.give(channel, &create);
         }
         world.pass_until(|world| world.circuits.iter().all(Circuit::is_built));
         for client in 0..2 {
             let circuit = &mut world.circuits[client];
             assert!(circuit.is_built(), "an honest client has its circuit");
             let (channel, id) = (circuit.channel, circuit.id);
-            let begin = circuit.say(false, &body(1, 1, b"192.0.2.1:80\0"));
-            world.tell(channel, &begin);
+            let begin = circuit.send(false, &body(1, 1, b"192.0.2.1:80\0"));
+            world.give(channel, &begin);
             world.honest.extend(world.relay.circuit_on(channel, id));
         }
         world.pass_until(|world| world.streams.len() == 2);
@@ -144,7 +144,7 @@ impl World {
             (server.left, server.closes) = (DOWNLOAD, false);
         }
         // The setup of the honest clients does not count.
-        world.relayed = Relayed::default();
+        world.reached = Reached::default();
         world.check();
         world
     }
@@ -176,9 +176,9 @@ impl World {
             .then(|| HopOffer::Credits { start: u32::from(start), most: u32::from(start) + 50 })
     }
 
-    pub(super) fn tell(&mut self, channel: ChannelKey, bytes: &[u8]) {
+    pub(super) fn give(&mut self, channel: ChannelKey, bytes: &[u8]) {
         if let Some(link) = self.links.iter_mut().find(|link| link.key == channel) {
-            if self.now.since(link.told.1) > LATELY {
+            if self.now.since(link.told.1) > LONG_INTERVAL {
                 link.told = (0, self.now);
             }
             link.told.0 += bytes.len();
@@ -208,7 +208,7 @@ impl World {
     /// Lets the relay finish all pending work.
     pub(super) fn settle(&mut self) {
         for turn in 0.. {
-            assert!(turn < MOST_TURNS, "it goes round in circles");
+            assert!(turn < MAX_TURNS, "the relay becomes idle");
             let mut busy = self.process_events();
             if self.relay.poll_timeout().is_some_and(|due| due <= self.now) {
                 self.relay.on_timer(self.now, &mut self.host);
@@ -276,33 +276,33 @@ impl World {
         }
         let busy = !heard.is_empty();
         for (channel, cell) in heard {
-            self.hear(channel, cell);
+            self.receive(channel, cell);
         }
         busy
     }
 
-    fn hear(&mut self, channel: ChannelKey, cell: LiveCell) {
+    fn receive(&mut self, channel: ChannelKey, cell: LiveCell) {
         let id = cell.circ_id();
         // The newest circuit with this id.
         let mut circuits = self.circuits.iter_mut().rev();
         if let Some(circuit) = circuits.find(|circuit| (circuit.channel, circuit.id) == (channel, id)) {
             let (had, number) = (circuit.is_built(), cell.wire_command());
-            let answer = circuit.hear(cell);
-            self.relayed.circuits += u32::from(!had && circuit.is_built() && !circuit.honest);
-            self.relayed.forwarded[1] += u32::from(number == command::RELAY);
-            self.tell(channel, &answer);
+            let answer = circuit.receive(cell);
+            self.reached.circuits += u32::from(!had && circuit.is_built() && !circuit.honest);
+            self.reached.forwarded[1] += u32::from(number == command::RELAY);
+            self.give(channel, &answer);
         } else if let Some(link) = self.links.iter_mut().find(|link| link.key == channel) {
             match cell.wire_command() {
                 command::CREATE2 => link.ids.push(id),
                 command::DESTROY => link.ids.retain(|other| *other != id),
-                _ => self.relayed.forwarded[0] += 1,
+                _ => self.reached.forwarded[0] += 1,
             }
         }
     }
 
     fn note_closed(&mut self) {
         for key in std::mem::take(&mut self.host.closed) {
-            self.relayed.channels_closed += 1;
+            self.reached.channels_closed += 1;
             if let Some(link) = self.links.iter().find(|link| link.key == key) {
                 // A channel without circuits is closed after some time, and the core may reuse its key.
                 let mut circuits = self.circuits.iter();
@@ -310,7 +310,7 @@ impl World {
                     circuits.any(|circuit| circuit.honest && !circuit.over && circuit.channel == key);
                 let flooded = link.told.0 as u64 > self.limits.outbuf.get() / 2;
                 let may = link.was_deaf || link.slow || flooded;
-                assert!(!honest || may, "a channel closed whose peer reads: {link:?}");
+                assert!(!honest || may, "the relay closed a channel whose peer reads: {link:?}");
             }
             self.forget(key);
         }
@@ -337,13 +337,13 @@ impl World {
 
     fn note_over(&mut self, circuit: CircuitIndex, violation: Option<penstock_core::Violation>) {
         self.handshakes.retain(|(other, _)| *other != circuit);
-        self.relayed.violations.extend(violation.map(|violation| format!("{violation:?}")));
+        self.reached.violations.extend(violation.map(|violation| format!("{violation:?}")));
         if self.honest.remove(&circuit) {
             let honest = self.circuits.iter().filter(|circuit| circuit.honest);
             let lost = honest.filter(|circuit| circuit.over).count();
             let left = self.honest.len();
             let may = self.limits.memory.is_some();
-            assert!(may || lost + left >= 2, "a circuit closed that nobody disturbed: {violation:?}");
+            assert!(may || lost + left >= 2, "the relay closed an undisturbed circuit: {violation:?}");
         }
     }
 
@@ -353,7 +353,7 @@ impl World {
             let reason = DestroyReason::PROTOCOL;
             return self.relay.close_circuit(self.now, circuit, reason, &mut self.host);
         }
-        self.relayed.extended += 1;
+        self.reached.extended += 1;
         let peer = PeerId(100 + u32::from(to.rsa[0] % 3));
         self.relay.extend(self.now, circuit, peer, handshake, &mut self.host);
     }
@@ -437,7 +437,7 @@ impl World {
     pub(super) fn connect_stream(&mut self, stream: StreamKey) {
         let Some(server) = self.host.servers.get_mut(&stream) else { return };
         if !std::mem::replace(&mut server.connected, true) {
-            self.relayed.streams += 1;
+            self.reached.streams += 1;
             let said = Connected(Some(([192, 0, 2, 1].into(), 300)));
             self.relay.on_stream_connected(self.now, stream, said, &mut self.host);
         }
@@ -475,27 +475,27 @@ impl World {
     pub(super) fn finish(&mut self) {
         self.lazy = false;
         self.links.iter_mut().for_each(|link| link.reads = true);
-        self.host.pipes.values_mut().for_each(|pipe| pipe.room = 64);
+        self.host.pipes.values_mut().for_each(|pipe| pipe.set_send_buffer = 64);
         self.pass_until(World::are_served);
         for circuit in self.circuits.iter().filter(|circuit| circuit.honest && !circuit.over) {
             assert_eq!(
                 circuit.came,
                 DOWNLOAD,
-                "who was not disturbed is served: {:?}",
+                "an undisturbed client receives its download: {:?}",
                 self.relay.counters()
             );
         }
         let may = self.limits.memory.is_some();
-        assert!(may || !self.circuits[1].over, "nobody disturbed the second link");
+        assert!(may || !self.circuits[1].over, "the second link is undisturbed");
         let counted = self.relay.counters();
-        self.relayed.oom_closed = counted.oom_closed;
-        self.relayed.flow = [counted.xoffs, counted.xons];
-        self.relayed.data = [counted.data_packaged, counted.data_delivered];
+        self.reached.oom_closed = counted.oom_closed;
+        self.reached.flow = [counted.xoffs, counted.xons];
+        self.reached.data = [counted.data_packaged, counted.data_delivered];
     }
 
-    /// Lets time pass until `is_enough` returns true, at most for [`PATIENCE`].
+    /// Lets time pass until `is_enough` returns true, at most for [`TIMEOUT`].
     fn pass_until(&mut self, is_enough: impl Fn(&World) -> bool) {
-        let end = self.now + PATIENCE;
+        let end = self.now + TIMEOUT;
         self.settle();
         while self.now < end && !is_enough(self) {
             let soon = self.now + Duration::from_millis(100);
@@ -511,7 +511,7 @@ impl World {
     }
 
     /// Closes all channels, and checks that the relay has no state left.
-    pub(super) fn close(mut self) -> Relayed {
+    pub(super) fn close(mut self) -> Reached {
         for key in self.links.iter().map(|link| link.key).collect::<Vec<_>>() {
             self.lose(key);
         }
@@ -519,10 +519,10 @@ impl World {
             self.relay.on_channel_closed(self.now, channel, &mut self.host);
         }
         self.process_events();
-        assert_eq!(self.relay.population(), [0; 3], "nothing outlives its channels");
+        assert_eq!(self.relay.population(), [0; 3], "closed channels leave no state");
         assert_eq!((self.relay.queued().get(), self.host.servers.len()), (0, 0));
         self.check();
-        self.relayed
+        self.reached
     }
 
     pub(super) fn throttle(&mut self, number: u8) {

@@ -93,16 +93,16 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn versions_come_with_ids_of_two_bytes() {
+    fn versions_cells_have_ids_of_two_bytes() {
         let mut out = Vec::new();
         push_variable(&mut out, IdLen::Two, command::VERSIONS, &[0, 4, 0, 5]);
         assert_eq!(out, [0, 0, 7, 0, 4, 0, 4, 0, 5]);
-        let Front::Cell(frame, len) = front(&out, IdLen::Two) else { panic!("it is whole") };
+        let Front::Cell(frame, len) = front(&out, IdLen::Two) else { panic!("the cell is complete") };
         assert_eq!((frame.command, frame.body, len), (command::VERSIONS, &[0, 4, 0, 5][..], 9));
     }
 
     #[test]
-    fn each_start_of_a_cell_is_a_part_of_it() {
+    fn each_prefix_of_a_cell_is_incomplete() {
         let mut fixed = Vec::new();
         push_fixed(&mut fixed, command::NETINFO, &[1, 2, 3]);
         let mut variable = Vec::new();
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_cells_or_a_part_of_one(bytes in proptest::collection::vec(any::<u8>(), 0..3000), two: bool) {
+        fn any_bytes_are_cells_or_an_incomplete_cell(bytes in proptest::collection::vec(any::<u8>(), 0..3000), two: bool) {
             let ids = if two { IdLen::Two } else { IdLen::Four };
             let mut rest = &bytes[..];
             loop {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_of_both_families_are_read() {
+    fn names_and_addresses_of_both_families_are_parsed() {
         assert_eq!(Target::read_begin(b"127.0.0.1:7003\0"), host("127.0.0.1", 7003, 0));
         assert_eq!(Target::read_begin(b"www.xkcd.com:443\0\0\0\0\x03"), host("www.xkcd.com", 443, 3));
         assert_eq!(Target::read_begin(b"[2001:db8::1]:22\0"), host("2001:db8::1", 22, 0));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_harms_its_stream_alone() {
+    fn a_malformed_target_affects_only_its_stream() {
         for data in [
             "",
             "\0",
@@ -138,14 +138,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(name in "[a-z0-9.-]{1,60}", port in 1u16.., flags in 0u32..8) {
+        fn a_written_target_parses_to_the_same_target(name in "[a-z0-9.-]{1,60}", port in 1u16.., flags in 0u32..8) {
             for target in [host(&name, port, flags), host("2001:db8::2", port, flags)] {
                 prop_assert_eq!(Target::read_begin(&target.write()), target);
             }
         }
 
         #[test]
-        fn nothing_panics(data in proptest::collection::vec(any::<u8>(), 0..498)) {
+        fn no_bytes_cause_a_panic(data in proptest::collection::vec(any::<u8>(), 0..498)) {
             Target::read_begin(&data);
             Target::read_resolve(&data);
         }

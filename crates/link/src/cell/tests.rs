@@ -1,4 +1,4 @@
-//! Cells against what C tor was heard to say, and against nonsense.
+//! Tests of cells with messages that C tor sent, and with malformed messages.
 
 use super::*;
 use crate::crypto::tor1::{KeyMaterial, Layer, Tag};
@@ -21,7 +21,7 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// A body in the clear.
+/// An unencrypted body.
 fn body(command: u8, id: u16, data: &[u8]) -> [u8; BODY_LEN] {
     let mut body = [0; BODY_LEN];
     body[0] = command;
@@ -32,7 +32,7 @@ fn body(command: u8, id: u16, data: &[u8]) -> [u8; BODY_LEN] {
 }
 
 #[test]
-fn what_c_tor_was_heard_to_say_is_read_and_said_again() {
+fn messages_of_c_tor_are_parsed_and_written_again() {
     let extend = "02 00067F0000011388 021403479E93EBF3FF2C58C1C9DBF2DE9DE9C2801B3E 0002 0054
         03479E93EBF3FF2C58C1C9DBF2DE9DE9C2801B3E36A3E0BDB1F1A10579820243DD2E228B902940EB49EF842646E3926768C28410
         074BEE50A535116D657C6BFB7E5114119DC69F05DF907EF62002EA782B0A357F";
@@ -79,7 +79,7 @@ fn what_c_tor_was_heard_to_say_is_read_and_said_again() {
 }
 
 #[test]
-fn an_end_ends_whatever_else_it_says() {
+fn an_end_is_valid_whatever_its_reason_is() {
     for data in ["", "01", "04aa", "04aabbccddee"] {
         let (_, message) = read(&body(3, 1, &unhex(data))).unwrap();
         assert!(matches!(message, RelayMessage::End(End { address: None, .. })), "{data}");
@@ -87,7 +87,7 @@ fn an_end_ends_whatever_else_it_says() {
 }
 
 #[test]
-fn nonsense_is_malformed() {
+fn malformed_messages_are_rejected() {
     for (command, data) in [
         (5, "02"),
         (5, "01 0014 00"),
@@ -101,7 +101,7 @@ fn nonsense_is_malformed() {
         (14, "02 0007 7F000001138800 0214 03479E93EBF3FF2C58C1C9DBF2DE9DE9C2801B3E 0002 0001 aa"),
         (15, "0002 aa"),
         (6, "7F000001138C"),
-        // Connected to nobody: that is where an IPv6 address begins.
+        // An IPv6 address follows an IPv4 address of zero. Here it is missing.
         (4, "00000000"),
         (4, "00000000 07 20010db8000000000000000000001122 00000E10"),
     ] {
@@ -114,7 +114,7 @@ fn nonsense_is_malformed() {
 }
 
 #[test]
-fn unknown_relay_commands_are_told_apart_and_ignored() {
+fn unknown_relay_commands_are_recognised_and_ignored() {
     for command in [0, 16, 19, 32, 41, 99, 255] {
         assert_eq!(read(&body(command, 1, b"x")), Ok((stream(1), RelayMessage::Unknown(command))));
         let cell = frame(command::RELAY, 1, &body(command, 1, b"x"));
@@ -130,21 +130,21 @@ fn frame(command: u8, id: u32, body: &[u8; BODY_LEN]) -> LiveCell {
 }
 
 #[test]
-fn an_extend_counts_in_relay_early_alone() {
+fn an_extend_is_valid_only_in_relay_early() {
     let to = LinkSpec { addresses: vec!["[::1]:9".parse().unwrap()], rsa: [1; 20], ed25519: Some([2; 32]) };
     let handshake = Handshake { kind: HandshakeKind::NtorV3, data: vec![7; 300] };
     let cell = LiveCell::relay(circ_id(1), None, Message::Extend(to.clone(), handshake.clone()));
     assert_eq!(cell.wire_command(), command::RELAY_EARLY);
     let late = frame(command::RELAY, 1, cell.to_bytes()[5..].try_into().unwrap());
-    assert!(matches!(late.into_message(), Some((None, Message::Drop))), "as C tor ignores it");
+    assert!(matches!(late.into_message(), Some((None, Message::Drop))), "C tor ignores it, too");
     let Some((None, Message::Extend(read_to, read_handshake))) = cell.into_message() else {
-        panic!("it extends")
+        panic!("the message is EXTEND2")
     };
     assert_eq!((read_to, read_handshake), (to, handshake));
 }
 
 #[test]
-fn a_circuit_has_eight_relay_early_cells_and_none_towards_the_client() {
+fn a_circuit_has_at_most_eight_relay_early_cells_and_none_towards_the_client() {
     let keys: KeyMaterial = Zeroizing::new([1; 72]);
     let mut layer = Layer::relay(&keys, &[0; 16]);
     let (early, late) = (frame(command::RELAY_EARLY, 1, &[0; 509]), frame(command::RELAY, 1, &[0; 509]));
@@ -159,7 +159,7 @@ fn a_circuit_has_eight_relay_early_cells_and_none_towards_the_client() {
 }
 
 #[test]
-fn a_cell_that_passes_through_keeps_its_command() {
+fn a_forwarded_cell_keeps_its_command() {
     let mut cell = frame(command::RELAY_EARLY, 7, &[3; 509]);
     cell.set_circ_id(circ_id(0x8000_0001));
     let bytes = cell.to_bytes();
@@ -168,7 +168,7 @@ fn a_cell_that_passes_through_keeps_its_command() {
 }
 
 #[test]
-fn handshakes_come_and_go_in_the_cells_of_their_kind() {
+fn handshakes_are_read_and_written_in_the_cells_of_their_kind() {
     for (kind, len, create, created) in [
         (HandshakeKind::Fast, 20, command::CREATE_FAST, command::CREATED_FAST),
         (HandshakeKind::Ntor, 84, command::CREATE2, command::CREATED2),
@@ -188,7 +188,7 @@ fn handshakes_come_and_go_in_the_cells_of_their_kind() {
 }
 
 #[test]
-fn a_malformed_create_is_refused_and_closes_no_channel() {
+fn a_malformed_create_is_rejected_and_closes_no_channel() {
     let mut body = [0; BODY_LEN];
     body[..4].copy_from_slice(&[0, 2, 2, 0]);
     let handshake = frame(command::CREATE2, 1, &body).into_handshake();
@@ -200,14 +200,14 @@ fn a_malformed_create_is_refused_and_closes_no_channel() {
 }
 
 #[test]
-fn a_destroy_says_why() {
+fn a_destroy_has_a_reason() {
     let cell = LiveCell::destroy(circ_id(1), DestroyReason::CONNECT_FAILED);
     assert_eq!(cell.to_bytes()[4..7], [command::DESTROY, 6, 0]);
     assert_eq!(cell.destroy_reason(), DestroyReason::CONNECT_FAILED);
 }
 
 #[test]
-fn the_links_own_cells_and_unknown_ones_are_no_cells_of_circuits() {
+fn link_cells_and_unknown_cells_are_no_circuit_cells() {
     let of = |command, id| Incoming::of(&Frame { circ_id: id, command, body: &[0; BODY_LEN] }, false);
     assert!(matches!(of(command::PADDING, 0), Incoming::Padding));
     assert!(matches!(of(command::VPADDING, 0), Incoming::Padding));
@@ -219,14 +219,16 @@ fn the_links_own_cells_and_unknown_ones_are_no_cells_of_circuits() {
 }
 
 #[test]
-fn feedback_and_classes_travel_between_nodes_that_agreed() {
+fn feedback_and_class_cells_are_valid_between_nodes_that_agreed() {
     use penstock_core::circuit_policy::PriorityClass;
     use penstock_core::hop_control::Feedback;
     let feedback = Feedback { direction: Direction::Backward, forwarded: u32::MAX, allowance: 7 };
     let again = |cell: LiveCell| {
         let bytes = cell.to_bytes();
-        let Front::Cell(frame, _) = front(&bytes, IdLen::Four) else { panic!("it is whole") };
-        let Incoming::Cell(cell) = Incoming::of(&frame, true) else { panic!("both agreed") };
+        let Front::Cell(frame, _) = front(&bytes, IdLen::Four) else { panic!("the cell is complete") };
+        let Incoming::Cell(cell) = Incoming::of(&frame, true) else {
+            panic!("both nodes agreed on the extension")
+        };
         cell
     };
     assert_eq!(again(LiveCell::feedback(circ_id(3), feedback)).as_feedback(), Some(feedback));
@@ -237,13 +239,13 @@ fn feedback_and_classes_travel_between_nodes_that_agreed() {
 }
 
 #[test]
-fn a_cell_is_little_more_than_its_bytes() {
+fn a_cell_is_little_larger_than_its_bytes() {
     assert!(size_of::<LiveCell>() <= CELL_LEN + 8, "{}", size_of::<LiveCell>());
 }
 
 proptest! {
     #[test]
-    fn no_bytes_make_a_cell_panic(command: u8, id: u32, extended: bool, bytes in proptest::collection::vec(any::<u8>(), BODY_LEN)) {
+    fn no_cell_causes_a_panic(command: u8, id: u32, extended: bool, bytes in proptest::collection::vec(any::<u8>(), BODY_LEN)) {
         let body: &[u8; BODY_LEN] = bytes[..].try_into().unwrap();
         if let Incoming::Cell(cell) = Incoming::of(&Frame { circ_id: id, command, body }, extended) {
             prop_assert_eq!(&cell.to_bytes()[5..], &bytes[..]);
@@ -253,9 +255,10 @@ proptest! {
         }
     }
 
-    /// Any data of each command: read without panic; and what is understood can be said again and is the same.
+    /// Any data of each command causes no panic. A parsed message can be written and parsed again
+    /// without a change.
     #[test]
-    fn what_is_read_can_be_said_again(
+    fn a_parsed_message_can_be_written_again(
         command in 0u8..60, id: u16, bytes in proptest::collection::vec(any::<u8>(), 0..=498)
     ) {
         if let Ok((stream, message)) = read(&body(command, id, &bytes)) {
@@ -270,7 +273,7 @@ proptest! {
 }
 
 #[test]
-fn an_answer_that_fits_into_no_extended2_is_none() {
+fn an_answer_that_is_too_long_for_extended2_is_none() {
     for (len, fits) in [(496_u16, true), (497, false), (507, false)] {
         let mut body = [0; BODY_LEN];
         body[..2].copy_from_slice(&len.to_be_bytes());

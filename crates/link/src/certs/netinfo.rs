@@ -68,14 +68,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_client_says_neither_its_time_nor_its_address() {
+    fn a_client_sends_neither_its_time_nor_its_address() {
         let body = Netinfo::default().write();
         assert_eq!(body, [0, 0, 0, 0, 4, 4, 0, 0, 0, 0, 0]);
         assert_eq!(Netinfo::read(&body), Ok(Netinfo::default()));
     }
 
     #[test]
-    fn unknown_kinds_of_addresses_are_passed_over_and_wrong_lengths_refused() {
+    fn unknown_address_types_are_skipped_and_wrong_lengths_rejected() {
         let known = [0, 0, 0, 9, 0, 3, 1, 2, 3, 2, 77, 0, 4, 4, 10, 0, 0, 1];
         let expected = Netinfo { time: 9, yours: None, mine: vec![[10, 0, 0, 1].into()] };
         assert_eq!(Netinfo::read(&known), Ok(expected));
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(time: u32, yours: Option<[u8; 4]>, mine in proptest::collection::vec(any::<[u8; 16]>(), 0..20)) {
+        fn a_written_netinfo_parses_to_the_same_netinfo(time: u32, yours: Option<[u8; 4]>, mine in proptest::collection::vec(any::<[u8; 16]>(), 0..20)) {
             let mine = mine.into_iter().map(IpAddr::from).filter(|address| !address.is_unspecified()).collect();
             let yours = yours.map(IpAddr::from).filter(|address| !address.is_unspecified());
             let netinfo = Netinfo { time, yours, mine };
@@ -94,7 +94,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(body in proptest::collection::vec(any::<u8>(), 0..509)) {
+        fn no_bytes_cause_a_panic(body in proptest::collection::vec(any::<u8>(), 0..509)) {
             let _ = Netinfo::read(&body);
         }
     }

@@ -1,4 +1,4 @@
-//! Tests of certificates and authentication at both ends, and against forgers.
+//! Tests of certificates and authentication at both ends, and of forgeries.
 
 use super::credentials::body;
 use super::*;
@@ -30,7 +30,7 @@ fn of(keys: &Keys) -> Identity {
 }
 
 #[test]
-fn a_responder_is_who_its_certificates_say() {
+fn the_certificates_of_a_responder_prove_its_identity() {
     let (keys, credentials) = &relays()[0];
     let verified =
         verify_certs(credentials.responder_certs(), LinkKey::Tls(credentials.tls_sha256()), now()).unwrap();
@@ -41,7 +41,7 @@ fn a_responder_is_who_its_certificates_say() {
 }
 
 #[test]
-fn an_initiator_is_who_its_certificates_say() {
+fn the_certificates_of_an_initiator_prove_its_identity() {
     let (keys, credentials) = &relays()[0];
     let verified = verify_certs(credentials.initiator_certs(), LinkKey::Authentication, now()).unwrap();
     assert_eq!(verified.identity, of(keys));
@@ -51,7 +51,7 @@ fn an_initiator_is_who_its_certificates_say() {
 }
 
 #[test]
-fn certificates_are_good_for_their_time() {
+fn certificates_are_valid_for_their_time() {
     let (_, credentials) = &relays()[0];
     let at = |now| verify_certs(credentials.responder_certs(), LinkKey::Tls(credentials.tls_sha256()), now);
     assert!(at(now() + Duration::from_secs(86_400)).is_ok(), "a clock that is a day ahead");
@@ -73,15 +73,16 @@ fn list(certs: &[u8]) -> Vec<(u8, Vec<u8>)> {
         .collect()
 }
 
-fn again(certs: &[(u8, Vec<u8>)]) -> Vec<u8> {
+fn body_of(certs: &[(u8, Vec<u8>)]) -> Vec<u8> {
     body(&certs.iter().map(|(kind, cert)| (*kind, &cert[..])).collect::<Vec<_>>())
 }
 
 #[test]
-fn each_certificate_must_be_there_once_and_be_the_relays_own() {
+fn each_required_certificate_must_occur_once_and_belong_to_the_relay() {
     let [(_, one), (_, two)] = relays();
     let (mine, theirs) = (list(one.responder_certs()), list(two.responder_certs()));
-    let check = |certs: &[(u8, Vec<u8>)]| verify_certs(&again(certs), LinkKey::Tls(one.tls_sha256()), now());
+    let check =
+        |certs: &[(u8, Vec<u8>)]| verify_certs(&body_of(certs), LinkKey::Tls(one.tls_sha256()), now());
     assert!(check(&mine).is_ok());
     for place in 0..mine.len() {
         let kind = mine[place].0;
@@ -97,18 +98,18 @@ fn each_certificate_must_be_there_once_and_be_the_relays_own() {
     }
     let mut more = mine.clone();
     more.extend([(1, vec![1, 2]), (99, vec![]), (99, vec![])]);
-    assert!(check(&more).is_ok(), "others are passed over");
+    assert!(check(&more).is_ok(), "additional certificates are ignored");
 }
 
 #[test]
-fn a_certificate_with_any_bit_changed_proves_nothing() {
+fn a_certificate_with_a_changed_bit_proves_nothing() {
     let (keys, credentials) = &relays()[0];
     let certs = list(credentials.responder_certs());
     for (place, (kind, cert)) in certs.iter().enumerate() {
         for byte in 0..cert.len() {
             let mut changed = certs.clone();
             changed[place].1[byte] ^= 1;
-            let verified = verify_certs(&again(&changed), LinkKey::Tls(credentials.tls_sha256()), now());
+            let verified = verify_certs(&body_of(&changed), LinkKey::Tls(credentials.tls_sha256()), now());
             // Only the key of the X.509 certificate counts. Names, dates and the self-signature have no meaning.
             match verified {
                 Ok(verified) => {
@@ -134,27 +135,27 @@ fn binding() -> Binding {
 }
 
 #[test]
-fn an_initiator_proves_who_it_is() {
+fn an_initiator_proves_its_identity() {
     let (_, credentials) = &relays()[0];
     let verified = verify_certs(credentials.initiator_certs(), LinkKey::Authentication, now()).unwrap();
     let cell = make(credentials, &mut rand::rng(), &binding());
     assert_eq!(verify(&cell, &verified, &binding()), Ok(()));
     let others = Binding { tls_secret: [4; 32], ..binding() };
-    assert_eq!(verify(&cell, &verified, &others), Err(Malformed), "of another connection");
+    assert_eq!(verify(&cell, &verified, &others), Err(Malformed), "the proof of another connection");
     let others = Binding { initiator_log: [4; 32], ..binding() };
-    assert_eq!(verify(&cell, &verified, &others), Err(Malformed), "after another conversation");
+    assert_eq!(verify(&cell, &verified, &others), Err(Malformed), "the proof of another handshake");
     for byte in 0..cell.len() {
         let mut changed = cell.clone();
         changed[byte] ^= 1;
         assert_eq!(verify(&changed, &verified, &binding()), Err(Malformed), "byte {byte}");
-        assert_eq!(verify(&cell[..byte], &verified, &binding()), Err(Malformed), "cut at {byte}");
+        assert_eq!(verify(&cell[..byte], &verified, &binding()), Err(Malformed), "truncated at {byte}");
     }
     let other = verify_certs(relays()[1].1.initiator_certs(), LinkKey::Authentication, now()).unwrap();
-    assert_eq!(verify(&cell, &other, &binding()), Err(Malformed), "signed by somebody else");
+    assert_eq!(verify(&cell, &other, &binding()), Err(Malformed), "signed by another relay");
 }
 
 #[test]
-fn a_challenge_offers_the_one_method() {
+fn a_challenge_offers_exactly_one_method() {
     let challenge = Challenge::new(&mut rand::rng()).body();
     assert_eq!(method_is_offered(&challenge), Ok(true));
     assert_eq!(method_is_offered(&[&[0; 32][..], &[0, 2, 0, 1, 0, 3]].concat()), Ok(true));
@@ -176,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cell_that_was_cut_or_changed_anywhere_causes_an_error_at_most(cut: proptest::sample::Index, byte: u8) {
+    fn a_truncated_or_changed_cell_causes_at_most_an_error(cut: proptest::sample::Index, byte: u8) {
         let credentials = &relays()[0].1;
         let mut certs = credentials.responder_certs().to_vec();
         let at = cut.index(certs.len());

@@ -60,7 +60,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_one_side_says_the_other_reads() {
+    fn a_written_negotiation_parses_to_the_same_negotiation() {
         let (ask, grant) = (
             Negotiation::Asked(Congestion::Vegas),
             Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap()),
@@ -75,12 +75,12 @@ mod tests {
     }
 
     #[test]
-    fn unknown_extensions_are_passed_over() {
+    fn unknown_extensions_are_skipped() {
         assert_eq!(asked(&[2, 77, 3, 1, 2, 3, 1, 0]), Ok(Negotiation::Asked(Congestion::Vegas)));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn malformed_extensions_are_rejected() {
         assert_eq!(asked(&[1]), Err(Malformed));
         assert_eq!(asked(&[1, 1, 4, 0]), Err(Malformed));
         assert_eq!(granted(&[1, 2, 1, 0]), Err(Malformed));
@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(message in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn no_bytes_cause_a_panic(message in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = (asked(&message), granted(&message));
         }
     }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_or_cut_answer_is_refused() {
+    fn a_changed_or_truncated_answer_is_rejected() {
         let mut rng = rand::rng();
         let client = Client::start(&mut rng);
         let (reply, _) = answer(&mut rng, &client.message()).unwrap();
@@ -91,7 +91,7 @@ mod tests {
 
     /// The first 100 bytes of KDF-TOR of "Tor" start with these bytes; from tor-proto 0.47 (`testvec_kdf_tor`).
     #[test]
-    fn the_stream_is_that_of_kdf_tor() {
+    fn the_keys_match_the_test_vector_of_kdf_tor() {
         let digest: [u8; 20] = Sha1::new().chain_update("Tor").chain_update([0]).finalize().into();
         assert_eq!(digest[..8], [0x77, 0x6c, 0x62, 0x14, 0xfc, 0x64, 0x7a, 0xaa]);
     }

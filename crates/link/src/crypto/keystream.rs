@@ -46,7 +46,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_is_made_ahead_of_the_first_byte() {
+    fn no_keystream_is_computed_before_the_first_byte() {
         let mut stream = KeyStream::new(&[1; 16]);
         assert!(stream.ahead.is_none());
         stream.apply(&mut [0]);
@@ -54,9 +54,9 @@ mod tests {
     }
 
     proptest! {
-        /// The split of the bytes changes nothing.
+        /// Any split of the bytes gives the same result.
         #[test]
-        fn it_is_aes_in_counter_mode(key in any::<[u8; 16]>(), cuts in proptest::collection::vec(0usize..1500, 1..12)) {
+        fn the_keystream_is_aes_in_counter_mode(key in any::<[u8; 16]>(), cuts in proptest::collection::vec(0usize..1500, 1..12)) {
             let mut cipher = Aes128Ctr::new(&key.into(), &Default::default());
             let mut stream = KeyStream::new(&key);
             for cut in cuts {

@@ -120,7 +120,7 @@ mod tests {
 
     /// From tor-proto 0.47 (`ntor::testvec`), which took it from C tor's reference implementation.
     #[test]
-    fn the_reference_vector_comes_out() {
+    fn the_handshake_matches_the_reference_vector() {
         let key = OnionKey::from(secret("4820544f4c4420594f5520444f474954204b454550532048415050454e494e47"));
         let identity: [u8; 20] = hex("69546f6c64596f7541626f75745374616972732e").try_into().unwrap();
         let client = Client {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_the_relays_onion_keys_answers_and_no_other() {
+    fn each_onion_key_of_the_relay_answers_and_no_other_key() {
         let mut rng = rand::rng();
         let keys: Vec<_> = (0..3).map(|_| OnionKey::generate(&mut rng)).collect();
         for (n, key) in keys.iter().enumerate() {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_and_cut_messages_are_refused() {
+    fn changed_and_truncated_messages_are_rejected() {
         let mut rng = rand::rng();
         let key = OnionKey::generate(&mut rng);
         let client = Client::start(&mut rng, [7; 20], key.public);

@@ -265,7 +265,7 @@ mod tests {
 
     /// From proposal 332's reference implementation, through tor-proto 0.47 (`test_ntor3_testvec`).
     #[test]
-    fn the_reference_vector_comes_out() {
+    fn the_handshake_matches_the_reference_vector() {
         let key = OnionKey::from(StaticSecret::from(array(
             "4051daa5921cfa2a1c27b08451324919538e79e788a81b38cbed097a5dff454a",
         )));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_have_the_same_keys_and_hear_each_other() {
+    fn both_ends_have_the_same_keys_and_read_the_extensions() {
         let mut rng = rand::rng();
         let key = OnionKey::generate(&mut rng);
         let client = Client::start(&mut rng, [3; 32], key.public, b"");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_and_cut_messages_are_refused() {
+    fn changed_and_truncated_messages_are_rejected() {
         let mut rng = rand::rng();
         let keys = [OnionKey::generate(&mut rng)];
         let client = Client::start(&mut rng, [3; 32], keys[0].public, b"some extension");

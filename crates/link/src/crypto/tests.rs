@@ -26,7 +26,7 @@ const ASKED: Negotiation = Negotiation::Asked(Congestion::Vegas);
 const AGREED: Negotiation = Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap());
 
 #[test]
-fn after_each_handshake_both_ends_read_each_other() {
+fn after_each_handshake_both_ends_decrypt_each_other() {
     let (mut rng, relay) = (rand::rng(), relay());
     for kind in [HandshakeKind::Fast, HandshakeKind::Ntor, HandshakeKind::NtorV3] {
         let onion = relay.onion[1].public;
@@ -63,7 +63,7 @@ fn after_each_handshake_both_ends_read_each_other() {
 }
 
 #[test]
-fn what_nobody_speaks_is_refused() {
+fn an_unknown_handshake_is_rejected() {
     let (mut rng, relay) = (rand::rng(), relay());
     for (kind, refused) in [
         (HandshakeKind::Other(0), Refused::UnknownHandshake),
@@ -79,7 +79,7 @@ fn what_nobody_speaks_is_refused() {
 }
 
 #[test]
-fn extensions_that_make_no_sense_are_refused() {
+fn malformed_extensions_are_rejected() {
     let (mut rng, relay) = (rand::rng(), relay());
     let client = ntor_v3::Client::start(&mut rng, [2; 32], relay.onion[0].public, &[3, 1]);
     let handshake = Handshake { kind: HandshakeKind::NtorV3, data: client.message().to_vec() };

@@ -163,13 +163,13 @@ mod tests {
 
     #[test]
     fn a_circuit_without_cells_is_small() {
-        // Three streams and two digests; a stream that was started has 1 KiB more.
+        // Three keystreams and two digests. A used keystream has 1 KiB more.
         let size = size_of::<Ends>();
         assert!(size < 1500, "{size} B");
     }
 
     #[test]
-    fn the_last_hop_alone_reads_what_a_client_says_and_knows_its_tag() {
+    fn only_the_last_hop_decrypts_a_cell_of_the_client_and_has_its_tag() {
         let mut path = [1, 2, 3].map(pair);
         for n in 0..20 {
             let data = vec![n; usize::from(n) * 20];
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_knows_which_hop_spoke() {
+    fn the_client_recognises_which_hop_sent_a_cell() {
         let mut path = [1, 2, 3].map(pair);
         for speaker in [2, 1, 2, 0] {
             let mut body = message(b"hello");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_cell_makes_all_that_follow_unreadable() {
+    fn cells_after_a_lost_cell_cannot_be_decrypted() {
         let (mut client, mut relay) = pair(9);
         client.seal(&mut message(b"lost"));
         let mut body = message(b"next");
@@ -209,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_a_cell_differs_from_cell_to_cell() {
+    fn the_padding_of_each_cell_is_different() {
         let (mut client, mut relay) = pair(9);
         let mut read = || {
             let mut body = message(b"one");
             client.seal(&mut body);
-            relay.peel(&mut body).expect("it is in the clear");
+            relay.peel(&mut body).expect("the cell is decrypted");
             assert_eq!(body[14..18], [0; 4]);
             body[18..].to_vec()
         };
@@ -225,9 +225,9 @@ mod tests {
 
     #[cfg(feature = "oracles")]
     proptest! {
-        /// Arti's layers agree byte by byte, for messages in any order.
+        /// Arti's layers give the same bytes, for messages in any order.
         #[test]
-        fn arti_agrees(
+        fn arti_gives_the_same_bytes(
             keys in any::<[u8; 32]>(),
             said in proptest::collection::vec((any::<bool>(), any::<u8>(), 0usize..=498), 1..20),
         ) {
@@ -245,7 +245,7 @@ mod tests {
             let (mut client_out, mut client_in, _) = Pair::initialize(&seed).unwrap().split_client_layer();
             for (forward, byte, len) in said {
                 let mut body = message(&vec![byte; len]);
-                // Each side reads the messages of the other, with the same tags.
+                // Each side decrypts the messages of the other side, with the same tags.
                 let sealed = if forward { client.seal(&mut body) } else { relay.seal(&mut body) };
                 let mut theirs: RelayCellBody = Box::new(body).into();
                 let tag = if forward {

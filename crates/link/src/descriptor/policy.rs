@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_let_through_unless_a_rule_says_so() {
+    fn an_exit_policy_without_rules_rejects_all() {
         let policy = ExitPolicy::default();
         assert!(
             policy.rejects_all() && !allows(&policy, "192.0.2.1", 80) && !allows(&policy, "2001:db8::1", 443)
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_decides() {
+    fn the_first_matching_rule_decides() {
         let policy = policy(
             &["reject 192.0.2.0/24:*", "accept *:80-81", "reject *6:443", "accept *:443"],
             Private::Rejected,
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_need_more_than_a_rule() {
+    fn private_addresses_need_an_option_and_a_rule() {
         let [closed, open] =
             [Private::Rejected, Private::AsRules].map(|private| policy(&["accept *:*"], private));
         for address in [
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused_with_what_would_be_right() {
+    fn an_invalid_rule_is_rejected_with_a_correct_form() {
         for line in [
             "",
             "accept",
@@ -404,7 +404,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read(
+        fn a_printed_rule_parses_to_the_same_rule(
             accept: bool, octets: [u8; 16], bits in 0u8..=128, v4: bool, ports in (1u16.., 1u16..), all in 0u8..4,
         ) {
             let network = if v4 {
@@ -419,7 +419,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(line in ".{0,60}", address: [u8; 16], port: u16) {
+        fn no_rule_causes_a_panic(line in ".{0,60}", address: [u8; 16], port: u16) {
             if let Ok(rule) = line.parse::<Rule>() {
                 ExitPolicy::new(vec![rule], Private::AsRules, Vec::new()).allows(address.into(), port);
             }

@@ -25,12 +25,16 @@ fn description() -> Description {
 }
 
 fn read(text: &str) -> RouterDesc {
-    let unchecked = RouterDesc::parse(text).expect("it is a descriptor");
-    unchecked.check_signature().expect("it is signed").if_valid_at(&now()).expect("it is of this time")
+    let unchecked = RouterDesc::parse(text).expect("the text is a descriptor");
+    unchecked
+        .check_signature()
+        .expect("the signature is valid")
+        .if_valid_at(&now())
+        .expect("the descriptor is valid now")
 }
 
 #[test]
-fn arti_reads_what_is_written_and_finds_it_well_signed() {
+fn arti_parses_a_descriptor_and_accepts_its_signatures() {
     let keys = &relays()[0].0;
     let text = description().write(keys, now()).unwrap();
     let read = read(&text);
@@ -45,7 +49,7 @@ fn arti_reads_what_is_written_and_finds_it_well_signed() {
 }
 
 #[test]
-fn the_least_that_can_be_said_is_a_descriptor() {
+fn a_minimal_descriptor_is_valid() {
     let least = Description {
         ipv6: None,
         contact: None,
@@ -60,14 +64,14 @@ fn the_least_that_can_be_said_is_a_descriptor() {
 }
 
 #[test]
-fn nobody_elses_keys_sign_it() {
+fn a_descriptor_needs_the_signature_of_its_relay() {
     let text = description().write(&relays()[0].0, now()).unwrap();
     let changed = text.replace("bandwidth 1000000", "bandwidth 9000000");
     assert!(RouterDesc::parse(&changed).is_ok_and(|unchecked| unchecked.check_signature().is_err()));
 }
 
 #[test]
-fn what_might_begin_a_line_of_its_own_is_refused() {
+fn text_that_could_begin_a_new_line_is_rejected() {
     let keys = &relays()[0].0;
     let say = |change: fn(&mut Description)| {
         let mut description = description();
@@ -88,7 +92,7 @@ fn what_might_begin_a_line_of_its_own_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn whatever_is_said_is_read(
+    fn arti_parses_any_valid_description(
         nickname in "[a-zA-Z0-9]{1,19}", address: [u8; 4], or_port in 1u16.., rate in 0u64..1 << 31, contact in "[ -~]{1,80}"
     ) {
         let said = Description {

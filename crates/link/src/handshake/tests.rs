@@ -45,11 +45,11 @@ fn right(link: &mut Link, bytes: &[u8]) -> Result<Option<Established>, LinkFailu
 }
 
 #[test]
-fn two_relays_know_each_other_in_the_end() {
+fn two_relays_authenticate_each_other() {
     let (mut a, mut b) = (initiator(true), responder());
     assert_eq!(right(&mut b, &a.poll_output()), Ok(None));
-    let at_a = left(&mut a, &b.poll_output()).unwrap().expect("the responder said all");
-    let at_b = right(&mut b, &a.poll_output()).unwrap().expect("so did the initiator");
+    let at_a = left(&mut a, &b.poll_output()).unwrap().expect("the responder has sent all cells");
+    let at_b = right(&mut b, &a.poll_output()).unwrap().expect("the initiator has sent all cells");
     let seconds = 1_790_000_000;
     let netinfo = Netinfo { time: seconds, yours: Some(LEFT), mine: vec![RIGHT] };
     let expected =
@@ -60,24 +60,24 @@ fn two_relays_know_each_other_in_the_end() {
         Established { version: 5, peer: Peer::Relay(of(&relays()[0].0)), netinfo, rest: Vec::new() };
     assert_eq!(at_b, expected);
     assert!(at_a.is_canonical(RIGHT) && at_b.is_canonical(LEFT));
-    assert!(!at_a.is_canonical(LEFT), "from another address than its own");
+    assert!(!at_a.is_canonical(LEFT), "a connection from another address is not canonical");
 }
 
 #[test]
-fn a_client_stays_one_and_says_neither_time_nor_address() {
+fn a_client_stays_anonymous_and_sends_neither_time_nor_address() {
     let (mut a, mut b) = (initiator(false), responder());
     assert_eq!(right(&mut b, &a.poll_output()), Ok(None));
-    left(&mut a, &b.poll_output()).unwrap().expect("the responder said all");
+    left(&mut a, &b.poll_output()).unwrap().expect("the responder has sent all cells");
     let said = a.poll_output();
     assert_eq!(said.len(), CELL_LEN);
-    let at_b = right(&mut b, &said).unwrap().expect("the client said all");
+    let at_b = right(&mut b, &said).unwrap().expect("the client has sent all cells");
     assert_eq!(at_b.peer, Peer::Client);
     assert_eq!((at_b.netinfo.time, &at_b.netinfo.mine[..]), (0, &[][..]));
     assert!(!at_b.is_canonical(LEFT));
 }
 
 #[test]
-fn what_comes_behind_the_handshake_is_handed_on() {
+fn bytes_after_the_handshake_are_returned() {
     let (mut a, mut b) = (initiator(false), responder());
     right(&mut b, &a.poll_output()).unwrap();
     left(&mut a, &b.poll_output()).unwrap();
@@ -87,7 +87,7 @@ fn what_comes_behind_the_handshake_is_handed_on() {
 }
 
 #[test]
-fn another_relay_than_the_one_that_was_meant_is_refused() {
+fn a_relay_with_an_unexpected_identity_is_rejected() {
     let [(keys, _), (_, credentials)] = relays();
     for expected in [
         Expected { rsa: Some(keys.rsa_identity()), ed25519: None },
@@ -101,7 +101,7 @@ fn another_relay_than_the_one_that_was_meant_is_refused() {
 }
 
 #[test]
-fn a_relay_with_another_certificate_in_tls_is_refused() {
+fn a_relay_with_another_tls_certificate_is_rejected() {
     let mut a = Link::connect(Expected::default(), [0; 32], RIGHT, vec![LEFT]);
     let mut b = responder();
     right(&mut b, &a.poll_output()).unwrap();
@@ -117,7 +117,7 @@ fn authentication_is_bound_to_the_connection() {
     let other = |_: &[u8; 32]| Some([9; 32]);
     let result = b.on_bytes(now(), &said, &relays()[1].1, &other, &mut rand::rng());
     assert_eq!(result, Err(LinkFailure::BadAuthentication));
-    // The same bytes to another responder: its challenge, or its log, differs.
+    // At another responder the same bytes fail, because its challenge or its log differs.
     let mut c = responder();
     right(&mut c, &initiator(true).poll_output()).unwrap();
     assert_eq!(right(&mut c, &said), Err(LinkFailure::BadAuthentication));
@@ -159,7 +159,7 @@ fn heard(said: &[Vec<u8>]) -> Result<Option<Established>, LinkFailure> {
 }
 
 #[test]
-fn the_highest_common_version_is_taken() {
+fn the_highest_common_version_is_selected() {
     for (list, version) in [(&[3, 4][..], 4), (&[4, 5], 5), (&[5, 4, 3], 5), (&[5, 6, 99], 5)] {
         assert_eq!(heard(&[versions(list), netinfo()]).unwrap().unwrap().version, version);
     }
@@ -169,14 +169,14 @@ fn the_highest_common_version_is_taken() {
 }
 
 #[test]
-fn what_is_not_tor_is_refused_at_its_first_bytes() {
+fn a_peer_without_the_tor_protocol_is_rejected_at_its_first_bytes() {
     assert_eq!(heard(&[b"GET / HTTP/1.1".to_vec()]), Err(LinkFailure::NotTor));
     assert_eq!(heard(&[vec![0, 0, command::NETINFO]]), Err(LinkFailure::NotTor));
     assert_eq!(heard(&[vec![0, 0]]), Ok(None));
 }
 
 #[test]
-fn a_cell_has_its_place_and_its_length() {
+fn cells_must_have_the_right_order_and_length() {
     let hello = versions(&[4, 5]);
     for (said, failure) in [
         (versions(&[4, 5]), LinkFailure::Unexpected(0)),
@@ -192,7 +192,7 @@ fn a_cell_has_its_place_and_its_length() {
         (vec![0, 0, 0, 0, command::AUTHENTICATE, 0x20, 0], LinkFailure::TooMuch),
     ] {
         let result = heard(&[hello.clone(), said.clone()]);
-        // A second VERSIONS is read as the start of a cell with a longer id.
+        // A second VERSIONS cell is parsed as the start of a cell with a longer id.
         let expected = if said == versions(&[4, 5]) { Err(LinkFailure::Unexpected(4)) } else { Err(failure) };
         assert_eq!(result, expected, "{said:?}");
     }
@@ -200,7 +200,7 @@ fn a_cell_has_its_place_and_its_length() {
 }
 
 #[test]
-fn certificates_without_a_signature_are_refused() {
+fn unsigned_certificates_are_rejected() {
     let certs = variable(command::CERTS, relays()[0].1.initiator_certs());
     let hello = versions(&[5]);
     assert_eq!(
@@ -211,7 +211,7 @@ fn certificates_without_a_signature_are_refused() {
 }
 
 #[test]
-fn padding_is_taken_anywhere_after_versions_and_not_without_end() {
+fn padding_is_accepted_after_versions_up_to_a_limit() {
     let padding = [fixed(command::PADDING, &[]), variable(command::VPADDING, &[1; 1000])].concat();
     assert!(heard(&[versions(&[5]), padding.clone(), netinfo()]).unwrap().is_some());
     let (mut link, mut total) = (responder(), 0);
@@ -227,21 +227,21 @@ fn padding_is_taken_anywhere_after_versions_and_not_without_end() {
 }
 
 #[test]
-fn padding_before_authentication_is_part_of_what_is_signed() {
+fn padding_before_authentication_is_signed() {
     let (mut a, mut b) = (initiator(true), responder());
     let mut hello = a.poll_output();
     right(&mut b, &hello).unwrap();
     let said = b.poll_output();
-    // A man in the middle adds a cell that the responder never sent.
+    // A man in the middle adds a cell that the responder did not send.
     let place = versions(&[4, 5]).len();
     let padded = [&said[..place], &variable(command::VPADDING, &[0; 9]), &said[place..]].concat();
-    left(&mut a, &padded).unwrap().expect("the initiator cannot know");
+    left(&mut a, &padded).unwrap().expect("the initiator cannot detect it");
     hello = a.poll_output();
     assert_eq!(right(&mut b, &hello), Err(LinkFailure::BadAuthentication));
 }
 
 #[test]
-fn a_responder_that_skips_a_step_is_refused() {
+fn a_responder_that_skips_a_step_is_rejected() {
     let (mut a, mut b) = (initiator(true), responder());
     right(&mut b, &a.poll_output()).unwrap();
     let hello = versions(&[5]);
@@ -279,7 +279,7 @@ fn conversation() -> &'static [Vec<u8>; 3] {
 }
 
 #[test]
-fn every_split_of_what_a_responder_says_gives_the_same() {
+fn every_split_of_the_responders_bytes_gives_the_same_result() {
     let [_, answer, _] = conversation();
     for split in 0..=answer.len() {
         let mut a = initiator(true);
@@ -294,7 +294,7 @@ fn every_split_of_what_a_responder_says_gives_the_same() {
 }
 
 #[test]
-fn every_split_of_what_an_initiator_says_gives_the_same() {
+fn every_split_of_the_initiators_bytes_gives_the_same_result() {
     // A new responder for each split, because the signed bytes include its challenge.
     let len = conversation()[2].len();
     for split in (0..=len).step_by(7).chain([1, 4, 5, 6, 7, 8, len - 1, len]) {
@@ -316,7 +316,7 @@ fn every_split_of_what_an_initiator_says_gives_the_same() {
 }
 
 #[test]
-fn who_says_less_is_waited_for_and_nothing_grows() {
+fn an_incomplete_handshake_waits_with_bounded_memory() {
     let [_, answer, _] = conversation();
     for len in 0..answer.len() {
         let mut a = initiator(true);
@@ -326,9 +326,10 @@ fn who_says_less_is_waited_for_and_nothing_grows() {
 }
 
 proptest! {
-    /// Random bytes, also after a valid start, split anywhere: at most a failure, and little memory.
+    /// Random bytes, also after a valid start, with any split. At most the link fails, and it uses
+    /// little memory.
     #[test]
-    fn garbage_ends_with_a_reason(
+    fn random_bytes_fail_with_a_reason(
         good in 0usize..6000,
         garbage in proptest::collection::vec(any::<u8>(), 0..3000),
         piece in 1usize..2000,
@@ -348,9 +349,10 @@ proptest! {
         }
     }
 
-    /// One byte of a valid handshake is changed: the link fails or waits, but never accepts a wrong identity.
+    /// One byte of a valid handshake is changed. The link fails or waits, but never accepts a wrong
+    /// identity.
     #[test]
-    fn a_changed_byte_makes_nobody_another(at: proptest::sample::Index, bit in 0u8..8) {
+    fn a_changed_byte_never_gives_a_wrong_identity(at: proptest::sample::Index, bit in 0u8..8) {
         let [_, answer, _] = conversation();
         let mut said = answer.clone();
         let at = at.index(said.len());

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_lives_four_weeks_and_is_answered_for_one_more() {
+    fn an_onion_key_is_published_for_four_weeks_and_answers_for_one_more() {
         let made = SystemTime::UNIX_EPOCH + 20_000 * DAY;
         let rotation = Rotation::default();
         let due = |days: u32, has_old| rotation.due(made + days * DAY, made, has_old);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_consensus_says_is_kept_within_bounds() {
+    fn consensus_lifetimes_of_keys_are_bounded() {
         assert_eq!(Rotation::of_days(0, 0), Rotation { lifetime: DAY, grace: DAY });
         assert_eq!(Rotation::of_days(1000, 1000), Rotation { lifetime: 90 * DAY, grace: 90 * DAY });
     }

@@ -305,7 +305,10 @@ impl Peer {
 
     fn write_all(&mut self, bytes: &[u8]) {
         self.wire.tls.writer().write_all(bytes).expect("the buffer has space");
-        assert!(self.wire.flush().expect("the relay is there"), "the relay is connected");
+        assert!(
+            self.wire.flush().expect("the relay is connected"),
+            "sockets block until the circuits are built"
+        );
     }
 
     /// Waits for bytes from the relay and returns them.

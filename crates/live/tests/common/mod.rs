@@ -120,7 +120,7 @@ impl Drop for Running {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
         if !std::thread::panicking() {
-            ended.expect("it was started").expect("the node was started");
+            ended.expect("the node was started").expect("a node does not panic");
         }
     }
 }

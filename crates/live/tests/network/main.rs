@@ -40,7 +40,7 @@ fn open(client: &Tor, server: SocketAddr) -> std::net::TcpStream {
         matches!(opened, Some(Ok(_)))
     });
     assert!(found, "{}: {opened:?}", client.name);
-    opened.expect("it was tried").expect("the loop tried once")
+    opened.expect("the loop tried once").expect("a stream was opened")
 }
 
 /// Transfers `up` and `down` bytes through a client and checks them. A failed transfer is not

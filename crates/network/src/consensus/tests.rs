@@ -1,4 +1,4 @@
-//! Documents made up here, whole and broken.
+//! Complete and damaged documents that these tests generate.
 
 use super::*;
 use crate::relay::{Class, Position};
@@ -54,12 +54,12 @@ fn parsed(text: &str) -> Consensus {
     Consensus::parse(text.as_bytes(), "doc").unwrap()
 }
 
-fn said(text: impl AsRef<[u8]>) -> String {
+fn error_of(text: impl AsRef<[u8]>) -> String {
     Consensus::parse(text.as_ref(), "doc").unwrap_err().to_string()
 }
 
 #[test]
-fn both_flavors_say_the_same_of_relays() {
+fn both_flavors_have_the_same_relays() {
     for flavor in ["ns", "microdesc"] {
         let consensus = parsed(&document(flavor, WEIGHTS));
         assert_eq!(consensus.flavor, flavor);
@@ -79,12 +79,12 @@ fn both_flavors_say_the_same_of_relays() {
 }
 
 #[test]
-fn an_identity_is_hexadecimal_in_a_name() {
+fn a_relay_name_has_the_identity_in_hexadecimal() {
     assert!(parsed(&document("ns", "")).relays[0].name.starts_with("$0000"));
 }
 
 #[test]
-fn a_policy_accepts_what_it_lists_or_what_it_does_not_reject() {
+fn a_policy_accepts_listed_ports_or_ports_that_it_does_not_reject() {
     let accepts = |policy: &str| accepts(&policy.split(' ').collect::<Vec<_>>(), 443);
     for (policy, yes) in [
         ("accept 443", true),
@@ -111,7 +111,7 @@ fn a_policy_accepts_what_it_lists_or_what_it_does_not_reject() {
 }
 
 #[test]
-fn without_weights_they_are_computed_as_authorities_do() {
+fn missing_weights_are_computed_as_authorities_do() {
     // G = 900, E = 300, D = 200, M = 100 + 40: exits are scarce.
     let consensus = parsed(&document("ns", ""));
     assert_eq!(consensus.origin, Origin::Computed);
@@ -122,19 +122,22 @@ fn without_weights_they_are_computed_as_authorities_do() {
 }
 
 #[test]
-fn mistakes_are_one_sentence_with_their_line() {
+fn errors_are_one_sentence_with_their_line() {
     let whole = document("ns", WEIGHTS);
     let changed = |right: &str, wrong: &str| {
         assert!(whole.contains(right), "{right}");
-        said(whole.replacen(right, wrong, 1))
+        error_of(whole.replacen(right, wrong, 1))
     };
     let second = relay("ns", RELAYS[0]);
     for (sentence, expected) in [
-        (said(""), "doc:1: it begins with \"\""),
-        (said("<html>\n"), "doc:1: it begins with \"<html>\", and a consensus with network-status-version"),
-        (said(b"\xfd7zXZ\x00\x00\x04\xe6"), "doc:1: it begins with "),
-        (said("@type x\n"), "doc:1: it is empty"),
-        (said(whole.replace('\n', "\r\n")), "doc:2: the line ends in CR LF"),
+        (error_of(""), "doc:1: it begins with \"\""),
+        (
+            error_of("<html>\n"),
+            "doc:1: it begins with \"<html>\", and a consensus with network-status-version",
+        ),
+        (error_of(b"\xfd7zXZ\x00\x00\x04\xe6"), "doc:1: it begins with "),
+        (error_of("@type x\n"), "doc:1: it is empty"),
+        (error_of(whole.replace('\n', "\r\n")), "doc:2: the line ends in CR LF"),
         (changed("version 3\n", "version 4\n"), "doc:2: the version is \"4\""),
         (changed("vote-status consensus", "vote-status vote"), "doc:3: vote-status is \"vote\""),
         (
@@ -180,10 +183,10 @@ fn mistakes_are_one_sentence_with_their_line() {
         (changed("Wgd=0", "Wgd=10001"), "doc:47: Wgd=10001 is not from 0 to 10000"),
         (changed("directory-footer\n", ""), "doc:46: bandwidth-weights stands before directory-footer"),
         (changed("r alpha", "network-status-version 3\nr alpha"), "doc:11: a second document begins here"),
-        (said(&whole[..whole.find("directory-footer").unwrap()]), "doc:45: it is cut short"),
-        (said(&whole[..whole.find("directory-signature").unwrap()]), "doc:47: it is cut short"),
+        (error_of(&whole[..whole.find("directory-footer").unwrap()]), "doc:45: it is cut short"),
+        (error_of(&whole[..whole.find("directory-signature").unwrap()]), "doc:47: it is cut short"),
         (
-            said(
+            error_of(
                 whole
                     .as_bytes()
                     .iter()
@@ -199,16 +202,16 @@ fn mistakes_are_one_sentence_with_their_line() {
 }
 
 #[test]
-fn a_document_without_relays_is_refused() {
+fn a_document_without_relays_is_rejected() {
     let whole = document("ns", "");
     let [from, to] = ["r alpha", "directory-footer"].map(|word| whole.find(word).unwrap());
     assert_eq!(
-        said(format!("{}{}", &whole[..from], &whole[to..])),
+        error_of(format!("{}{}", &whole[..from], &whole[to..])),
         "doc:11: the relays are over here, without one of them"
     );
 }
 
-/// What can happen to a document on its way.
+/// Damage of a document.
 #[derive(Clone, Debug)]
 enum Damage {
     Cut(usize),
@@ -219,7 +222,7 @@ enum Damage {
 }
 
 impl Damage {
-    fn done_to(&self, text: &mut Vec<u8>) {
+    fn apply(&self, text: &mut Vec<u8>) {
         let place = |at: &usize| at % (text.len() + 1);
         match self {
             Damage::Cut(at) => text.truncate(place(at)),
@@ -260,15 +263,16 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 proptest! {
-    /// Whatever a document has become, it is read or refused in one sentence, and what was read can be drawn from.
+    /// A damaged document is parsed or rejected with one sentence. Paths can be sampled from a
+    /// parsed document.
     #[test]
-    fn a_damaged_document_is_read_or_refused(
+    fn a_damaged_document_is_parsed_or_rejected(
         flavor in prop_oneof![Just("ns"), Just("microdesc")],
         weights in prop_oneof![Just(WEIGHTS), Just("")],
         damages in prop::collection::vec(damage(), 1..6),
     ) {
         let mut text = document(flavor, weights).into_bytes();
-        damages.iter().for_each(|damage| damage.done_to(&mut text));
+        damages.iter().for_each(|damage| damage.apply(&mut text));
         match Consensus::parse(&text, "doc") {
             Ok(consensus) => {
                 let names: usize = consensus.relays.iter().map(|relay| relay.name.len()).sum();

@@ -95,10 +95,10 @@ pub(crate) fn one_row_each() -> Tables {
 /// The rows of a file, as the library's own reader prints them.
 pub(crate) fn rows(dir: &Path, name: &str) -> Vec<String> {
     let file = File::open(dir.join(name)).expect("the file was written");
-    let reader = SerializedFileReader::new(file).expect("it is Parquet");
+    let reader = SerializedFileReader::new(file).expect("the file is Parquet");
     reader
         .get_row_iter(None)
-        .expect("its schema is plain")
+        .expect("the schema is flat")
         .map(|row| row.expect("a row").to_string())
         .collect()
 }
@@ -146,7 +146,7 @@ fn a_table_without_rows_still_has_its_columns() {
     let dir = Scratch::new("empty");
     Tables::default().write(&dir.0, &RunKey::new("stock", 1)).expect("there is space");
     let file = File::open(dir.0.join("cells.parquet")).expect("the file was written");
-    let reader = SerializedFileReader::new(file).expect("it is Parquet");
+    let reader = SerializedFileReader::new(file).expect("the file is Parquet");
     assert_eq!(reader.metadata().file_metadata().num_rows(), 0);
     assert_eq!(reader.metadata().file_metadata().schema().get_fields().len(), 18);
 }

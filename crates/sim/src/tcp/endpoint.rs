@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_is_repeated_after_1_3_7_15_31_seconds_and_given_up_after_63() {
+    fn a_syn_is_repeated_after_1_3_7_15_31_seconds_and_abandoned_after_63() {
         let (cfg, mut client) = (TcpConfig::default(), Endpoint::new());
         client.connect(&cfg, Instant::ZERO);
         let mut sent = Vec::new();

@@ -1,4 +1,4 @@
-//! A steady TCP flow allocates nothing.
+//! A steady TCP flow allocates no memory.
 
 use penstock_sim::tcp::{Congestion, Endpoint, Segment, TcpConfig};
 use penstock_units::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Flow {
 }
 
 #[test]
-fn a_steady_flow_allocates_nothing() {
+fn a_steady_flow_allocates_no_memory() {
     for cfg in [TcpConfig::linux_3_2(), TcpConfig::linux_6(), TcpConfig::ns3()] {
         for congestion in [Congestion::Reno, Congestion::Cubic] {
             for lost in [u64::MAX, 500] {

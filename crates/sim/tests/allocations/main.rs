@@ -1,4 +1,4 @@
-//! Counts allocations: a steady flow and a steady network allocate nothing.
+//! Counts allocations: a steady flow and a steady network allocate no memory.
 
 mod flow;
 mod world;

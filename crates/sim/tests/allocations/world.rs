@@ -26,20 +26,21 @@ workload = "bulk"
 size = "1 GiB"
 "#;
 
-/// The allocations of a run of so many seconds, and the cells that relays and clients sent.
+/// The allocations of a run of `seconds` seconds, and the cells that relays and clients sent.
 fn allocations(set: &[&str], seconds: u32) -> (u64, u64) {
     let mut sets = vec![format!("run.duration=\"{seconds} s\"")];
     sets.extend(set.iter().map(|set| (*set).to_owned()));
-    let document = Document::parse(BULK, "bulk.toml", &sets).expect("the scenario is right");
-    let scenario = document.scenario("default").expect("it has one variant");
+    let document = Document::parse(BULK, "bulk.toml", &sets).expect("the scenario is valid");
+    let scenario = document.scenario("default").expect("the scenario has one variant");
     let before = crate::allocations();
     let Outcome { stats, .. } = run(scenario, 1, &Control::new()).expect("the run is not cancelled");
     (crate::allocations() - before, stats.cells)
 }
 
-/// Windows fit into the kernels' buffers: with loss, a queue may exceed its earlier maximum now and then.
+/// With these windows, all cells fit into the kernels' buffers. With loss, a queue may sometimes
+/// exceed its earlier maximum.
 #[test]
-fn a_steady_network_allocates_nothing() {
+fn a_steady_network_allocates_no_memory() {
     let settings: [&[&str]; 5] = [
         &["relay.edge_control.circuit_window=100"],
         &["relay.edge_control.circuit_window=100", "relay.circuit_policy=ewma"],

@@ -64,7 +64,7 @@ fn a_throttle_limits_only_clients_at_their_entry() {
 }
 
 #[test]
-fn a_bucket_is_a_bottleneck_as_a_link_is() {
+fn a_bucket_is_a_bottleneck_like_a_link() {
     for place in ["entry", "middle", "exit"] {
         let lab = Lab::path()
             .set("relays.middle.link", "10 MiB/s")

@@ -27,7 +27,7 @@ fn sampled(tables: &Tables, t: f64, before: bool) -> Vec<String> {
 }
 
 #[test]
-fn a_run_is_the_same_until_a_change_and_another_one_after_it() {
+fn a_change_affects_a_run_only_after_its_time() {
     let (without, with) = (lab("").run(3), lab(EWMA).run(3));
     for outcome in [&without, &with] {
         assert_conserved(outcome);
@@ -51,11 +51,11 @@ fn a_change_between_samples_is_the_same_one_event_at_a_time() {
     let fast = lab.run(3);
     assert!(fast.tables == slow.tables, "the tables differ");
     assert_eq!((fast.stats, &fast.nodes), (slow.stats, &slow.nodes));
-    assert!(fast.tables != self::lab(EWMA).run(3).tables, "another half-life makes another run");
+    assert!(fast.tables != self::lab(EWMA).run(3).tables, "another half-life changes the run");
 }
 
 #[test]
-fn a_change_to_the_same_policy_in_another_form_leaves_downloads_running() {
+fn a_change_to_the_same_policy_in_another_form_keeps_downloads() {
     let text = "[[changes]]\nat = \"10 s\"\nset = { \"relay.circuit_policy\" = { kind = \"ewma\", form = \"list\" } }\n";
     let outcome = lab(text).run(3);
     assert_conserved(&outcome);
@@ -64,12 +64,12 @@ fn a_change_to_the_same_policy_in_another_form_leaves_downloads_running() {
         .transfers
         .iter()
         .filter(|row| row.start_s < 10.0 && row.start_s + row.ttlb_s.unwrap_or(0.0) > 10.0);
-    assert!(late.count() > 0, "a download goes on over the change");
+    assert!(late.count() > 0, "a download continues during the change");
 }
 
 /// The throttle of the bulk client begins at 10 s.
 #[test]
-fn a_throttle_may_be_switched_on_while_downloads_run() {
+fn a_throttle_can_be_turned_on_during_downloads() {
     let text = "[[changes]]\nat = \"10 s\"\nset = { \"relays.entry.throttle\" = { kind = \"static\", rate = \"5 KiB/s\", burst = \"20 KiB\" } }\n";
     let outcome = Lab::only_bulk().with(text).set("run.duration", "30 s").run(3);
     assert_conserved(&outcome);

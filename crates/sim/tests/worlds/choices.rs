@@ -1,25 +1,25 @@
-//! Which algorithms go together: every combination, and the reasons against some.
+//! Which algorithms can be combined: all combinations, and the reasons for incompatible ones.
 //!
-//! The rules stand with each kind in the scenario's schema.
+//! The rules are with each kind in the schema of scenarios.
 
 use penstock_scenario::reference::{AlgorithmInfo, Parameter, PartnerInfo};
 use penstock_scenario::{algorithms, sections};
 
-/// One value of a key of `[relay]` and `[client]` that chooses an algorithm or a mode of it.
+/// One value of a key of `[relay]` and `[client]` that selects an algorithm or a mode of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     /// The key, such as `hop_control`.
     pub(crate) key: &'static str,
-    /// Its kind, such as `marut`; the value of a key that chooses no algorithm.
+    /// Its kind, such as `marut`, or the value of a key that selects no algorithm.
     pub(crate) kind: &'static str,
     /// The parameters that differ from their defaults, each with its value in TOML.
     pub(crate) parameters: Vec<(String, String)>,
-    /// The names of all parameters of its kind; `None` for a key that chooses no algorithm.
+    /// The names of all parameters of its kind. `None` for a key that selects no algorithm.
     known: Option<Vec<&'static str>>,
 }
 
 impl Choice {
-    /// The value in TOML, with those of the parameters `more` that the kind has.
+    /// The value in TOML, with those of the parameters `more` that the kind supports.
     pub(crate) fn toml(&self, more: &[(&str, &str)]) -> String {
         let Some(known) = &self.known else { return format!("{:?}", self.kind) };
         let own = self.parameters.iter().map(|(key, value)| (key.as_str(), value.as_str()));
@@ -32,10 +32,11 @@ impl Choice {
     }
 }
 
-/// All choices of each key that has some, in the order of the reference: kinds, and the modes of each kind, one at a
-/// time.
+/// All choices of each key that has several, in the order of the reference: kinds, and the modes of
+/// each kind, one at a time.
 ///
-/// A mode is a word that a parameter may be instead of its default. Numbers, sizes, rates and flags are no modes.
+/// A mode is a word that replaces the default of a parameter. Numbers, sizes, rates and flags are
+/// no modes.
 pub(crate) fn choices() -> Vec<Vec<Choice>> {
     let algorithms = algorithms();
     let of_key = |key: Parameter| {
@@ -55,7 +56,7 @@ fn relay_keys() -> Vec<Parameter> {
     relay.expect("scenarios have relays").parameters
 }
 
-/// A kind as it is by default, and with each of its modes.
+/// A kind with its defaults, and the kind with each of its modes.
 fn modes(kind: &AlgorithmInfo) -> Vec<Choice> {
     let known: Vec<_> = kind.parameters.iter().map(|parameter| parameter.key).collect();
     let one = |parameters| Choice { key: kind.key, kind: kind.kind, parameters, known: Some(known.clone()) };
@@ -67,9 +68,10 @@ fn modes(kind: &AlgorithmInfo) -> Vec<Choice> {
     modes
 }
 
-/// Why no node can have all of `together`, each a key with its kind or value; `None` if one can.
+/// The reason why no node can combine `together`, a list of keys with their kind or value. `None`
+/// if a node can.
 ///
-/// Keys that are not among them do not matter, so a combination may be built choice by choice.
+/// Other keys do not matter, so a combination can be built choice by choice.
 pub(crate) fn refusal(together: &[(&str, &str)]) -> Option<String> {
     let value = |key: &str| together.iter().find(|(other, _)| *other == key).map(|(_, value)| *value);
     let all = algorithms();
@@ -81,7 +83,7 @@ pub(crate) fn refusal(together: &[(&str, &str)]) -> Option<String> {
 }
 
 #[test]
-fn rules_name_keys_and_values_that_there_are() {
+fn rules_name_existing_keys_and_values() {
     let all = algorithms();
     for PartnerInfo { key, not, .. } in all.iter().flat_map(|info| info.partners) {
         let parameters = relay_keys();
@@ -106,14 +108,14 @@ fn a_window_of_a_hop_needs_datagrams() {
 }
 
 #[test]
-fn a_setting_without_effect_is_not_refused() {
+fn a_setting_without_effect_is_accepted() {
     assert_eq!(refusal(&[("scheduler", "kist"), ("transport", "datagram")]), None);
     let all = algorithms();
     assert_eq!(all.iter().find(|info| info.kind == "kist").unwrap().partners.len(), 1);
 }
 
 #[test]
-fn kinds_come_with_their_modes() {
+fn kinds_are_listed_with_their_modes() {
     let all = choices();
     let of = |kind: &str| {
         let choices = all.iter().flatten().filter(|choice| choice.kind == kind);
@@ -141,7 +143,7 @@ fn kinds_come_with_their_modes() {
 }
 
 #[test]
-fn a_parameter_goes_to_the_kinds_that_have_it() {
+fn a_parameter_applies_to_the_kinds_that_have_it() {
     let more = [("rate", "'1 MiB/s'"), ("form", "'tick'")];
     let all = choices();
     let toml = |kind: &str, mode: usize| {

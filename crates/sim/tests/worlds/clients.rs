@@ -6,7 +6,7 @@ use penstock_sim::{Control, Error};
 use std::collections::BTreeSet;
 
 #[test]
-fn weighted_paths_are_of_three_relays_in_proportion_to_their_weights() {
+fn weighted_paths_have_three_relays_in_proportion_to_their_weights() {
     let lab = Lab::path()
         .with("[relays.fat]\nweight = \"3 MiB/s\"\n\n[relays.thin]\nweight = \"1 MiB/s\"\n")
         .set("client.path", "weighted")
@@ -97,7 +97,7 @@ fn a_lost_destroy_does_not_affect_the_next_circuit() {
 }
 
 #[test]
-fn a_client_gives_up_after_its_timeout_and_goes_on() {
+fn a_client_gives_up_after_its_timeout_and_continues() {
     let lab = Lab::path().set("workloads.bulk.timeout", "3 s").set("workloads.bulk.pause", "500 ms");
     let outcome = lab.run(1);
     assert_conserved(&outcome);
@@ -130,7 +130,7 @@ fn a_run_stops_at_the_first_sample_after_its_last_download() {
 }
 
 #[test]
-fn paths_may_have_one_hop_or_eight() {
+fn paths_can_have_one_to_eight_hops() {
     let more: String = (1..=5).map(|k| format!("[relays.r{k}]\n\n")).collect();
     for (path, hops) in [
         ("['middle']", 1),
@@ -179,7 +179,7 @@ fn a_cancelled_run_ends_within_milliseconds() {
         assert!(before.0 > 0.0, "no progress");
         control.cancel();
         let cancelled = std::time::Instant::now();
-        assert_eq!(run.join().expect("it does not panic").err(), Some(Error::Cancelled));
+        assert_eq!(run.join().expect("the run does not panic").err(), Some(Error::Cancelled));
         cancelled.elapsed()
     });
     println!("stopped {waited:?} after the cancellation");

@@ -31,7 +31,7 @@ fn no_cell_is_lost_over_tcp_or_datagrams_and_runs_repeat() {
 }
 
 #[test]
-fn a_half_upgraded_network_behaves_like_an_old_one() {
+fn a_partly_upgraded_network_behaves_like_an_old_one() {
     let stock = Lab::path().run(1);
     for kind in ["dctcp", "timely"] {
         for nodes in [&["client"][..], &["relay"], &["client", "relays.entry", "relays.middle"]] {
@@ -49,7 +49,7 @@ fn windows_stay_short_behind_a_slow_middle() {
         let outcome = lab.run(1);
         let at_exit =
             outcome.tables.circuits.iter().filter(|row| row.hop == Position::Exit && row.t_s > 20.0);
-        let most = at_exit.filter_map(|row| row.window_cells).max().expect("it is sampled");
+        let most = at_exit.filter_map(|row| row.window_cells).max().expect("the window was sampled");
         (most, node(&outcome, "bulk").counters.data_delivered)
     };
     let (stock, carried) = bulk(Lab::path());

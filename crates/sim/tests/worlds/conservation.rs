@@ -16,7 +16,7 @@ fn every_cell_is_accounted_for_at_any_time_and_loss() {
 }
 
 #[test]
-fn cells_wait_somewhere_when_a_run_is_cut_off() {
+fn cells_remain_in_queues_when_a_run_is_cut_off() {
     // Small send buffers, or buffers that hold a whole window.
     let lab = Lab::path().set("workloads.bulk.size", "1 GiB").set("relay.send_buffer", "16 KiB");
     let outcome = lab.set("run.duration", "15 s").run(1);
@@ -43,16 +43,19 @@ fn every_packaged_cell_is_delivered_once_and_in_order() {
             let cells = cells_at(&outcome, "bulk", hop);
             assert_eq!(cells.len() as u64, packaged, "{hop:?}");
             assert!(cells.iter().enumerate().all(|(number, row)| row.cell == number as u64));
-            assert!(cells.is_sorted_by_key(|row| row.read_ns.expect("it was read")), "{hop:?}");
+            assert!(cells.is_sorted_by_key(|row| row.read_ns.expect("the cell was read")), "{hop:?}");
             if hop != Position::Client {
-                assert!(cells.is_sorted_by_key(|row| row.outbuf_ns.expect("it went on")), "{hop:?}");
+                assert!(
+                    cells.is_sorted_by_key(|row| row.outbuf_ns.expect("the cell left the output buffer")),
+                    "{hop:?}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn a_timed_out_download_counts_what_it_dropped() {
+fn a_timed_out_download_counts_its_dropped_cells() {
     let lab = Lab::path().set("workloads.bulk.timeout", "2 s");
     let fresh = lab.clone().set("workloads.bulk.fresh_circuit", "true");
     for (lab, loss) in [(&lab, "0.0"), (&fresh, "0.0"), (&lab, "0.03"), (&fresh, "0.03")] {
@@ -63,7 +66,7 @@ fn a_timed_out_download_counts_what_it_dropped() {
     }
 }
 
-/// The remaining circuits, streams, connections and packets after so many downloads.
+/// The remaining circuits, streams, connections and packets after this number of downloads.
 fn left_after(lab: &Lab, downloads: u32) -> ([usize; 3], usize, usize) {
     let stop = format!("{{ workload = 'web', downloads = {downloads} }}");
     let outcome = lab.clone().set("run.duration", "10 h").set("run.stop", &stop).run(1);

@@ -54,7 +54,7 @@ fn no_queue_of_a_circuit_is_longer_than_n2_and_n3() {
 
 /// G-22 in a network, and the paper's 10 % and 5 % (section 5.1).
 #[test]
-fn a_credit_goes_back_for_each_n2_cells() {
+fn every_n2_cells_cause_one_credit() {
     for (n2, path) in [(10, "link"), (20, "link"), (20, "circuit")] {
         let outcome = credits(n2, 100, "suppressed")
             .set("relay.hop_control.credit_path", path)
@@ -71,7 +71,7 @@ fn a_credit_goes_back_for_each_n2_cells() {
 }
 
 #[test]
-fn a_consensus_can_switch_credits_off() {
+fn a_consensus_can_turn_credits_off() {
     let with = |lab: Lab| format!("{:?}", lab.run(1).tables.transfers);
     let off = with(credits(20, 70, "ignored").set("network.consensus_n23", "false"));
     assert_eq!(off, with(Lab::path()));
@@ -80,7 +80,7 @@ fn a_consensus_can_switch_credits_off() {
 
 /// DefenestraTor section 5.1: one SENDME for 100 cells of a circuit and one for 50 of a stream, 3 % in total.
 #[test]
-fn stock_acknowledges_three_cells_of_a_hundred() {
+fn stock_tor_sends_three_sendmes_per_hundred_cells() {
     let outcome = Lab::only_bulk().run(1);
     let counters = node(&outcome, "bulk").counters;
     let share = counters.all_sendmes() as f64 / counters.data_delivered as f64;
@@ -88,12 +88,12 @@ fn stock_acknowledges_three_cells_of_a_hundred() {
     let ignored = credits(10, 500, "ignored").run(1);
     let counters = node(&ignored, "bulk").counters;
     let share = counters.all_sendmes() as f64 / counters.data_delivered as f64;
-    assert!((0.027..=0.03).contains(&share), "ignoring them costs as much: {share}");
+    assert!((0.027..=0.03).contains(&share), "ignored SENDMEs cost as much: {share}");
 }
 
 /// Circuits without credit get no turn. The bound holds and downloads continue under every policy.
 #[test]
-fn credits_go_with_every_policy_and_scheduler() {
+fn credits_work_with_every_policy_and_scheduler() {
     for policy in ["'round-robin'", "'ewma'", "{ kind = 'ewma', form = 'tick' }"] {
         for scheduler in ["'vanilla'", "'global'", "'kist'", "'kist-deployed'", "'kist-lite'"] {
             let outcome = credits(20, 70, "ignored")
@@ -135,7 +135,7 @@ fn an_adaptive_n3_shortens_the_queue_before_a_bottleneck() {
 
 /// Old and new relays on one path: downloads are complete with either kind in the middle.
 #[test]
-fn half_upgraded_networks_carry_downloads() {
+fn partly_upgraded_networks_complete_downloads() {
     for old in ["relays.entry", "relays.middle", "relays.exit", "client"] {
         let everyone = ["relays.entry", "relays.middle", "relays.exit", "client"];
         let new: Vec<_> = everyone.into_iter().filter(|name| *name != old).collect();
@@ -148,5 +148,8 @@ fn half_upgraded_networks_carry_downloads() {
         assert!(!windows.is_empty() && windows.iter().all(|window| *window == 1000), "{old}");
     }
     let outcome = credits(20, 70, "ignored").run(1);
-    assert!(outcome.tables.circuits.iter().all(|row| row.window_cells.is_none()), "nothing limits the ends");
+    assert!(
+        outcome.tables.circuits.iter().all(|row| row.window_cells.is_none()),
+        "no window limits the ends"
+    );
 }

@@ -66,7 +66,10 @@ fn every_packaged_cell_is_delivered_once_and_in_order() {
                 assert_eq!(cells.len() as u64, packaged, "{control} {hop:?}");
                 assert!(cells.iter().enumerate().all(|(number, row)| row.cell == number as u64));
                 if hop != Position::Client {
-                    assert!(cells.is_sorted_by_key(|row| row.outbuf_ns.expect("it went on")), "{hop:?}");
+                    assert!(
+                        cells.is_sorted_by_key(|row| row.outbuf_ns.expect("the cell left the output buffer")),
+                        "{hop:?}"
+                    );
                 }
             }
         }
@@ -117,7 +120,7 @@ fn look_ahead_does_not_change_datagram_runs() {
 
 /// A node without datagrams gets a stream, and a mixed path works in both directions.
 #[test]
-fn a_relay_that_speaks_only_tcp_is_reached_by_tcp() {
+fn a_relay_without_datagrams_is_reached_by_tcp() {
     let lab = over_datagrams("{ kind = 'backtap' }")
         .set("relays.middle.transport", "tcp")
         .set("relays.middle.hop_control", "{ kind = 'none' }");

@@ -28,7 +28,7 @@ fn document(name: &str, sets: &[&str]) -> Document {
 
 /// Five seeds of a variant, on two threads.
 fn runs(document: &Document, variant: &str) -> Vec<Outcome> {
-    let scenario = document.scenario(variant).expect("the file has it");
+    let scenario = document.scenario(variant).expect("the file has the variant");
     let run = |seed| penstock_sim::run(scenario, seed, &Control::new()).expect("the run is not cancelled");
     std::thread::scope(|scope| {
         let (early, late) = SEEDS.split_at(3);
@@ -230,7 +230,7 @@ fn small_windows_help_web_and_cost_bulk_in_a_short_run() {
     let sets = ["run.stop={ workload = 'web', downloads = 12 }", "trace.cells=1"];
     let document = document("bottleneck", &sets);
     let run = |variant: &str| {
-        let scenario = document.scenario(variant).expect("the file has it");
+        let scenario = document.scenario(variant).expect("the file has the variant");
         penstock_sim::run(scenario, 1, &Control::new()).expect("the run is not cancelled")
     };
     let outcomes = VARIANTS.map(run);

@@ -13,9 +13,9 @@ const FILES: [&str; 5] =
 fn parquet(tables: &Tables, name: &str) -> Vec<Vec<u8>> {
     let dir: PathBuf = std::env::temp_dir().join(format!("penstock-sim-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory for the test");
-    tables.write(&dir, &RunKey::new("stock", 1)).expect("there is space");
-    let files = FILES.map(|file| std::fs::read(dir.join(file)).expect("it was just written")).to_vec();
-    std::fs::remove_dir_all(&dir).expect("it is ours");
+    tables.write(&dir, &RunKey::new("stock", 1)).expect("the directory is writable");
+    let files = FILES.map(|file| std::fs::read(dir.join(file)).expect("the file was written")).to_vec();
+    std::fs::remove_dir_all(&dir).expect("the directory exists");
     files
 }
 
@@ -115,7 +115,10 @@ fn a_run_one_event_at_a_time_gives_the_same_bytes() {
         assert!(
             parquet(&fast.tables, &format!("{name}-fast")) == parquet(&slow.tables, &format!("{name}-slow"))
         );
-        assert!(fast.tables.cells.len() > 100 && fast.tables.transfers.len() > 5, "{name} shows something");
+        assert!(
+            fast.tables.cells.len() > 100 && fast.tables.transfers.len() > 5,
+            "{name} has cells and downloads"
+        );
     }
 }
 
@@ -125,7 +128,7 @@ fn another_seed_gives_another_run() {
 }
 
 #[test]
-fn a_run_beside_seven_others_gives_the_same_bytes() {
+fn a_run_next_to_seven_others_gives_the_same_bytes() {
     let (lossy, weighted, network) = (lossy(), weighted(), network());
     let single = [lossy.run(1), weighted.run(1), network.run(1)];
     let beside: Vec<Outcome> = std::thread::scope(|scope| {
@@ -176,7 +179,7 @@ fn an_idle_node_changes_no_row_of_another() {
 }
 
 #[test]
-fn a_busy_client_elsewhere_changes_no_row_of_ours() {
+fn a_busy_client_on_another_path_changes_no_row() {
     let lab = lossy().set("client.server", "destination");
     let elsewhere = "[relays.a1]\n\n[relays.a2]\n\n[relays.z3]\n\n[servers.another]\n\n\
                      [clients.also]\nworkload = \"web\"\npath = [\"a1\", \"a2\", \"z3\"]\nserver = \"another\"\n\n\
@@ -200,7 +203,7 @@ fn variants_have_identical_clients() {
         // Bulk files also have random sizes.
         let lab = lab.set("workloads.bulk.size", "uniform(100 KiB, 500 KiB)").set("tcp.nodelay", "true");
         let (stock, small) = (lab.run_variant("stock", 9), lab.run_variant("50KiB", 9));
-        assert!(stock.tables.transfers != small.tables.transfers, "the variants do differ");
+        assert!(stock.tables.transfers != small.tables.transfers, "the variants differ");
         for client in ["web", "bulk"] {
             let (one, other) = (complete(&stock, client), complete(&small, client));
             let both = one.len().min(other.len());
@@ -212,7 +215,9 @@ fn variants_have_identical_clients() {
             let fresh = one.iter().any(|row| row.circuit != one[0].circuit);
             for k in (1..both).filter(|_| !fresh) {
                 let pause = |rows: &[&penstock_record::Transfer]| {
-                    rows[k].start_s - rows[k - 1].start_s - rows[k - 1].ttlb_s.expect("it is complete")
+                    rows[k].start_s
+                        - rows[k - 1].start_s
+                        - rows[k - 1].ttlb_s.expect("the download is complete")
                 };
                 assert!((pause(&one) - pause(&other)).abs() < 1e-8, "{client}'s pause {k}");
             }

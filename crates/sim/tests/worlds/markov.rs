@@ -117,7 +117,7 @@ emissions = ["s -> +: 1 after 700 ms"]
     // 28 flows in 19.5 s.
     assert_eq!(own_paths.count(), 28);
     let client = flowing.nodes.iter().find(|node| node.name == "tgen").unwrap();
-    assert!(client.population[1] <= 3, "circuits are closed behind them: {:?}", client.population);
+    assert!(client.population[1] <= 3, "clients close old circuits: {:?}", client.population);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn an_endless_stream_is_limited_by_its_buffers() {
             let range = if rate > 0 { rate as f64..280_000.0 } else { 0.0..20_000.0 };
             assert!(range.contains(&measured), "{side}: {measured}");
         }
-        assert!(row.bytes >= row.bytes_received, "the client knows what it is to get");
+        assert!(row.bytes >= row.bytes_received, "the client knows the size of its download");
     }
 }
 

@@ -5,7 +5,7 @@
 //! `SimCell::peel` asserts that no cell is lost, duplicated or reordered.
 
 use crate::choices::{Choice, choices, refusal};
-use crate::util::{Lab, assert_conserved, assert_queues_are_what_went_in_and_not_out, node};
+use crate::util::{Lab, assert_conserved, assert_queues_match_cell_stamps, node};
 use penstock_record::Outcome as Ending;
 use std::collections::BTreeSet;
 
@@ -175,7 +175,10 @@ impl Matrix {
         };
         let candidates = (0..self.keys[key].len()).filter(fits);
         // The first of the best; max_by_key would return the last.
-        candidates.rev().max_by_key(|choice| brings(*choice)).expect("a default goes with everything")
+        candidates
+            .rev()
+            .max_by_key(|choice| brings(*choice))
+            .expect("a default is compatible with all choices")
     }
 
     fn lab(&self, combination: &[usize]) -> Lab {
@@ -202,7 +205,7 @@ impl Matrix {
         let checked = std::panic::catch_unwind(|| {
             let outcome = self.lab(combination).run_variant("default", 1);
             assert_conserved(&outcome);
-            assert!(assert_queues_are_what_went_in_and_not_out(&outcome) > 0, "no queue was looked at");
+            assert!(assert_queues_match_cell_stamps(&outcome) > 0, "the test compared no queue");
             let transfers = &outcome.tables.transfers;
             assert!(transfers.iter().all(|row| row.outcome != Ending::Failed), "a download failed");
             let pages = transfers.iter().filter(|row| row.outcome == Ending::Ok).count();
@@ -210,11 +213,11 @@ impl Matrix {
             // A doubled timeout may take a second.
             let late = outcome.tables.relays.iter().filter(|row| row.t_s > 2.0 && row.written_cells > 0);
             let busy: BTreeSet<_> = late.map(|row| &*row.relay).collect();
-            assert_eq!(busy.len(), 3, "a relay stands still in the second half, only {busy:?} do not");
+            assert_eq!(busy.len(), 3, "in the second half only {busy:?} of the relays carry cells");
             let sent: u64 = outcome.nodes.iter().map(|node| node.datagrams.sent).sum();
             let datagrams = self.of(combination).any(|choice| choice.kind == "datagram");
             assert_eq!(sent > 0, datagrams);
-            assert!(node(&outcome, "bulk").counters.data_delivered > 50, "the bulk client starves");
+            assert!(node(&outcome, "bulk").counters.data_delivered > 50, "the bulk client receives cells");
         });
         checked.map_err(|reason| {
             let said = reason.downcast_ref::<String>().cloned();
@@ -233,7 +236,7 @@ impl Matrix {
             }
         }
         println!("{ran} combinations ran");
-        assert!(wrong.is_empty(), "{} of {ran} combinations are wrong:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(wrong.is_empty(), "{} of {ran} combinations fail:\n{}", wrong.len(), wrong.join("\n"));
     }
 }
 
@@ -253,7 +256,7 @@ fn every_combination_conserves_cells() {
 
 /// The parser refuses exactly the combinations that the rules refuse, with the same message.
 #[test]
-fn the_parser_refuses_incompatible_choices() {
+fn the_parser_rejects_incompatible_choices() {
     let matrix = Matrix::new();
     let (mut refused, mut admitted) = (0, 0);
     // Every 997th combination: with a prime all digits change.

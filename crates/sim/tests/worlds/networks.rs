@@ -78,7 +78,7 @@ fn in_network(lab: &Lab, network: u64, seed: u64) -> Outcome {
 }
 
 #[test]
-fn every_cell_crosses_a_network_of_any_relays() {
+fn cells_are_conserved_in_a_network_of_any_relays() {
     for variant in ["stock", "kist", "half"] {
         let outcome = network().run_variant(variant, 1);
         assert_conserved(&outcome);
@@ -95,7 +95,7 @@ fn a_network_one_event_at_a_time_gives_the_same_tables() {
         let fast = penstock_sim::run(scenario, 2, &Control::new()).expect("the run is not cancelled");
         let slow = penstock_sim::run(scenario, 2, &Control::one_by_one()).expect("the run is not cancelled");
         assert!(fast.tables == slow.tables, "{variant}: the tables differ");
-        assert!(fast.tables.cells.len() > 100, "{variant} shows something");
+        assert!(fast.tables.cells.len() > 100, "{variant} has cells");
     }
 }
 
@@ -117,7 +117,7 @@ fn the_network_and_the_clients_have_separate_seeds() {
             .filter(|row| row.client.starts_with("web") && row.stream == Some(1));
         web.map(|row| row.bytes).collect()
     };
-    assert_eq!(starts(&one), starts(&other), "files are the seed's");
+    assert_eq!(starts(&one), starts(&other), "files depend on the seed");
     let carried =
         |outcome: &Outcome| -> u64 { outcome.nodes.iter().map(|node| node.link_bytes[0].get()).sum() };
     assert_ne!(carried(&one), carried(&other));

@@ -73,7 +73,7 @@ fn loss_slows_a_plain_download_down() {
 }
 
 #[test]
-fn a_plain_client_gives_up_after_its_timeout_and_goes_on() {
+fn a_plain_client_gives_up_after_its_timeout_and_continues() {
     let lab = Lab::of(PLAIN).set("workloads.file.timeout", "500 ms").set("run.duration", "20 s");
     let outcome = lab.run(1);
     let rows = &outcome.tables.transfers;
@@ -112,7 +112,7 @@ fn the_servers_congestion_window_is_a_sawtooth() {
         assert!(rows.iter().all(|row| &*row.client == "client" && &*row.workload == "file"));
         // Before the first loss the threshold is infinite.
         let slow_start =
-            rows.iter().position(|row| row.ssthresh_segments.is_some()).expect("there is a loss");
+            rows.iter().position(|row| row.ssthresh_segments.is_some()).expect("the run has a loss");
         assert!(slow_start > 0 && windows(&rows[..slow_start]).is_sorted(), "{congestion}");
         let srtt = |row: &CircuitRow| row.srtt_s.is_none_or(|srtt| (0.01..0.04).contains(&srtt));
         assert!(rows.iter().all(srtt));

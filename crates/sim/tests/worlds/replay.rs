@@ -14,9 +14,10 @@ fn instant(seconds: f64) -> Instant {
 /// The recorded downloads of a run.
 fn record(outcome: &Outcome) -> Vec<RecordedDownload> {
     let downloads = |row: &Transfer| {
-        let circuit = row.circuit.expect("it has a circuit");
+        let circuit = row.circuit.expect("the download has a circuit");
         let path = &outcome.tables.paths[circuit as usize];
-        let begun = path.built_s.expect("it was built") - path.build_time_s.expect("it was built");
+        let begun =
+            path.built_s.expect("the circuit was built") - path.build_time_s.expect("the circuit was built");
         RecordedDownload {
             client: row.client.to_string(),
             workload: row.workload.to_string(),
@@ -55,7 +56,7 @@ fn a_replay_in_the_same_variant_is_the_same_run() {
     ] {
         let lab = Lab::path().set(set.0, set.1);
         let (document, original) = (lab.document(), lab.run(1));
-        let scenario = document.scenario("stock").expect("it is there");
+        let scenario = document.scenario("stock").expect("the file has the variant");
         let again = replayed(scenario, record(&original), &Control::new());
         assert_conserved(&again);
         assert_eq!(requests(&again), requests(&original), "{set:?}");
@@ -70,7 +71,7 @@ fn a_replay_in_another_variant_requests_at_the_recorded_times() {
     let lab = Lab::path().set("workloads.bulk.circuits", "2").set("workloads.bulk.fresh_circuit", "true");
     let original = lab.run(1);
     let slower = lab.set("relays.middle.link", "128 KiB/s").document();
-    let scenario = slower.scenario("50KiB").expect("it is there");
+    let scenario = slower.scenario("50KiB").expect("the file has the variant");
     let again = replayed(scenario, record(&original), &Control::new());
     assert_conserved(&again);
     assert_eq!(requests(&again), requests(&original));
@@ -88,7 +89,7 @@ fn a_replay_in_another_variant_requests_at_the_recorded_times() {
 /// Client, time and relays of each request, in one order.
 fn routes(outcome: &Outcome) -> Vec<(String, u64, [String; 3])> {
     let route = |row: &Transfer| {
-        let path = &outcome.tables.paths[row.circuit.expect("it has a circuit") as usize];
+        let path = &outcome.tables.paths[row.circuit.expect("the download has a circuit") as usize];
         let relays = [&path.guard, &path.middle, &path.exit].map(|relay| relay.to_string());
         (row.client.to_string(), instant(row.start_s).as_nanos(), relays)
     };
@@ -115,7 +116,7 @@ fn replayed_requests_use_the_recorded_relays() {
         let (document, original) = (lab.document(), lab.run(1));
         let given_up = original.tables.paths.iter().filter(|row| row.built_s.is_none()).count();
         assert!(given_up > 3 || hops < 3, "{path}: {given_up} circuits given up");
-        let scenario = document.scenario("stock").expect("it is there");
+        let scenario = document.scenario("stock").expect("the file has the variant");
         let again = replayed(scenario, record(&original), &Control::new());
         assert_conserved(&again);
         let [then, now] = [&original, &again].map(routes);
@@ -128,7 +129,7 @@ fn replayed_requests_use_the_recorded_relays() {
 fn clients_without_a_record_stay_idle() {
     let lab = Lab::path();
     let (document, original) = (lab.document(), lab.run(1));
-    let scenario = document.scenario("stock").expect("it is there");
+    let scenario = document.scenario("stock").expect("the file has the variant");
     let web: Vec<RecordedDownload> =
         record(&original).into_iter().filter(|downloads| downloads.client == "web").collect();
     let again = replayed(scenario, web, &Control::new());
@@ -139,9 +140,9 @@ fn clients_without_a_record_stay_idle() {
 }
 
 #[test]
-fn a_record_of_another_scenario_is_refused() {
+fn a_record_of_another_scenario_is_rejected() {
     let document = Lab::path().set("client.path", "weighted").document();
-    let scenario = document.scenario("stock").expect("it is there");
+    let scenario = document.scenario("stock").expect("the file has the variant");
     let refused = |client: &str, workload: &str, guard: &str| {
         let downloads = RecordedDownload {
             client: client.to_owned(),

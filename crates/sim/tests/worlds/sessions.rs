@@ -25,10 +25,11 @@ fn a_client_that_holds_circuits_opens_and_closes_them_on_time() {
     // At 1, 6, 11 and 16 s.
     assert_eq!(held.len(), 12);
     for row in &held {
-        let begun = row.built_s.expect("it is built") - row.build_time_s.expect("it is built");
+        let begun =
+            row.built_s.expect("the circuit is built") - row.build_time_s.expect("the circuit is built");
         assert!((begun - 1.0).rem_euclid(5.0) < 1e-6, "{begun} s");
     }
-    let entry = outcome.nodes.iter().find(|node| node.name == "entry").expect("it is there");
+    let entry = outcome.nodes.iter().find(|node| node.name == "entry").expect("the path has an entry");
     // Channels to the middle and to two downloading clients; the last hold ended at 18 s.
     assert_eq!(entry.population[0], 3, "{:?}", entry.population);
     assert!(outcome.tables.transfers.iter().all(|row| !row.client.starts_with("holder")));
@@ -45,7 +46,7 @@ fn a_hold_shorter_than_its_circuit_takes_to_build_is_harmless() {
 }
 
 #[test]
-fn several_circuits_download_at_once_and_share_a_channel_or_not() {
+fn several_circuits_download_at_the_same_time_with_and_without_a_shared_channel() {
     for (map, channels) in [("shared", 1), ("per-circuit", 4)] {
         let lab = Lab::path()
             .set("workloads.bulk.circuits", "4")
@@ -58,13 +59,14 @@ fn several_circuits_download_at_once_and_share_a_channel_or_not() {
         let outcome = lab.run(1);
         assert!(outcome.tables == slow.tables, "{map}: the tables differ");
         assert_conserved(&outcome);
-        let bulk = outcome.nodes.iter().find(|node| node.name == "bulk").expect("it is there");
+        let bulk =
+            outcome.nodes.iter().find(|node| node.name == "bulk").expect("the client is in the scenario");
         assert_eq!(bulk.population[..2], [channels, 4], "{map}");
         let done = complete(&outcome, "bulk");
         let mut circuits: Vec<_> = done.iter().map(|row| row.circuit).collect();
         circuits.sort_unstable();
         circuits.dedup();
-        assert_eq!(circuits.len(), 4, "{map}: each has downloads of its own");
+        assert_eq!(circuits.len(), 4, "{map}: each circuit has its own downloads");
     }
 }
 
@@ -100,7 +102,7 @@ fn several_workloads_share_a_circuit_or_have_one_each() {
     };
     let (together, apart) = (started(false), started(true));
     assert_eq!([together.0, apart.0], [1, 2]);
-    assert_eq!(together.2, apart.2, "they draw the same sizes");
+    assert_eq!(together.2, apart.2, "both runs sample the same sizes");
     // The second session finds a circuit that the first one has built.
     assert!(
         together.1.iter().zip(apart.1).filter(|(one, other)| **one < *other).count() == 1,
@@ -116,7 +118,7 @@ fn a_shared_circuit_is_built_once_for_two_workloads() {
     assert_conserved(&outcome);
     let first: Vec<_> = outcome.tables.transfers.iter().filter(|row| row.stream <= Some(2)).collect();
     assert_eq!(first.len(), 2);
-    assert_eq!(first[0].start_s, first[1].start_s, "at once, when it is built");
+    assert_eq!(first[0].start_s, first[1].start_s, "both start immediately when the circuit is built");
     assert_eq!(outcome.tables.paths.len(), 1);
 }
 
@@ -147,7 +149,10 @@ fn an_old_shared_circuit_gets_no_new_stream_while_one_is_open() {
     let client = node(&outcome, "both");
     // The present circuit, and that of an unfinished file.
     assert!((1..=2).contains(&client.population[1]), "{:?}", client.population);
-    let slow =
-        penstock_sim::run(lab.document().scenario("stock").expect("it is there"), 1, &Control::one_by_one());
+    let slow = penstock_sim::run(
+        lab.document().scenario("stock").expect("the file has the variant"),
+        1,
+        &Control::one_by_one(),
+    );
     assert!(slow.expect("the run is not cancelled").tables == outcome.tables, "the tables differ");
 }

@@ -155,7 +155,7 @@ fn optimistic_data_saves_a_round_trip_of_the_circuit() {
 }
 
 #[test]
-fn an_unloaded_path_answers_after_two_round_trips_and_little_more() {
+fn an_unloaded_path_answers_shortly_after_two_round_trips() {
     let outcome = Lab::path()
         .set("network.rtt", "80 ms")
         .set("relays.middle.link", "10 MiB/s")

@@ -68,7 +68,7 @@ fn assert_below_windows(outcome: &Outcome) {
 /// VF-09, first half: feedback of the measuring node reaches the first node after a round trip of the circuit and a
 /// round of its hop. This takes until the 99 cells of its window are forwarded, at 200 KiB/s by then.
 #[test]
-fn marut_feedback_reaches_the_first_node_at_once() {
+fn marut_feedback_reaches_the_first_node_immediately() {
     for seed in 1..=3 {
         let outcome = step("{ kind = 'marut', middle = 'own', interval = 'hop' }", WIDE, seed);
         let [guard, exit] = [Position::Guard, Position::Exit].map(|hop| first_decrease(&outcome, hop));

@@ -164,7 +164,7 @@ pub(crate) fn assert_conserved(outcome: &Outcome) {
 /// At each sample, the queue of a traced circuit holds exactly the cells that entered and did not leave.
 ///
 /// All DATA cells have stamps. A queue towards the client may also hold a few other cells.
-pub(crate) fn assert_queues_are_what_went_in_and_not_out(outcome: &Outcome) -> usize {
+pub(crate) fn assert_queues_match_cell_stamps(outcome: &Outcome) -> usize {
     const OTHERS: u64 = 8;
     type Span = (u64, Option<u64>);
     let mut queues: BTreeMap<(u64, u8), Vec<Span>> = BTreeMap::new();

@@ -9,7 +9,7 @@ fn with(lab: Lab, nodes: &[&str]) -> Lab {
 }
 
 #[test]
-fn vegas_loses_no_cell_and_repeats() {
+fn vegas_loses_no_cell_and_is_deterministic() {
     for loss in ["0.0", "0.02"] {
         let lab = with(Lab::path(), &["client", "relay"]).set("network.loss", loss);
         let outcome = lab.run(1);
@@ -26,7 +26,7 @@ fn vegas_loses_no_cell_and_repeats() {
 }
 
 #[test]
-fn a_network_half_with_vegas_behaves_like_one_without() {
+fn a_network_with_vegas_at_one_end_behaves_like_one_without() {
     let stock = Lab::path().run(1);
     for nodes in [&["client"][..], &["relay"], &["client", "relays.entry", "relays.middle"]] {
         assert!(with(Lab::path(), nodes).run(1).tables == stock.tables, "{nodes:?}");
@@ -36,7 +36,7 @@ fn a_network_half_with_vegas_behaves_like_one_without() {
 /// The middle carries 512 cells per second. The minimum round trip at the exit is that of the path, 120 ms, or that of
 /// its first 124 cells, 362 ms. This gives a product of 61 to 185 cells, plus alpha to beta (186 to 248) queued cells.
 #[test]
-fn the_window_settles_where_alpha_to_beta_cells_are_queued() {
+fn the_window_converges_where_alpha_to_beta_cells_are_queued() {
     let lab = Lab::only_bulk().set("relay.send_buffer", "64 KiB");
     let stock = lab.run(1);
     let vegas = with(lab, &["client", "relay"]).run(1);

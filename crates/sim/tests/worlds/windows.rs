@@ -45,7 +45,7 @@ fn the_bottleneck_fills_the_exits_queue_and_small_windows_keep_it_short() {
 }
 
 #[test]
-fn a_middles_queue_is_never_longer_than_the_circuit_window() {
+fn the_queue_of_a_middle_is_never_longer_than_the_circuit_window() {
     let lab = Lab::path().set("relays.middle.link", "10 MiB/s").set("relays.entry.link", "64 KiB/s");
     // With several streams the circuit window applies; a single stream stops at its own window.
     for (variant, window) in [("stock", 500), ("50KiB", 100)] {
@@ -100,7 +100,7 @@ fn a_window_limits_the_rate_to_itself_per_round_trip() {
 
 /// G-11.
 #[test]
-fn a_client_acknowledges_each_hundred_cells() {
+fn a_client_sends_a_sendme_per_hundred_cells() {
     for loss in ["0.0", "0.02"] {
         let outcome = Lab::path().set("network.loss", loss).run(2);
         for client in ["web", "bulk"] {
@@ -117,7 +117,7 @@ fn a_client_acknowledges_each_hundred_cells() {
 
 /// G-11: the interoperability bug that forbids windows below 101.
 #[test]
-fn a_window_of_100_stalls_against_the_101_bug_and_one_of_101_does_not() {
+fn a_window_of_100_stalls_with_the_101_bug_and_one_of_101_does_not() {
     let lab = Lab::only_bulk().set("client.edge_control.sendme_bug_101", "true").set("run.duration", "20 s");
     let stalled = lab.clone().set("relay.edge_control.circuit_window", "100").run(1);
     assert_eq!(node(&stalled, "exit").counters.data_packaged, 100);

@@ -81,8 +81,8 @@ impl<'a> Run<'a> {
     fn new(ground: &'a Ground, plan: Plan) -> Self {
         let nodes = (0..=plan.hops).map(|place| {
             ground.enter(place);
-            let listener = TcpListener::bind((ground.address(place), 0)).expect("an address of ours is free");
-            listener.set_nonblocking(true).expect("a listener need not block");
+            let listener = TcpListener::bind((ground.address(place), 0)).expect("a port is free");
+            listener.set_nonblocking(true).expect("a listener can be non-blocking");
             Node { relay: Relay::new(plan.config(), Instant::ZERO), kernel: LinuxKernel::new(), listener }
         });
         Run {
@@ -139,8 +139,8 @@ impl<'a> Run<'a> {
     /// Ready sockets in the order of their nodes; none if only a timer is due.
     fn wait(&mut self) -> Vec<Ready> {
         let asleep = self.nodes.iter().filter_map(|node| node.relay.poll_timeout()).min();
-        let patience = Instant::ZERO + TIMEOUT;
-        let until = asleep.unwrap_or(patience).min(patience).since(self.now());
+        let timeout = Instant::ZERO + TIMEOUT;
+        let until = asleep.unwrap_or(timeout).min(timeout).since(self.now());
         let (mut polled, mut fds) = (Vec::new(), Vec::new());
         for (place, node) in self.nodes.iter().enumerate() {
             let mut ask = |ready, fd, readable, writable| {
@@ -170,8 +170,8 @@ impl<'a> Run<'a> {
                 ask(Ready::Lingering(place), stream.socket.as_fd(), false, true);
             }
         }
-        let timeout = PollTimeout::try_from(until + Duration::from_millis(1)).expect("patience is short");
-        poll(&mut fds, timeout).expect("poll is not interrupted for good");
+        let timeout = PollTimeout::try_from(until + Duration::from_millis(1)).expect("the timeout is short");
+        poll(&mut fds, timeout).expect("poll succeeds");
         let counts = self.nodes.iter().map(|node| node.relay.counters()).collect::<Vec<_>>();
         assert!(
             self.start.elapsed() < TIMEOUT,
@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
                     self.ground.enter(place);
                     let socket =
                         TcpStream::connect(self.servers[target as usize].0).expect("the server listens");
-                    socket.set_nonblocking(true).expect("a socket need not block");
+                    socket.set_nonblocking(true).expect("a socket can be non-blocking");
                     kernel.attach_stream(stream, File::from(OwnedFd::from(socket)));
                     relay.on_stream_connected(at, stream, (), kernel);
                 }
@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
         self.ground.enter(place);
         let address = self.nodes[peer].listener.local_addr().expect("a bound listener has an address");
         let socket = TcpStream::connect(address).expect("the relay listens");
-        self.callers.insert(socket.local_addr().expect("it is connected"), place);
+        self.callers.insert(socket.local_addr().expect("the socket is connected"), place);
         let at = self.now();
         let Node { relay, kernel, .. } = &mut self.nodes[place];
         attach(kernel, channel, socket, &self.plan);
@@ -284,14 +284,14 @@ impl<'a> Run<'a> {
         for number in 0..plan.streams {
             let Node { relay, kernel, .. } = &mut self.nodes[0];
             let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
-            ours.set_nonblocking(true).expect("a socket need not block");
+            ours.set_nonblocking(true).expect("a socket can be non-blocking");
             let stream = relay.open_stream(at, circuit, number as u32, kernel).expect("the circuit is built");
             kernel.attach_stream(stream, File::from(OwnedFd::from(ours)));
             self.open.push(stream);
-            theirs.set_read_timeout(Some(TIMEOUT)).expect("a timeout above zero");
-            let (reader, writer) = (theirs.try_clone().expect("a second handle"), theirs);
+            theirs.set_read_timeout(Some(TIMEOUT)).expect("the timeout is above zero");
+            let (reader, writer) = (theirs.try_clone().expect("a socket handle can be cloned"), theirs);
             self.applications.push(spawn(move || {
-                let sender = spawn(move || say(writer, number, false, plan.upload));
+                let sender = spawn(move || send(writer, number, false, plan.upload));
                 let received = receive(reader, number, true, plan.download, true);
                 finish(sender);
                 received
@@ -309,57 +309,61 @@ impl<'a> Run<'a> {
 
 fn attach(kernel: &mut LinuxKernel, channel: ChannelKey, socket: TcpStream, plan: &Plan) {
     if let Some(size) = &plan.send_buffer {
-        setsockopt(&socket, sockopt::SndBuf, size).expect("a send buffer may be small");
+        setsockopt(&socket, sockopt::SndBuf, size).expect("a send buffer can be small");
     }
-    kernel.attach(channel, socket).expect("a socket need not block");
+    kernel.attach(channel, socket).expect("a socket can be non-blocking");
 }
 
 /// A server for one stream, in the client's namespace.
 fn serve(ground: &Ground, plan: Plan, stream: u64) -> (SocketAddr, JoinHandle<u64>) {
     ground.enter(0);
-    let listener = TcpListener::bind((ground.address(0), 0)).expect("an address of ours is free");
+    let listener = TcpListener::bind((ground.address(0), 0)).expect("a port is free");
     let address = listener.local_addr().expect("a bound listener has an address");
     let server = spawn(move || {
         let (socket, _) = listener.accept().expect("the exit connects");
-        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout above zero");
-        let reader = socket.try_clone().expect("a second handle");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("the timeout is above zero");
+        let reader = socket.try_clone().expect("a socket handle can be cloned");
         let sender = spawn({
-            let writer = socket.try_clone().expect("a second handle");
-            move || say(writer, stream, true, plan.download)
+            let writer = socket.try_clone().expect("a socket handle can be cloned");
+            move || send(writer, stream, true, plan.download)
         });
         let received = receive(reader, stream, false, plan.upload, false);
         finish(sender);
         // All data are sent and received.
-        socket.shutdown(Shutdown::Write).expect("the exit still listens");
+        socket.shutdown(Shutdown::Write).expect("the exit is connected");
         received
     });
     (address, server)
 }
 
-fn say(mut to: impl Write, stream: u64, download: bool, cells: u64) -> u64 {
+fn send(mut to: impl Write, stream: u64, download: bool, cells: u64) -> u64 {
     let bytes: Vec<u8> = (0..Plan::bytes(cells)).map(|offset| byte_at(stream, download, offset)).collect();
-    to.write_all(&bytes).expect("the node takes all that is said");
+    to.write_all(&bytes).expect("the node reads all data");
     bytes.len() as u64
 }
 
 /// Reads up to the expected size or the end. Returns the number of correct bytes.
 fn receive(mut from: impl Read, stream: u64, download: bool, cells: u64, until_end: bool) -> u64 {
-    let (mut heard, mut buffer) = (0, [0; 4096]);
-    while until_end || heard < Plan::bytes(cells) {
-        let read = from.read(&mut buffer).expect("the node speaks in time");
+    let (mut received, mut buffer) = (0, [0; 4096]);
+    while until_end || received < Plan::bytes(cells) {
+        let read = from.read(&mut buffer).expect("the node sends before the timeout");
         if read == 0 {
             break;
         }
         for byte in &buffer[..read] {
-            assert_eq!(*byte, byte_at(stream, download, heard), "stream {stream} is damaged at byte {heard}");
-            heard += 1;
+            assert_eq!(
+                *byte,
+                byte_at(stream, download, received),
+                "stream {stream} is damaged at byte {received}"
+            );
+            received += 1;
         }
     }
-    heard
+    received
 }
 
 fn finish(thread: JoinHandle<u64>) -> u64 {
-    thread.join().expect("what went wrong was said by the thread")
+    thread.join().expect("the thread's panic is printed")
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the world that reads the real clock")]

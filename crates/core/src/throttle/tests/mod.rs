@@ -113,8 +113,8 @@ fn the_fair_count_converges_to_the_value_of_the_formula() {
         };
         refill(&mut throttle, Instant::from_millis(millis), &[0, 0], 2);
         assert!(
-            (throttle.fair().expect("there are four") / steady(4.0) - 1.0).abs() < 1e-9,
-            "there are four clients"
+            (throttle.fair().expect("there are four clients") / steady(4.0) - 1.0).abs() < 1e-9,
+            "M has this value immediately"
         );
         let end = Instant::from_secs(1) + half_life * 15;
         let mut now = Instant::from_millis(millis);

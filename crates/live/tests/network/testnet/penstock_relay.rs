@@ -185,7 +185,7 @@ impl Drop for PenstockRelay {
         if std::thread::panicking() {
             eprintln!("directory events of {}: {:?}", self.nickname, self.events());
         } else {
-            ended.expect("it was started").expect("the node was started");
+            ended.expect("the node was started").expect("a node does not panic");
         }
     }
 }

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_leaves_seven_tenths() {
+    fn a_loss_reduces_the_window_to_seven_tenths() {
         let mut cubic = Cubic::default();
         assert_eq!(cubic.ssthresh(1000), 700);
         assert_eq!(cubic.ssthresh(2), 2);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_period_between_losses_is_that_of_the_closed_form() {
+    fn the_period_between_losses_matches_the_closed_form() {
         // From β·W to W again takes K = cbrt(W(1 − β)/C).
         for w_max in [200u32, 500, 2000] {
             let k = math::cbrt(f64::from(w_max) * 0.3 / 0.4);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_grows_no_slower_than_reno() {
+    fn a_small_window_grows_at_least_as_fast_as_reno() {
         let trace = epoch_after_loss_at(20, 40);
         // Reno with α = 0.529 regains 6 segments in 11 round trips; K would take 25.
         assert!(trace[14] >= 20, "{trace:?}");

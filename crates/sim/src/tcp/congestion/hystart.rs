@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_round_trips_end_slow_start_after_eight_of_them() {
+    fn longer_rtts_end_slow_start_after_eight_samples() {
         let far = Duration::from_millis(3);
         for (cfg, more) in
             [(TcpConfig::linux_3_2(), 5u64), (TcpConfig::linux_6(), 10), (TcpConfig::ns3(), 80)]
@@ -115,16 +115,16 @@ mod tests {
             let rtt = |more: u64| Duration::from_millis(80 + more);
             assert_eq!(ends_after(&cfg, 30, far, rtt(more)), None, "{:?}", cfg.kernel);
             assert_eq!(ends_after(&cfg, 30, far, rtt(more + 1)), Some(9), "{:?}", cfg.kernel);
-            assert_eq!(ends_after(&cfg, 15, far, rtt(more + 1)), None, "a small window goes on");
+            assert_eq!(ends_after(&cfg, 15, far, rtt(more + 1)), None, "a small window continues");
         }
     }
 
     #[test]
-    fn a_train_of_acks_as_long_as_half_a_round_trip_ends_slow_start() {
+    fn a_train_of_acks_as_long_as_half_an_rtt_ends_slow_start() {
         let (near, rtt) = (Duration::from_millis(1), Duration::from_millis(80));
         assert_eq!(ends_after(&TcpConfig::linux_3_2(), 90, near, rtt), Some(42));
         assert_eq!(ends_after(&TcpConfig::linux_6(), 90, near, rtt), Some(42));
         assert_eq!(ends_after(&TcpConfig::ns3(), 90, near, rtt), Some(82));
-        assert_eq!(ends_after(&TcpConfig::linux_6(), 38, near, rtt), None, "too short a train");
+        assert_eq!(ends_after(&TcpConfig::linux_6(), 38, near, rtt), None, "the train is too short");
     }
 }

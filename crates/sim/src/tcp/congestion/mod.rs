@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn idleness_halves_the_window_each_timeout_down_to_the_initial_one() {
+    fn idle_time_halves_the_window_at_each_timeout_down_to_the_initial_one() {
         let (cfg, mut window) = window(Congestion::Reno);
         let second = Duration::from_secs(1);
         window.cwnd = 100;
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_half_used_decays_towards_its_use() {
+    fn a_half_used_window_decays_towards_its_use() {
         let (cfg, mut window) = window(Congestion::Reno);
         window.cwnd = 100;
         let rto = Duration::from_millis(300);

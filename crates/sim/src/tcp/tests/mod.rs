@@ -27,7 +27,7 @@ fn profiles() -> Vec<(String, TcpConfig)> {
     all.into_iter().flat_map(both).map(named).collect()
 }
 
-/// With buffers that are never the limit.
+/// A profile with buffers that never limit the flow.
 fn roomy(cfg: TcpConfig) -> TcpConfig {
     TcpConfig { send_buffer: Buffer::Fixed(64 << 20), receive_buffer: Buffer::Fixed(64 << 20), ..cfg }
 }
@@ -122,7 +122,8 @@ fn utilisation(cfg: TcpConfig, path: Path, warm_up: u64) -> f64 {
 #[test]
 fn a_link_without_loss_is_nine_tenths_full() {
     for (name, base) in profiles() {
-        // Reno grows slowly after the double loss at the end of its slow start, so it gets no longer path.
+        // Two losses at the end of its slow start make Reno slow on long paths, so it gets no
+        // longer path.
         let long = if base.congestion == Congestion::Reno { (20, 100) } else { (100, 100) };
         for (mbit, rtt) in [(2, 20), (10, 80), (50, 40), long] {
             for (buffers, cfg) in [("auto", base.clone()), ("fixed", roomy(base.clone()))] {
@@ -244,7 +245,7 @@ fn after_a_loss(kernel: TcpConfig, timeout: bool) -> Info {
     let state = if timeout { CaState::Loss } else { CaState::Recovery };
     for wanted in [true, false] {
         while (world.ends[0].info(&world.cfg[0]).state == state) != wanted {
-            assert!(world.step(Instant::from_secs(60)), "the state is entered, and left");
+            assert!(world.step(Instant::from_secs(60)), "the state begins and ends");
         }
     }
     world.ends[0].info(&world.cfg[0])
@@ -269,7 +270,7 @@ fn cubic_drops_to_seven_tenths_and_recovers_in_the_time_of_the_closed_form() {
         world.write(0, 1 << 40);
         world.lose_once = Some(20_000 * 1448);
         let peak = loop {
-            assert!(world.step(Instant::from_secs(60)), "the loss happens");
+            assert!(world.step(Instant::from_secs(60)), "the loss occurs");
             let info = world.ends[0].info(&world.cfg[0]);
             if info.state == CaState::Recovery {
                 break info;
@@ -305,7 +306,7 @@ fn cubic_drops_to_seven_tenths_and_recovers_in_the_time_of_the_closed_form() {
 }
 
 #[test]
-fn delayed_acks_cost_reno_its_share_where_acks_are_counted() {
+fn delayed_acks_slow_reno_down_where_acks_are_counted() {
     // b = 2 segments for each ACK: MSS/RTT·√(3/(2bp)) (Padhye et al. 1998, eq. 20).
     let cfg = TcpConfig { byte_counting: false, ..roomy(reno()) };
     let rate = lossy_rate(cfg, Path::new(1000, 100).with(Fate::Random(1e-3)), 30, 300);
@@ -341,7 +342,10 @@ fn a_constant_round_trip_fires_no_timer() {
         }
         let resent = world.ends[0].info(&world.cfg[0]).retransmits;
         let lost = world.data_sent[0] / 1000;
-        assert!(resent >= 5 && resent.abs_diff(lost) <= 1, "{name}: {resent} sent again for {lost} lost");
+        assert!(
+            resent >= 5 && resent.abs_diff(lost) <= 1,
+            "{name}: {resent} retransmissions of {lost} lost segments"
+        );
     }
 }
 
@@ -363,7 +367,7 @@ fn retransmissions_to_a_silent_peer_back_off_exponentially() {
     }
     assert_eq!(world.ends[0].info(&world.cfg[0]).cwnd, 1);
     world.run_out();
-    assert!(world.ends[0].is_reset(), "given up in the end");
+    assert!(world.ends[0].is_reset(), "the sender gives up at the end");
 }
 
 #[test]
@@ -400,7 +404,7 @@ fn a_spurious_timeout_is_undone_by_timestamps() {
 }
 
 #[test]
-fn one_lost_segment_costs_no_timeout_and_is_sent_once_more() {
+fn one_lost_segment_causes_no_timeout_and_is_retransmitted_once() {
     let mut world = World::connected(roomy(reno()), Path::new(100, 100));
     world.censor = Some(|side, segment| {
         side == 0 && segment.seq == 28_960 && segment.ts_val < Instant::from_millis(300)
@@ -428,7 +432,7 @@ fn a_flow_limited_by_its_application_keeps_a_window_near_its_use() {
 }
 
 #[test]
-fn a_reader_that_stops_closes_the_window_and_data_flow_again_when_it_reads() {
+fn a_reader_that_stops_closes_the_window_and_data_flows_again_when_it_reads() {
     let mut world = World::connected(cubic(), Path::new(100, 40));
     world.reads[1] = false;
     world.write(0, 1_000_000);
@@ -448,7 +452,7 @@ fn a_reader_that_stops_closes_the_window_and_data_flow_again_when_it_reads() {
 }
 
 #[test]
-fn probes_of_a_closed_window_come_at_doubling_intervals() {
+fn probes_of_a_closed_window_have_doubling_intervals() {
     let mut world = World::connected(cubic(), Path::new(100, 40));
     world.reads[1] = false;
     world.write(0, 1_000_000);
@@ -463,7 +467,7 @@ fn probes_of_a_closed_window_come_at_doubling_intervals() {
 }
 
 #[test]
-fn every_second_segment_is_acknowledged_and_a_lone_one_after_40_ms() {
+fn every_second_segment_is_acknowledged_and_a_single_one_after_40_ms() {
     let mut world = World::connected(roomy(cubic()), Path::new(10, 20));
     world.write(0, 40 * 1448);
     world.run_for(Duration::from_secs(1));
@@ -496,7 +500,7 @@ fn buffer_and_window(cfg: TcpConfig, mut path: Path, queue: u64) -> (u64, u64) {
     for _ in 0..20_000 {
         world.run_for(Duration::from_millis(1));
         let info = world.ends[0].info(&world.cfg[0]);
-        assert!(info.send_capacity >= last && info.send_capacity <= 4 << 20, "it never shrinks");
+        assert!(info.send_capacity >= last && info.send_capacity <= 4 << 20, "the send buffer never shrinks");
         assert!(info.queued <= info.send_capacity);
         widest = widest.max(u64::from(info.cwnd) * 1448);
         last = info.send_capacity;
@@ -653,7 +657,7 @@ fn a_window_that_kist_does_not_fill_stays_near_its_use() {
             used = used.max(kist_writes(&mut world, 2 * 1448));
             let info = world.ends[0].info(&world.cfg[0]);
             most = most.max(info.cwnd);
-            assert_eq!(info.not_sent, 0, "{name}: what fits the window is sent");
+            assert_eq!(info.not_sent, 0, "{name}: the sender sends all data that fits into the window");
         }
         assert!(used >= 20 && most <= 2 * used + 2, "{name}: a window of {most}, {used} used");
         // After a pause the window is the initial one again, and so is KIST's limit.

@@ -146,10 +146,10 @@ impl World {
         if next == Instant::FAR_FUTURE || next > end {
             return false;
         }
-        assert!(next >= self.now, "time goes on");
+        assert!(next >= self.now, "time advances");
         self.now = next;
         let side = if arrival == next {
-            let ((_, _), (side, segment)) = self.events.pop_first().expect("it was there");
+            let ((_, _), (side, segment)) = self.events.pop_first().expect("the map is not empty");
             self.ends[side].on_segment(&self.cfg[side], next, &segment);
             side
         } else {
@@ -181,7 +181,7 @@ impl World {
                 assert_eq!(
                     (train, self.ends[side].poll_timeout()),
                     (None, timeout),
-                    "nothing is due if it says so"
+                    "no timer is due before its announced time"
                 );
             }
             let Some(train) = train else { break };
