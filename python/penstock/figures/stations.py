@@ -53,7 +53,9 @@ def _bars(axes: Axes, means: list[dict[str, float]]) -> None:
 
 def _means(cells: pl.DataFrame, workload: str) -> Means:
     """The mean wait at each station [s], by variant and hop; zero for stations that a hop lacks."""
-    means = cells.filter(pl.col("workload") == workload).group_by("variant", "hop").agg(pl.col(*STATIONS).mean())
+    # The last bits of means depend on the order of rows, which `maintain_order` fixes.
+    mine = cells.filter(workload=workload).group_by("variant", "hop", maintain_order=True)
+    means = mine.agg(pl.col(*STATIONS).mean())
     return {
         (row["variant"], row["hop"]): {station: row[station] or 0.0 for station in STATIONS}
         for row in means.iter_rows(named=True)
