@@ -6,6 +6,7 @@ from pathlib import Path
 
 from penstock._core import Document
 from penstock.errors import ScenarioError, naming
+from penstock.terminal import printable
 
 SHIPPED = Path(__file__).resolve().parent / "scenarios"
 """The folder of shipped scenarios; in a checkout it is a link to the folder beside the crates."""
@@ -89,4 +90,4 @@ def warn(document: Document) -> None:
     for warning in document.warnings():
         if warning not in _WARNED:
             _WARNED.add(warning)
-            print(f"penstock: warning: {warning}", file=sys.stderr)
+            print(f"penstock: warning: {printable(warning)}", file=sys.stderr)

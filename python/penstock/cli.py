@@ -54,4 +54,6 @@ def run() -> int:
 
 
 def _say(sentence: str) -> None:
-    print(f"penstock: {sentence}", file=sys.stderr, flush=True)
+    from penstock.terminal import printable
+
+    print(f"penstock: {printable(sentence)}", file=sys.stderr, flush=True)

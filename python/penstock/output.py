@@ -21,6 +21,7 @@ from urllib.parse import quote
 from penstock import _core
 from penstock._types import RunStats
 from penstock.errors import OutputError, naming, replacing
+from penstock.terminal import printable_strings
 
 TABLES = ("transfers", "paths", "relays", "circuits", "cells")
 """The tables of a run, each a Parquet file."""
@@ -130,6 +131,7 @@ class OutputDir:
             self._variants = {*earlier.get("variants", ()), *(job.variant for job in jobs)}
             self._networks = {*earlier.get("networks", ()), *(job.network for job in jobs)}
             self._seeds = {*earlier.get("seeds", ()), *(job.seed for job in jobs)}
+            refuse_link(self.parts)
             with naming(self.parts, "make"):
                 self.parts.mkdir(exist_ok=True)
             self._drop_tables()
@@ -293,22 +295,41 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     with naming(path, "read"):
         if not path.is_file():
             return None
-    return read_json(path)
+    manifest = read_json(path)
+    from penstock.manifest import check_manifest
+
+    check_manifest(manifest, path)
+    return manifest
 
 
 def finished_parts(directory: Path, variants: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
     """The records and parts of finished runs, in the order of the final tables."""
-    files = [path for path in (directory / "parts").glob("*/run.json") if path.parent.suffix != ".tmp"]
+    from penstock.manifest import check_record
+
+    parts = directory / "parts"
+    refuse_link(parts)
+    files = [path for path in parts.glob("*/run.json") if path.parent.suffix != ".tmp"]
     found = [(read_json(path), path.parent) for path in files]
     order = {name: rank for rank, name in enumerate(variants)}
+    for record, part in found:
+        refuse_link(part)
+        check_record(record, part / "run.json", {*order})
     return sorted(found, key=lambda part: (order[part[0]["variant"]], Job.of(part[0])))
 
 
+def refuse_link(path: Path) -> None:
+    """Refuse a symbolic link, which could lead to files outside the output directory."""
+    if path.is_symlink():
+        raise OutputError(f"{path} is a symbolic link; remove it, or choose another output directory")
+
+
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object."""
+    """A JSON object; its strings may be shown on a terminal."""
     try:
         with naming(path, "read"):
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = printable_strings(json.loads(path.read_text(encoding="utf-8")))
+    except RecursionError as error:
+        raise OutputError(f"{path} is no output of penstock: its nesting is too deep") from error
     except ValueError as error:
         raise OutputError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):

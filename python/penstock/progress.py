@@ -12,6 +12,8 @@ from typing import Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from penstock.terminal import printable
+
 MIN_DURATION_S = 2.0
 """Shorter jobs report no progress [s]."""
 
@@ -57,7 +59,7 @@ class Shown:
             self._draw({"": share, **running}, f"{finished}/{total} runs")
         elif now >= self._next_line:
             self._next_line = now + PLAIN_INTERVAL_S
-            line = f"penstock: {self._what}: {finished} of {total} runs finished, {100 * share:.0f} % done"
+            line = f"penstock: {printable(self._what)}: {finished} of {total} runs finished, {100 * share:.0f} % done"
             print(line, file=sys.stderr, flush=True)
 
     def _draw(self, shares: Mapping[str, float], runs: str) -> None:
@@ -77,5 +79,6 @@ class Shown:
             self._bars.remove_task(self._tasks.pop(name))
         for name, share in shares.items():
             if name not in self._tasks:
-                self._tasks[name] = self._bars.add_task(f"  {name}" if name else self._what, total=1.0, runs="")
+                text = printable(f"  {name}" if name else self._what)
+                self._tasks[name] = self._bars.add_task(text, total=1.0, runs="")
             self._bars.update(self._tasks[name], completed=share, runs="" if name else runs)

@@ -9,6 +9,7 @@ import typer
 from penstock import _core, catalog
 from penstock.errors import PenstockError, naming
 from penstock.stopping import raised
+from penstock.terminal import printable
 
 app = typer.Typer(
     help="Simulate congestion management in onion-routing networks, and compare the results.",
@@ -72,7 +73,7 @@ def check(scenario: Scenario, sets: Sets = None, network: NetworkFile = None) ->
     from penstock import fits
 
     _, document = catalog.load(scenario, tuple(sets or ()), network)
-    print(document.describe().rstrip())
+    print(printable(document.describe().rstrip()))
     fits.at_once(document, [name for name, _ in document.variants()], None, 1)
 
 

@@ -1,8 +1,12 @@
 """Whatever a user does wrong ends in one sentence on standard error and exit status 2, and leaves nothing behind."""
 
+import itertools
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import synthetic
 from conftest import SMALL, Command, sentence
 
 
@@ -100,6 +104,88 @@ def test_a_report_of_nothing_is_refused(penstock: Command) -> None:
 def test_a_damaged_manifest_is_refused(penstock: Command) -> None:
     (penstock.directory / "manifest.json").write_text("{")
     assert "is not JSON" in sentence(penstock("report", "."))
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "said"),
+    [
+        ((), [], "no JSON object"),
+        (("scenario",), [], "scenario is []"),
+        (("scenario", "variants"), {}, "scenario.variants is {}"),
+        (("scenario", "variants", 0), {"name": "stock"}, "scenario.variants.0.label is missing"),
+        (("scenario", "variants", 0, "name"), 3, "scenario.variants.0.name is 3"),
+        (("finished",), "yes", "finished is 'yes'"),
+        (("version",), None, "version is None"),
+        (("asked",), 7, "asked is 7"),
+        (("asked", "seeds"), ["1"], "asked.seeds.0 is '1'"),
+        (("sweep",), {"params": 1}, "sweep.params is 1"),
+        (("runs",), {}, "runs is {}"),
+        (("runs",), [{"variant": "stock", "network": "", "seed": "1"}], "runs.0.seed is '1'"),
+        (("runs",), [{"variant": "stock", "network": "x", "seed": 1}], "runs.0.network is 'x'"),
+    ],
+)
+def test_a_manifest_of_another_shape_is_refused(
+    penstock: Command, keys: tuple[str | int, ...], value: object, said: str
+) -> None:
+    synthetic.write(penstock.directory / "made")
+    path = penstock.directory / "made" / "manifest.json"
+    whole = [json.loads(path.read_text())]
+    place: Any = whole
+    for key, after in itertools.pairwise((0, *keys, None)):
+        if after is None:
+            place[key] = value
+        else:
+            place = place[key]
+    path.write_text(json.dumps(whole[0]))
+    for verb in (["report", "made"], ["compare", "made", "made"]):
+        refused = sentence(penstock(*verb))
+        assert said in refused
+        assert "manifest.json" in refused
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000])
+def test_json_that_is_nested_deeply_is_refused(penstock: Command, text: str) -> None:
+    (penstock.directory / "manifest.json").write_text(text)
+    assert "manifest.json" in sentence(penstock("report", "."))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seed": "1"}, "seed is '1'"),
+        ({"network": 3}, "network is 3"),
+        ({"variant": "other"}, "no variant 'other'"),
+    ],
+)
+def test_a_run_of_another_shape_is_refused(penstock: Command, changes: dict[str, object], said: str) -> None:
+    synthetic.write(penstock.directory / "made", finished=False)
+    path = next((penstock.directory / "made" / "parts").glob("*/run.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    assert said in sentence(penstock("report", "made"))
+
+
+def test_a_linked_folder_of_parts_is_refused(penstock: Command, small: Path) -> None:
+    synthetic.write(penstock.directory / "made", finished=False)
+    elsewhere = penstock.directory / "elsewhere"
+    (penstock.directory / "made" / "parts").rename(elsewhere)
+    (penstock.directory / "made" / "parts").symlink_to(elsewhere)
+    before = sorted(elsewhere.rglob("*"))
+    assert "parts is a symbolic link" in sentence(penstock("report", "made"))
+    (penstock.directory / "out").mkdir()
+    (penstock.directory / "out" / "parts").symlink_to(elsewhere)
+    assert "out exists" in sentence(penstock("run", small, "--out", "out"))
+    assert sorted(elsewhere.rglob("*")) == before
+
+
+def test_escape_sequences_of_a_scenario_reach_no_terminal(penstock: Command, small: Path) -> None:
+    text = SMALL.replace("One path", "One \\u001b]0;title\\u0007 path").replace("stock Tor", "stock \\u001b[31mTor")
+    small.write_text(text)
+    done = penstock("run", small, "--runs", "1", "--no-report", "--out", "done")
+    assert done.status == 0, done
+    for told in (done, penstock("check", small), penstock("compare", "done:stock", "done:small")):
+        assert not {"\x1b", "\x07"} & {*told.out, *told.err}, told
+    small.write_text(text.replace('size = "100 KiB"', 'size = "1 \\u001b[2Jfurlong"'))
+    assert "\x1b" not in sentence(penstock("run", small))
 
 
 def test_a_finished_directory_is_refused_with_a_hint(penstock: Command, small: Path) -> None:
