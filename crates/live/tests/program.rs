@@ -12,7 +12,7 @@ use penstock_live::clock::Clock;
 use penstock_live::keys;
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -527,4 +527,145 @@ fn a_relay_whose_disk_was_full_at_its_first_start_starts_when_there_is_space() {
     }
     println!("the relay started after {failed} full disks");
     assert!(failed > 10);
+}
+
+/// A resolv.conf with a name server at port 53 of an address of this machine, at which every name is 127.0.0.1.
+/// `None` if this user may not open the port.
+fn name_server(folder: &Folder) -> Option<PathBuf> {
+    let socket = UdpSocket::bind("127.53.53.53:53").ok()?;
+    std::thread::spawn(move || {
+        let mut packet = [0; 512];
+        while let Ok((len, from)) = socket.recv_from(&mut packet) {
+            let end = 12 + packet[12..len].iter().position(|byte| *byte == 0).unwrap() + 5;
+            let is_a = packet[end - 3] == 1;
+            let mut answer = packet[..2].to_vec();
+            answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+            answer.extend(&packet[12..end]);
+            if is_a {
+                answer.extend([0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
+            }
+            socket.send_to(&answer, from).unwrap();
+        }
+    });
+    let path = folder.0.join("resolv.conf");
+    fs::write(&path, "nameserver 127.53.53.53\n").unwrap();
+    Some(path)
+}
+
+/// In a build with debug assertions, a system call outside the sandbox ends the relay by SIGSYS.
+#[test]
+fn a_relay_in_its_sandbox_does_its_work() {
+    let folder = Folder::new("sandbox");
+    let dns = name_server(&folder);
+    let at = |name: &str| folder.0.join(name);
+    let extra =
+        dns.as_ref().map_or_else(String::new, |path| format!("ServerDNSResolvConfFile {}\n", path.display()));
+    let torrc = folder.torrc(&format!(
+        "ExitPolicy accept *:*\nMetricsPort auto\nPidFile {}\nLog notice file {}\nLog notice stdout\n\
+         Penstock record = '{}'\n{extra}",
+        at("pid").display(),
+        at("log").display(),
+        at("record").display()
+    ));
+    // The onion key is old, so the relay rotates it at once.
+    relay(&torrc, &["--list-fingerprint"]);
+    let key = folder.data().join("keys/secret_onion_key_ntor");
+    let before = fs::read(&key).unwrap();
+    let made = fs::metadata(&key).unwrap().modified().unwrap() - Duration::from_secs(40 * 86_400);
+    File::options().write(true).open(&key).unwrap().set_modified(made).unwrap();
+
+    let mut program = Program::start(&torrc);
+    let line = program.wait_for("metrics are at http://");
+    let address = line.trim_end().split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
+    let waits = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        fs::read(&key).unwrap() != before
+    });
+    assert!(waits, "the onion key was not rotated");
+    assert_eq!(fs::read(key.with_extension("old")).unwrap(), before);
+
+    let status = fs::read_to_string(format!("/proc/{}/status", program.child.id())).unwrap();
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+    assert_eq!((field("Seccomp:"), field("NoNewPrivs:")), ("2", "1"));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", program.child.id())).unwrap();
+    let cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(cores.split_whitespace().nth(4), Some("0"), "{cores}");
+
+    let mut client = program.client(&folder);
+    assert!(client.download(serve(300_000), 1) == pattern(300_000));
+    if dns.is_some() {
+        let (host, port) = ("name.example".to_owned(), serve(100).port());
+        let stream = std::num::NonZeroU16::new(2).map(penstock_core::StreamId);
+        client.send_message(
+            stream,
+            &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }),
+        );
+        assert_eq!(client.read_to_end(stream).len(), 100);
+    } else {
+        println!("skipped: the test of name lookups needs port 53");
+    }
+    assert!(scrape(&address).contains("penstock_relay_sent_cells_total "));
+    // An editor replaces the torrc, and a log file is moved away.
+    fs::rename(at("log"), at("log.1")).unwrap();
+    let text = fs::read_to_string(&torrc).unwrap();
+    fs::write(at("torrc.new"), text.replace("accept *:*", "accept *:*\nHeartbeatPeriod 1 hour")).unwrap();
+    fs::rename(at("torrc.new"), &torrc).unwrap();
+    program.signal(Signal::SIGHUP);
+    program.wait_for("the torrc was applied");
+    program.signal(Signal::SIGUSR1);
+    program.wait_for("channels, ");
+    assert!(client.download(serve(1000), 3).len() == 1000);
+    std::thread::sleep(Duration::from_millis(1200));
+    let (status, said) = program.end();
+    assert_eq!(status, Some(0), "{said}");
+    assert!(!at("pid").exists() && fs::read_to_string(at("log")).unwrap().contains("the torrc was applied"));
+    assert!(!table(&at("record/relays.parquet")).is_empty());
+}
+
+#[test]
+fn a_sandbox_keeps_other_files_away_unless_it_is_off() {
+    let folder = Folder::new("outside");
+    let outside = std::env::temp_dir().join(format!("penstock-relay-{}-elsewhere", std::process::id()));
+    fs::create_dir_all(&outside).unwrap();
+    for (sandbox, is_refused) in [("1", true), ("0", false)] {
+        let torrc = folder.torrc(&format!("Sandbox {sandbox}\nLog notice stdout\n"));
+        let mut program = Program::start(&torrc);
+        let text = fs::read_to_string(&torrc).unwrap();
+        let log = outside.join(format!("log-{sandbox}"));
+        fs::write(&torrc, format!("{text}Log notice file {}\n", log.display())).unwrap();
+        program.signal(Signal::SIGHUP);
+        let line = program.wait_for("the torrc was");
+        if !program.said.contains("no Landlock") {
+            assert_eq!(
+                (line.contains("Permission denied"), !log.exists()),
+                (is_refused, is_refused),
+                "{line}"
+            );
+        }
+        assert_eq!(program.end().0, Some(0));
+    }
+    fs::remove_dir_all(&outside).unwrap();
+}
+
+#[test]
+fn a_relay_that_starts_as_root_becomes_the_user_of_its_torrc() {
+    let Some(user) =
+        nix::unistd::User::from_name("nobody").unwrap().filter(|_| nix::unistd::geteuid().is_root())
+    else {
+        println!("skipped: only root can change the user");
+        return;
+    };
+    let folder = Folder::new("user");
+    let mut program = Program::start(&folder.torrc("User nobody\nSandbox 0\n"));
+    let status = fs::read_to_string(format!("/proc/{}/status", program.child.id())).unwrap();
+    let ids: Vec<&str> =
+        status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap().split_whitespace().collect();
+    assert_eq!(ids, [&user.uid.to_string()[..]; 4]);
+    use std::os::unix::fs::MetadataExt;
+    for name in [".", "keys", "keys/secret_id_key", "fingerprint"] {
+        assert_eq!(fs::metadata(folder.data().join(name)).unwrap().uid(), user.uid.as_raw(), "{name}");
+    }
+    program.signal(Signal::SIGTERM);
+    assert_eq!(program.ended().0, Some(0));
 }

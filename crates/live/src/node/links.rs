@@ -47,7 +47,11 @@ pub(super) struct Opening {
 }
 
 /// Opens a socket that listens and never blocks.
-pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+///
+/// # Errors
+///
+/// If the address cannot be used, or the process has run out of file descriptors.
+pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;

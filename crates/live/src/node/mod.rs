@@ -44,7 +44,7 @@ use conn::Conn;
 use dos::Dos;
 use exits::{ResolvePurpose, end_reason};
 use handshake_worker::HandshakeWorker;
-use links::{Opening, listen};
+use links::Opening;
 use lookups::{LookupLimits, Lookups};
 use member::Member;
 use nix::sys::resource::{Resource, getrlimit};
@@ -81,6 +81,7 @@ use wake::Wake;
 pub use counters::NodeCounters;
 pub use directory_stream::DirectoryStream;
 pub use dos::{DOS_OPTIONS, DosCounters, DosOption, DosOptions};
+pub use links::listen;
 pub use member::Membership;
 pub use operate::Observation;
 pub use trace::{Left, TraceConfig, Traced};
@@ -243,9 +244,17 @@ impl Node {
     ///
     /// If the address cannot be used, or the process has run out of file descriptors.
     pub fn bind(config: NodeConfig, keys: Keys) -> io::Result<Self> {
+        Node::on(listen(config.listen)?, config, keys)
+    }
+
+    /// A node that accepts connections at `listener`, which [`listen`] made.
+    ///
+    /// # Errors
+    ///
+    /// If there are no file descriptors left.
+    pub fn on(listener: TcpListener, config: NodeConfig, keys: Keys) -> io::Result<Self> {
         let clock = config.clock;
         let credentials = renewal::first(&keys, clock);
-        let listener = listen(config.listen)?;
         config.tcp.apply(&listener)?;
         let sockets = Sockets::new(clock)?;
         sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;

@@ -24,7 +24,7 @@ pub(super) struct Renewal {
 
 impl Renewal {
     pub(super) fn new(now: Instant) -> Self {
-        Renewal { next: now + INTERVAL, rotation: Rotation::default(), coming: None }
+        Renewal { next: now, rotation: Rotation::default(), coming: None }
     }
 }
 

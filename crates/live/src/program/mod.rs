@@ -10,13 +10,14 @@ mod logs;
 mod metrics;
 mod record;
 mod reload;
+mod sandbox;
 mod signals;
 
 use crate::Error;
 use crate::clock::Clock;
 use crate::keys;
 use crate::names::NameServers;
-use crate::node::{Node, NodeConfig};
+use crate::node::{self, Node, NodeConfig};
 use crate::torrc::Options;
 use args::{Args, Ask};
 use files::{DataDirectory, PidFile};
@@ -28,6 +29,7 @@ use penstock_units::{Duration, Instant};
 use record::Recorder;
 use signals::Signals;
 use std::ffi::OsString;
+use std::fs;
 use std::net::{IpAddr, UdpSocket};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -188,10 +190,15 @@ struct Program {
 
 impl Program {
     fn start(args: Args, options: Options) -> Result<Self, Error> {
+        sandbox::forbid_dumps(&options);
+        // The listening port may need root, and files are opened as the relay's user.
+        raise_limits();
+        let listener = node::listen(options.listen)
+            .map_err(|error| Error::mistake(format!("ORPort {}: {error}", options.listen)))?;
+        sandbox::become_user(&options)?;
         logs::set(&options.logs).map_err(|error| Error::mistake(format!("Log: {error}")))?;
         // Signal handlers are set before slow steps, so that an early signal has an effect.
         let signals = Signals::listen()?;
-        raise_limits();
         let (folder, keys) = open(&options)?;
         let address = address(&options)?;
         refuse_private(&options, address)?;
@@ -214,8 +221,18 @@ impl Program {
             dos: options.dos,
             ..NodeConfig::new(options.listen, address, relay, policy)
         };
-        let mut node = Node::bind(config, keys)
-            .map_err(|error| Error::mistake(format!("ORPort {}: {error}", options.listen)))?;
+        if options.sandbox {
+            // Rules for files hold for threads that start later.
+            if let Some(record) = &options.record {
+                fs::create_dir_all(&record.folder).map_err(|error| Error::file(&record.folder, error))?;
+            }
+            if !sandbox::restrict_files(&options, args.torrc.as_deref())? {
+                log::info!(
+                    "this kernel has no Landlock, so the relay's user limits the files that it can reach"
+                );
+            }
+        }
+        let mut node = Node::on(listener, config, keys)?;
         node.set_outbound(options.outbound);
         node.wake_by(&signals.pipe)?;
         let metrics = options.metrics.as_ref().map(|metrics| {
@@ -237,6 +254,9 @@ impl Program {
         if let Some(metrics) = &metrics {
             metrics.show(&node.observe());
             log::info!("metrics are at http://{}/metrics", metrics.address);
+        }
+        if options.sandbox && !sandbox::restrict_calls()? {
+            log::warn!("there is no filter of system calls for this processor");
         }
         let now = node.now();
         let program = Program {

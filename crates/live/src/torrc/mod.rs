@@ -28,6 +28,7 @@ use crate::directory::OperatorOverrides;
 use crate::node::DosOptions;
 use lines::Line;
 use log_lines::logs;
+use nix::unistd::{Gid, Uid};
 use penstock_core::RelayConfig;
 use penstock_link::descriptor::{Addresses, ExitPolicy, Private, Rule};
 use ports::{metrics, or_port, outbound};
@@ -154,6 +155,12 @@ pub struct Options {
     pub extend_to_private: bool,
     /// C tor's defences against denial of service.
     pub dos: DosOptions,
+    /// The user that the relay becomes, if it starts as root.
+    pub user: Option<User>,
+    /// Whether the relay restricts its system calls and files.
+    pub sandbox: bool,
+    /// Whether other processes of the same user may read the relay's memory, and core dumps are allowed.
+    pub allow_debugger: bool,
     /// The record of the relay's state, if there is one.
     pub record: Option<Record>,
     /// One warning for each option that has no effect, or an effect different from C tor's.
@@ -234,6 +241,9 @@ impl Options {
             num_cpus: read.one("NumCPUs", values::whole)?.filter(|count| *count > 0),
             metrics,
             resolv_conf: read.one("ServerDNSResolvConfFile", path)?,
+            user: read.one("User", user)?,
+            sandbox: read.one("Sandbox", values::flag)?.unwrap_or(true),
+            allow_debugger: !read.one("DisableDebuggerAttachment", values::flag)?.unwrap_or(true),
             extend_to_private: read.one("ExtendAllowPrivateAddresses", values::flag)?.unwrap_or(testing),
             dos: dos::options(&mut read)?,
             record: record(&mut read)?,
@@ -284,9 +294,6 @@ fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
         false => Ok(()),
         true => Err("1 is not supported: let the service manager run the relay in the background".into()),
     })?;
-    read.one("User", |name| -> Result<(), Mistake> {
-        Err(mistake!("the relay does not change its user: start it as {name:?} and remove this line"))
-    })?;
     read.all("SocksPort", |text| match text {
         "0" => Ok(()),
         _ => Err("this program is no SOCKS proxy: write SocksPort 0".into()),
@@ -296,6 +303,23 @@ fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
         _ => Err(mistake!("{text:?} must be 0, 1 or relay")),
     })?;
     Ok(())
+}
+
+/// A user of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The user's name.
+    pub name: String,
+    /// The user's number.
+    pub uid: Uid,
+    /// The number of the user's group.
+    pub gid: Gid,
+}
+
+fn user(name: &str) -> Result<User, Mistake> {
+    let found = nix::unistd::User::from_name(name).map_err(|error| mistake!("{name:?}: {error}"))?;
+    let found = found.ok_or_else(|| mistake!("{name:?} is no user of this machine"))?;
+    Ok(User { name: found.name, uid: found.uid, gid: found.gid })
 }
 
 fn path(text: &str) -> Result<PathBuf, Mistake> {

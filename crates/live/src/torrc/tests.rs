@@ -284,7 +284,7 @@ fn every_error_has_its_place_and_the_correct_form() {
         ),
         ("SafeLogging 2", "SafeLogging: \"2\" must be 0, 1 or relay"),
         ("RunAsDaemon 1", "RunAsDaemon: 1 is not supported: let the service manager run the relay"),
-        ("User tor", "User: the relay does not change its user: start it as \"tor\""),
+        ("User no-such-user", "User: \"no-such-user\" is no user of this machine"),
         ("SocksPort 9050", "SocksPort: this program is no SOCKS proxy: write SocksPort 0"),
         ("ShutdownWaitLength 5 msec", "ShutdownWaitLength: \"5 msec\" must be a number and a unit"),
         (
