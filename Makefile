@@ -95,7 +95,7 @@ interop: tools ## test the live relay with C tor and networks of C tor, and its 
 	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
 
 attacks: tools ## flood the live relay from one host, full size, and print the delays of honest clients; 5 minutes
-	cargo test --release --locked --package penstock-live --test hostile -- --ignored --nocapture --test-threads 1 attack_
+	cargo test --locked --package penstock-live --test hostile -- --ignored --nocapture --test-threads 1 attack_
 
 # New inputs go to target/corpus, inputs that break an invariant to fuzz/artifacts.
 TARGET ?= relay

@@ -4,10 +4,11 @@ use crate::delay::Delay;
 use crate::hop_control::HopOffer;
 use crate::kernel::Interest;
 use crate::keys::{CircuitIndex, ClientKey};
+use crate::reason::DestroyReason;
 use crate::relay::ChannelTimers;
 use crate::token_bucket::TokenBucket;
 use crate::transport::Transport;
-use penstock_units::{Bytes, Instant};
+use penstock_units::{Bytes, Instant, fifo::trim};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 
@@ -22,6 +23,8 @@ pub(crate) struct Channel<C> {
     /// Measures the delay of cells in the output buffer, if a hop control needs this delay.
     pub(crate) delay: Option<Box<Delay>>,
     pub(crate) outbuf: VecDeque<C>,
+    /// Circuits that the other side closed while the output buffer was long. Their DESTROYs follow.
+    pub(crate) destroys: VecDeque<(CircId, DestroyReason)>,
     pub(crate) transport: Transport<C>,
     pub(crate) timers: ChannelTimers,
     pub(crate) policy: AnyCircuitPolicy,
@@ -42,6 +45,19 @@ impl<C: Cell> Channel<C> {
             delay.on_queued(now);
         }
         self.outbuf.push_back(cell);
+    }
+
+    /// Adds the DESTROYs that the output buffer has room for, up to `limit` [B]. Returns their number.
+    #[cold]
+    pub(crate) fn push_destroys(&mut self, now: Instant, limit: Bytes) -> u64 {
+        let before = self.outbuf.len();
+        while self.outbuf_len() < limit
+            && let Some((id, reason)) = self.destroys.pop_front()
+        {
+            self.push(now, C::destroy(id, reason));
+        }
+        trim(&mut self.destroys);
+        (self.outbuf.len() - before) as u64
     }
 
     /// The output buffer's size [B]. All cells of a channel have the same size.

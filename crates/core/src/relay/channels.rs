@@ -53,6 +53,7 @@ impl<C: Cell> Channels<C> {
             hops: None,
             delay: config.hop_control.delay().map(|config| Box::new(Delay::new(config))),
             outbuf: VecDeque::new(),
+            destroys: VecDeque::new(),
             transport: Transport::Stream,
             timers: ChannelTimers::default(),
             policy: config.circuit_policy.build(),

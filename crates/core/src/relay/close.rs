@@ -50,6 +50,7 @@ impl<C: Cell> Relay<C> {
         let state = parts.channels.remove(channel);
         parts.datagrams.on_channel_closed(channel, &state.transport);
         parts.counters.dropped += state.outbuf.len() as u64;
+        parts.memory.destroys -= state.destroys.len() as u64;
         parts.buckets.waiting.remove_channel(channel);
         self.scheduler.on_close(channel);
         self.parts.leave_client(state.client);
@@ -112,7 +113,7 @@ impl<C: Cell> Parts<C> {
         channel.policy.on_close(circuit.key(direction));
         channel.circuits.remove(leg.id);
         if let Some(reason) = destroy.filter(|_| channel.open) {
-            self.send_control(now, leg.channel, C::destroy(leg.id, reason));
+            self.send_destroy(now, leg.channel, leg.id, reason);
         } else if let Some(association) = channel.transport.association_mut() {
             association.remove_circuit(leg.id);
         }

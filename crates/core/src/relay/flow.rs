@@ -2,13 +2,14 @@
 
 use super::Parts;
 use super::buckets::Blocked;
-use crate::cell::{Cell, Command};
+use crate::cell::{Cell, CircId, Command};
 use crate::circuit::{Queued, Stamp};
 use crate::circuit_policy::{CircuitPolicy, Priority};
 use crate::event::Station;
 use crate::hop_control::{HopControl, Source};
 use crate::kernel::{Kernel, SocketInfo};
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
+use crate::reason::DestroyReason;
 use crate::scheduler::{Flushed, SchedulerContext};
 use penstock_units::{Bytes, Cells, Instant, fifo::trim};
 
@@ -61,6 +62,32 @@ impl<C: Cell> Parts<C> {
             self.channels.on_circuit_ready(now, leg.channel, circuit.key(direction));
         }
         state.update_queue_full(direction, self.config.edge_queue);
+    }
+
+    /// Sends the DESTROY of a circuit that closed. If the output buffer is long, the cell is made later, because the peer
+    /// is not at fault: its link must not close when a client with many circuits hangs up.
+    ///
+    /// Source: C tor `circuitmux_append_destroy_cell()`, which keeps such cells in a short form, too.
+    pub(super) fn send_destroy(
+        &mut self,
+        now: Instant,
+        channel: ChannelKey,
+        id: CircId,
+        reason: DestroyReason,
+    ) {
+        let mark = self.destroy_mark();
+        let state = &mut self.channels[channel];
+        if state.destroys.is_empty() && state.to_write() < mark {
+            return self.send_control(now, channel, C::destroy(id, reason));
+        }
+        state.destroys.push_back((id, reason));
+        self.memory.destroys += 1;
+        self.channels.set_ready(channel);
+    }
+
+    /// The output buffer above which DESTROYs wait [B].
+    fn destroy_mark(&self) -> Bytes {
+        Bytes::new(self.config.limits.outbuf.get() / 2)
     }
 
     /// Sends a link-control cell, which bypasses circuit queues.
@@ -133,6 +160,7 @@ impl<C: Cell, K: Kernel<C>> SchedulerContext for RelayContext<'_, C, K> {
         let state = &mut parts.channels[channel];
         let before = state.outbuf.len();
         let bytes = state.transport.write(self.now, channel, &mut state.outbuf, limit, self.kernel);
+        let waits = !state.destroys.is_empty();
         trim(&mut state.outbuf);
         let cells = (before - state.outbuf.len()) as u64;
         let refused = !state.outbuf.is_empty() && bytes < limit;
@@ -141,6 +169,12 @@ impl<C: Cell, K: Kernel<C>> SchedulerContext for RelayContext<'_, C, K> {
         }
         parts.charge_channel_write(channel, bytes, cells);
         parts.review_transport(channel);
+        if waits {
+            let mark = parts.destroy_mark();
+            let made = parts.channels[channel].push_destroys(self.now, mark);
+            parts.counters.made += made;
+            parts.memory.destroys -= made;
+        }
         Flushed { bytes, refused, throttled: false }
     }
 

@@ -10,12 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The size of a queued cell in the memory count [B], equal to the size on the wire.
 const CELL: u64 = 514;
+/// The counted size of a DESTROY in its short form [B].
+const DESTROY: u64 = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryUse {
     /// Cells in all circuit queues [cell].
     pub(super) cells: u64,
     pub(super) payloads: u64,
+    /// DESTROYs that wait in their short form [1].
+    pub(super) destroys: u64,
     /// Memory of the driver for peers [B]: connections, lookups, directory answers.
     driver: Bytes,
 }
@@ -100,6 +104,7 @@ impl<C: Cell> Parts<C> {
         let (counters, limits) = (&self.counters, &self.config.limits);
         let held = counters.received + counters.made - counters.sent - counters.consumed - counters.dropped;
         let queued = held * CELL + self.memory.payloads * u64::from(MAX_PAYLOAD);
+        let queued = queued + self.memory.destroys * DESTROY;
         let circuits = self.circuits.len() as u64 * limits.circuit.get();
         let streams = self.edges.streams.len() as u64 * limits.stream.get();
         Bytes::new(queued + circuits + streams) + self.memory.driver
@@ -122,7 +127,8 @@ impl<C: Cell> Parts<C> {
             holder.circuits.push(Closing { circuit: key, age, is_unused, bytes });
         }
         for (key, channel) in self.channels.iter() {
-            let bytes = channel.outbuf.len() as u64 * CELL + kernel.memory(key).get();
+            let cells = channel.outbuf.len() as u64 * CELL + channel.destroys.len() as u64 * DESTROY;
+            let bytes = cells + kernel.memory(key).get();
             let holder = holders.entry(kernel.holder(key)).or_default();
             holder.bytes += bytes;
             holder.channels.push((bytes, key));

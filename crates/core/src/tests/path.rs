@@ -383,3 +383,25 @@ fn acknowledged_cells_have_random_padding() {
         assert_eq!(net.nodes[3].relay.counters().data_packaged, cells);
     }
 }
+
+#[test]
+fn a_client_that_hangs_up_with_many_circuits_does_not_close_the_next_link() {
+    let limits =
+        crate::config::Limits { outbuf: penstock_units::Bytes::kib(16), ..crate::config::Limits::default() };
+    let mut net = Net::path(2, &RelayConfig { limits, ..RelayConfig::default() });
+    // 200 DESTROYs have 100 KiB.
+    let circuits = 200;
+    for _ in 0..circuits {
+        net.build(0, &[1, 2]);
+    }
+    let other = net.add(true, RelayConfig::default());
+    net.set_link(1, other, Link::default());
+    let survivor = net.build(other, &[1, 2]);
+    assert_eq!(net.nodes[2].relay.population()[1], circuits + 1);
+    net.disconnect(0, 1);
+    net.drive();
+    assert_eq!(net.nodes[2].relay.population()[1], 1, "all circuits of the client are closed");
+    let transfer = net.transfer(other, survivor, 10_000, 10_000);
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+}
