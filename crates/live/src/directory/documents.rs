@@ -276,6 +276,23 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn exit_streams_to_relays_and_authorities_are_refused() {
+        let documents = full();
+        let authority = documents.authorities[0].dir_port;
+        for (to, refused) in [
+            ("127.0.0.1:17030", true),
+            ("127.0.0.1:17020", true),
+            ("127.0.0.1:17031", false),
+            ("127.0.0.2:17030", false),
+        ] {
+            assert_eq!(documents.refuses_reentry(to.parse().unwrap()), refused, "{to}");
+        }
+        assert!(documents.refuses_reentry(authority));
+        let unknown = Documents::new(samples::authorities());
+        assert!(!unknown.refuses_reentry("127.0.0.1:17030".parse().unwrap()), "no consensus yet");
+    }
+
+    #[test]
     fn listed_relays_have_the_ed25519_identity_of_their_descriptor() {
         let documents = full();
         let rsa = hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();

@@ -3,6 +3,7 @@
 mod attacks;
 #[path = "../common/mod.rs"]
 mod common;
+mod defences;
 mod handshakes;
 mod pressure;
 
