@@ -75,10 +75,12 @@ impl Node {
             return Err("connect");
         };
         let host = self.requesters.remove(channel).unwrap_or_else(|| Host::of(to.ip()));
-        if self.opened.len() >= MAX_OPENING {
-            let crowded =
-                if self.has_largest_share(host, true) { None } else { self.opened.oldest_of_most() };
-            self.fail_link(crowded.ok_or("crowded")?, "crowded");
+        // The circuits of many clients come from one relay, and so does an attacker's. So the oldest handshake makes
+        // room, even if it is one of the same host.
+        if self.opened.len() >= MAX_OPENING
+            && let Some(oldest) = self.opened.oldest_of_most()
+        {
+            self.fail_link(oldest, "crowded");
         }
         if !self.make_room_for_link(host) {
             return Err("descriptors");
@@ -125,7 +127,7 @@ impl Node {
             return Err("crowded");
         }
         if self.accepted.len() >= MAX_OPENING {
-            if self.has_largest_share(host, false) {
+            if self.accepted.count(host) > 1 && self.accepted.count(host) == self.accepted.most() {
                 return Err("crowded");
             }
             if let Some(oldest) = self.accepted.oldest_of_most() {
@@ -139,12 +141,6 @@ impl Node {
         let _ = socket.set_nodelay(self.tcp.nodelay);
         let conn = Conn::new(socket, self.tls.accept(), None, host);
         self.open(conn, from, None, host).map_err(|_| "accept")
-    }
-
-    /// Whether no host has more unfinished handshakes than `host`, which has at least two.
-    fn has_largest_share(&self, host: Host, by_us: bool) -> bool {
-        let shares = if by_us { &self.opened } else { &self.accepted };
-        shares.count(host).max(2) >= shares.most().max(2) && shares.count(host) >= 2
     }
 
     pub(super) fn resume_accepting(&mut self, now: Instant) {
