@@ -14,7 +14,7 @@ const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 22);
 
 /// A node with these values of options.
 fn node(values: &[(&str, u32)]) -> Running {
-    Running::start_as(|config| {
+    Running::start_configured(|config| {
         for (name, value) in values {
             let place = DOS_OPTIONS.iter().position(|option| option.name == *name);
             config.dos.0[place.expect("the option exists")] = Some(*value);
@@ -34,9 +34,9 @@ fn an_address_has_a_limited_number_of_connections() {
         other => panic!("{other:?}"),
     }
     Client::connect_from(SECOND, &node.spec);
-    assert_eq!(node.window.now().dos.concurrent, 1);
+    assert_eq!(node.observations.next_observation().dos.concurrent, 1);
     links.pop();
-    while node.window.now().population[0] > 2 {}
+    while node.observations.next_observation().population[0] > 2 {}
     Client::connect_from(FIRST, &node.spec);
 }
 
@@ -65,7 +65,7 @@ fn circuits_above_the_burst_are_refused_for_a_time() {
     assert!((9..20).contains(&made), "{made}");
     let mut other = Client::connect_from(SECOND, &node.spec);
     other.build(&[node.hop()]);
-    let dos = node.window.now().dos;
+    let dos = node.observations.next_observation().dos;
     assert_eq!((dos.marked, dos.circuits), (1, 40 - made));
 }
 
@@ -84,7 +84,7 @@ fn streams_above_the_burst_are_refused_or_close_the_circuit() {
     for number in 4..14 {
         client.begin(server, stream(number));
         loop {
-            match client.hear().1 {
+            match client.receive_message().1 {
                 RelayMessage::End(end) if end == EndReason::RESOURCE_LIMIT.into() => {
                     refused += 1;
                     break;
@@ -95,7 +95,7 @@ fn streams_above_the_burst_are_refused_or_close_the_circuit() {
         }
     }
     assert!(refused > 5, "{refused}");
-    assert_eq!(lenient.window.now().dos.streams, refused);
+    assert_eq!(lenient.observations.next_observation().dos.streams, refused);
 
     let strict = node(&[values[0], values[1], values[2], ("DoSStreamCreationDefenseType", 3)]);
     let mut client = Client::connect_from(FIRST, &strict.spec);
