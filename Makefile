@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 references interop attacks fuzz clean tools
+.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 references interop attacks fuzz audit clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,14 @@ clean: ## remove all builds and environments; runs/ stays
 	@test -x .venv-ns3/bin/python || "$(PYTHON)" -m venv .venv-ns3
 	.venv-ns3/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
+
+audit: target/tools/bin/cargo-deny ## check the licences and sources of dependencies, and their known vulnerabilities
+	@.ci/audit $<
+
+# Without optimisation it builds in about a minute.
+target/tools/bin/cargo-deny: | tools
+	cargo install cargo-deny --version 0.20.2 --locked --debug --root target/tools --target-dir target/tools/build
+	@rm -rf target/tools/build
 
 target/tools/bin/cargo-fuzz: | tools
 	cargo install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build
