@@ -224,13 +224,19 @@ mod tests {
     #[test]
     fn a_secondary_map_has_no_entry_for_a_reused_slot() {
         let [old, new] = [0, 1].map(|generation| ChannelKey::from_parts(2, generation));
-        let mut beside = SecondaryMap::new();
-        assert_eq!((beside.insert(old, 'a'), beside.get(new), beside.get(old)), (None, None, Some(&'a')));
-        assert_eq!((beside.remove(new), beside.len()), (None, 1));
-        assert_eq!((beside.insert(new, 'b'), beside.len()), (Some('a'), 1));
-        assert_eq!(beside.get_mut(old), None);
-        assert_eq!((beside.remove(old), beside.remove(new), beside.is_empty()), (None, Some('b'), true));
-        assert!(!beside.contains(ChannelKey::from_parts(9, 0)));
+        let mut secondary = SecondaryMap::new();
+        assert_eq!(
+            (secondary.insert(old, 'a'), secondary.get(new), secondary.get(old)),
+            (None, None, Some(&'a'))
+        );
+        assert_eq!((secondary.remove(new), secondary.len()), (None, 1));
+        assert_eq!((secondary.insert(new, 'b'), secondary.len()), (Some('a'), 1));
+        assert_eq!(secondary.get_mut(old), None);
+        assert_eq!(
+            (secondary.remove(old), secondary.remove(new), secondary.is_empty()),
+            (None, Some('b'), true)
+        );
+        assert!(!secondary.contains(ChannelKey::from_parts(9, 0)));
     }
 
     #[test]

@@ -79,7 +79,7 @@ mod tests {
     struct Queue(VecDeque<u64>, Wait);
 
     impl Queue {
-        fn come(&mut self, now: u64) {
+        fn arrive(&mut self, now: u64) {
             if self.0.is_empty() {
                 self.1 = Wait::begin(stamp(now));
             }
@@ -105,9 +105,9 @@ mod tests {
             steps in prop::collection::vec((0u64..50, 0usize..6, 1usize..6), 1..80),
         ) {
             let (mut queue, mut now) = (Queue::default(), 0);
-            for (ms, come, taken) in steps {
+            for (ms, arrivals, taken) in steps {
                 now += ms;
-                (0..come).for_each(|_| queue.come(now));
+                (0..arrivals).for_each(|_| queue.arrive(now));
                 queue.take(now, taken);
                 if let Some((seems, is)) = queue.ages(now) {
                     prop_assert!(seems >= is, "{seems} {is}");
@@ -119,16 +119,16 @@ mod tests {
     #[test]
     fn the_estimate_is_at_most_twice_the_age_and_a_slow_queue_gets_older() {
         let mut moves = Queue::default();
-        (0..20).for_each(|now| moves.come(now));
+        (0..20).for_each(|now| moves.arrive(now));
         for now in 20..1000 {
-            moves.come(now);
+            moves.arrive(now);
             moves.take(now, 1);
             let (seems, is) = moves.ages(now).unwrap();
             // Stamps are rounded.
             assert!(seems <= 2 * is + 3, "{seems} {is}");
         }
         let mut drips = Queue::default();
-        (0..1000).for_each(|_| drips.come(0));
+        (0..1000).for_each(|_| drips.arrive(0));
         (1..100).for_each(|second| drips.take(second * 1000, 1));
         let (seems, is) = drips.ages(99_000).unwrap();
         assert_eq!(seems, is);

@@ -1,6 +1,6 @@
 //! Target `cells`: framing and relay messages. A message must stay the same when it is written and parsed again.
 
-use super::people::{chance, identities};
+use super::test_relays::{identities, seeded_rng};
 use penstock_core::{Cell, Command};
 use penstock_link::cell::{
     BODY_LEN, CELL_LEN, Front, Handshake, HandshakeKind, IdLen, Incoming, LiveCell, MAX_VARIABLE,
@@ -32,9 +32,9 @@ pub fn cells(input: &[u8]) -> Parsed {
                 if let Incoming::Cell(cell) = Incoming::of(&frame, first & 2 != 0) {
                     let same = ids == IdLen::Two || cell.to_bytes()[..] == rest[..CELL_LEN];
                     assert!(same, "a forwarded cell does not change");
-                    let said = circuit(cell);
-                    parsed[1] += u32::from(said[0]);
-                    parsed[2] += u32::from(said[1]);
+                    let counts = circuit(cell);
+                    parsed[1] += u32::from(counts[0]);
+                    parsed[2] += u32::from(counts[1]);
                 }
                 (rest, ids) = (&rest[len..], IdLen::Four);
             }
@@ -48,7 +48,7 @@ pub fn cells(input: &[u8]) -> Parsed {
 
 /// Parses bytes as the body of each kind of link cell, such as CERTS and NETINFO.
 fn bodies(body: &[u8]) {
-    let now = super::people::now();
+    let now = super::test_relays::now();
     if let Ok(netinfo) = Netinfo::read(body) {
         let again = Netinfo::read(&netinfo.write()).expect("a parsed NETINFO can be written");
         assert_eq!((again.time, again.yours), (netinfo.time, netinfo.yours));
@@ -68,7 +68,7 @@ fn circuit(cell: LiveCell) -> [bool; 2] {
         return [message(&cell.to_bytes()[5..]), false];
     }
     let Some(handshake) = cell.into_handshake() else { return [false; 2] };
-    let answered = answer(&mut chance(7), &handshake, identities(), |asked| asked);
+    let answered = answer(&mut seeded_rng(7), &handshake, identities(), |asked| asked);
     let known = !matches!(handshake.kind, HandshakeKind::Malformed);
     if command == Command::Create && known {
         let again = LiveCell::create(id, handshake.clone()).into_handshake();

@@ -14,30 +14,33 @@ pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
     let cut = input.windows(mark.len()).position(|window| window == mark);
     let (text, more) = cut.map_or((input, None), |at| (&input[..at + 1], Some(&input[at + mark.len()..])));
     let mut descriptors = Descriptors::default();
-    let described = more.is_some_and(|more| heard(descriptors.read(more, "descriptors")).is_some());
-    let consensus = heard(Consensus::parse(text, "consensus"))?;
+    let described = more.is_some_and(|more| checked(descriptors.read(more, "descriptors")).is_some());
+    let consensus = checked(Consensus::parse(text, "consensus"))?;
     assert_eq!(consensus.relays.len(), consensus.lines.len(), "each relay has its line");
-    let given = heard(Imported::new(&consensus, described.then_some(&descriptors), "consensus"));
-    let selector = heard(Selector::new(&consensus.relays, &consensus.weights, "consensus"));
+    let given = checked(Imported::new(&consensus, described.then_some(&descriptors), "consensus"));
+    let selector = checked(Selector::new(&consensus.relays, &consensus.weights, "consensus"));
     if let Some(selector) = selector {
         let mut rng = Seed(1).stream("paths");
         if let Some([guard, middle, exit]) = selector.draw(&mut rng, &[]) {
             assert!(guard != middle && middle != exit && guard != exit, "each relay is on a path once");
         }
         let mut sampler = Sampler::new(selector, Seed(2));
-        if heard(sampler.advance(20, "consensus")).is_some() {
+        if checked(sampler.advance(20, "consensus")).is_some() {
             assert_eq!(sampler.pairs().sampled, 20);
         }
     }
     Some([consensus.relays.len(), given.map_or(0, |given| given.relays.len())])
 }
 
-fn heard<T>(result: Result<T, Error>) -> Option<T> {
+fn checked<T>(result: Result<T, Error>) -> Option<T> {
     result
         .inspect_err(|error| {
-            let said = error.to_string();
-            assert_eq!(said.lines().count(), 1, "one sentence: {said:?}");
-            assert!(said.len() < 300 && said.contains(": "), "with the place of the error: {said:?}");
+            let message = error.to_string();
+            assert_eq!(message.lines().count(), 1, "one sentence: {message:?}");
+            assert!(
+                message.len() < 300 && message.contains(": "),
+                "with the place of the error: {message:?}"
+            );
         })
         .ok()
 }

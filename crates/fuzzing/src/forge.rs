@@ -1,7 +1,7 @@
 //! Forged certificates: signed certificates with wrong content, and correct certificates of an unknown relay.
 
 use super::choices::Choices;
-use super::people::{Person, chance, now};
+use super::test_relays::{TestRelay, now, seeded_rng};
 use penstock_link::certs::kind;
 use penstock_link::keys::new_ed25519;
 use penstock_link::wire::Reader;
@@ -17,7 +17,7 @@ pub(super) struct Forger([ExpandedKeypair; 3]);
 pub(super) fn forger() -> &'static Forger {
     static FORGER: OnceLock<Forger> = OnceLock::new();
     FORGER.get_or_init(|| {
-        let mut rng = chance(9);
+        let mut rng = seeded_rng(9);
         Forger([(); 3].map(|()| new_ed25519(&mut rng)))
     })
 }
@@ -29,7 +29,7 @@ impl Forger {
 }
 
 /// The body of a CERTS cell, with certificates of two relays and of the forger.
-pub(super) fn certs(choices: &mut Choices<'_>, peer: &Person, me: &Person) -> Vec<u8> {
+pub(super) fn certs(choices: &mut Choices<'_>, peer: &TestRelay, me: &TestRelay) -> Vec<u8> {
     let lists = [
         peer.credentials.responder_certs(),
         peer.credentials.initiator_certs(),
@@ -39,10 +39,10 @@ pub(super) fn certs(choices: &mut Choices<'_>, peer: &Person, me: &Person) -> Ve
     let lists = lists.map(read);
     // The required certificates, except randomly omitted ones, and some other certificates.
     let must = *choices.of(&[[2, 4, 5, 7], [2, 4, 6, 7]]).expect("the list is not empty");
-    let leaves_out = choices.byte();
+    let omitted = choices.byte();
     let mut list = Vec::new();
     for (place, kind) in must.into_iter().enumerate() {
-        if leaves_out >> place & 1 == 0 {
+        if omitted >> place & 1 == 0 {
             list.push((kind, one(choices, &lists, kind, peer)));
         }
     }
@@ -70,7 +70,7 @@ fn read(body: &[u8]) -> Vec<(u8, Vec<u8>)> {
 }
 
 /// A certificate to replace one of kind `like`.
-fn one(choices: &mut Choices<'_>, lists: &[Vec<(u8, Vec<u8>)>; 4], like: u8, peer: &Person) -> Vec<u8> {
+fn one(choices: &mut Choices<'_>, lists: &[Vec<(u8, Vec<u8>)>; 4], like: u8, peer: &TestRelay) -> Vec<u8> {
     match choices.below(8) {
         // A correct certificate of one of the lists.
         whose @ 0..4 => {
@@ -79,7 +79,7 @@ fn one(choices: &mut Choices<'_>, lists: &[Vec<(u8, Vec<u8>)>; 4], like: u8, pee
         }
         // A correct certificate of the forger.
         4 => forged(like, peer, now() + Duration::from_secs(86_400)),
-        5 => crooked(choices, peer),
+        5 => malformed(choices, peer),
         6 => {
             let mut cert = lists[0]
                 .iter()
@@ -96,7 +96,7 @@ fn one(choices: &mut Choices<'_>, lists: &[Vec<(u8, Vec<u8>)>; 4], like: u8, pee
 }
 
 /// A certificate from the forger's own correct chain, which proves only the forger's identity.
-fn forged(like: u8, peer: &Person, until: SystemTime) -> Vec<u8> {
+fn forged(like: u8, peer: &TestRelay, until: SystemTime) -> Vec<u8> {
     let [master, signing, auth] = &forger().0;
     let identity = |key: &ExpandedKeypair| Ed25519Identity::from(key.public());
     let of = |kind, by: &ExpandedKeypair, subject: CertifiedKey| {
@@ -111,8 +111,8 @@ fn forged(like: u8, peer: &Person, until: SystemTime) -> Vec<u8> {
     match like {
         kind::ID_V_SIGNING => of(CertType::IDENTITY_V_SIGNING, master, identity(signing).into()),
         kind::SIGNING_V_TLS => {
-            let shown = CertifiedKey::X509Sha256Digest(peer.credentials.tls_sha256());
-            of(CertType::SIGNING_V_TLS_CERT, signing, shown)
+            let displayed = CertifiedKey::X509Sha256Digest(peer.credentials.tls_sha256());
+            of(CertType::SIGNING_V_TLS_CERT, signing, displayed)
         }
         kind::SIGNING_V_AUTH => of(CertType::SIGNING_V_LINK_AUTH, signing, identity(auth).into()),
         kind::RSA_V_ID => {
@@ -120,14 +120,14 @@ fn forged(like: u8, peer: &Person, until: SystemTime) -> Vec<u8> {
             cross.map_or_else(|_| Vec::new(), |cert| cert.encoded().to_vec())
         }
         kind::RSA_ID => {
-            let cert = create_legacy_rsa_id_cert(&mut chance(8), now(), "www.ccc.org", &peer.keys.rsa);
+            let cert = create_legacy_rsa_id_cert(&mut seeded_rng(8), now(), "www.ccc.org", &peer.keys.rsa);
             cert.unwrap_or_default()
         }
         _ => Vec::new(),
     }
 }
 
-fn crooked(choices: &mut Choices<'_>, peer: &Person) -> Vec<u8> {
+fn malformed(choices: &mut Choices<'_>, peer: &TestRelay) -> Vec<u8> {
     let keys = &forger().0;
     let by = &keys[choices.below(3)];
     let subject = match choices.below(4) {

@@ -3,7 +3,7 @@
 
 use super::choices::Choices;
 use super::forge;
-use super::people::{Person, chance, now, people};
+use super::test_relays::{TestRelay, now, seeded_rng, test_relays};
 use penstock_link::cell::{Front, IdLen, command, front, push_fixed, push_variable};
 use penstock_link::certs::Netinfo;
 use penstock_link::handshake::{Established, Expected, Link, LinkFailure, MAX_TOTAL, Peer};
@@ -32,23 +32,23 @@ const THEIRS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 /// link accepts a peer as a relay although the peer lacks the relay's keys.
 pub fn handshake(input: &[u8]) -> HandshakeResult {
     let mut choices = Choices::new(input);
-    let mut rig = Rig::new(choices.byte());
-    while !choices.is_over() && !rig.is_over() {
-        rig.step(&mut choices);
+    let mut pair = LinkPair::new(choices.byte());
+    while !choices.is_over() && !pair.is_over() {
+        pair.step(&mut choices);
     }
-    rig.deliver();
-    rig.check_whole();
-    rig.check_identity();
-    rig.outcome
+    pair.deliver();
+    pair.check_whole();
+    pair.check_identity();
+    pair.outcome
 }
 
-struct Rig {
+struct LinkPair {
     setting: u8,
     link: Link,
     /// The honest peer. It receives the bytes that the tested link sends.
     honest: Option<Link>,
     coming: VecDeque<Vec<u8>>,
-    honest_said: Vec<u8>,
+    honest_sent: Vec<u8>,
     /// The bytes for the tested link, and the number of bytes already delivered.
     sent: Vec<u8>,
     delivered: usize,
@@ -62,12 +62,12 @@ struct Rig {
 }
 
 /// The relay with the tested link.
-fn me() -> &'static Person {
-    &people()[0]
+fn me() -> &'static TestRelay {
+    &test_relays()[0]
 }
 
-fn peer() -> &'static Person {
-    &people()[1]
+fn peer() -> &'static TestRelay {
+    &test_relays()[1]
 }
 
 /// A TLS exporter that returns a fixed function of its context, or nothing.
@@ -84,7 +84,7 @@ fn link(setting: u8) -> Link {
     };
     let certificate = peer().credentials.tls_sha256();
     match setting & 3 {
-        0 | 3 => Link::respond(&mut chance(3), THEIRS, vec![OURS]),
+        0 | 3 => Link::respond(&mut seeded_rng(3), THEIRS, vec![OURS]),
         1 => Link::connect(expected, certificate, THEIRS, vec![OURS]),
         _ => Link::connect_as_client(expected, certificate, THEIRS),
     }
@@ -94,20 +94,20 @@ fn responds(setting: u8) -> bool {
     matches!(setting & 3, 0 | 3)
 }
 
-impl Rig {
+impl LinkPair {
     fn new(setting: u8) -> Self {
         let certificate = me().credentials.tls_sha256();
         let honest = match setting & 3 {
             0 => Link::connect(Expected::default(), certificate, OURS, vec![THEIRS]),
             3 => Link::connect_as_client(Expected::default(), certificate, OURS),
-            _ => Link::respond(&mut chance(4), OURS, vec![THEIRS]),
+            _ => Link::respond(&mut seeded_rng(4), OURS, vec![THEIRS]),
         };
-        let mut rig = Rig {
+        let mut pair = LinkPair {
             setting,
             link: link(setting),
             honest: Some(honest),
             coming: VecDeque::new(),
-            honest_said: Vec::new(),
+            honest_sent: Vec::new(),
             sent: Vec::new(),
             delivered: 0,
             last: Vec::new(),
@@ -117,8 +117,8 @@ impl Rig {
             outcome: Ok(None),
             over: false,
         };
-        rig.receive();
-        rig
+        pair.receive();
+        pair
     }
 
     fn is_over(&self) -> bool {
@@ -186,7 +186,7 @@ impl Rig {
             let chunk = &self.sent[self.delivered..end];
             let credentials = &me().credentials;
             let result =
-                self.link.on_bytes(self.now, chunk, credentials, &export(self.exports), &mut chance(5));
+                self.link.on_bytes(self.now, chunk, credentials, &export(self.exports), &mut seeded_rng(5));
             self.delivered = end;
             self.over = !matches!(result, Ok(None));
             assert_eq!(self.link.is_over(), self.over, "the link accepts no bytes after its end");
@@ -204,22 +204,22 @@ impl Rig {
     }
 
     fn receive(&mut self) {
-        let heard = self.link.poll_output();
+        let bytes = self.link.poll_output();
         let Some(honest) = &mut self.honest else { return };
         let credentials = &peer().credentials;
-        let result = if heard.is_empty() {
+        let result = if bytes.is_empty() {
             Ok(None)
         } else {
-            honest.on_bytes(now(), &heard, credentials, &export(true), &mut chance(6))
+            honest.on_bytes(now(), &bytes, credentials, &export(true), &mut seeded_rng(6))
         };
         let sent = honest.poll_output();
-        self.honest_said.extend_from_slice(&sent);
+        self.honest_sent.extend_from_slice(&sent);
         if !matches!(result, Ok(None)) {
             self.honest = None;
         }
         let mut rest = &sent[..];
         while !rest.is_empty() {
-            let is_first = rest.len() == sent.len() && self.honest_said.len() == sent.len();
+            let is_first = rest.len() == sent.len() && self.honest_sent.len() == sent.len();
             let ids = if is_first { IdLen::Two } else { IdLen::Four };
             let Front::Cell(_, len) = front(rest, ids) else {
                 panic!("the honest peer sends complete cells")
@@ -238,7 +238,7 @@ impl Rig {
         let credentials = &me().credentials;
         let whole = &self.sent[..self.delivered];
         let mut link = link(self.setting);
-        let result = link.on_bytes(self.now, whole, credentials, &export(true), &mut chance(5));
+        let result = link.on_bytes(self.now, whole, credentials, &export(true), &mut seeded_rng(5));
         assert_eq!(
             handshake_result(result),
             self.outcome,
@@ -258,7 +258,7 @@ impl Rig {
             return;
         }
         if responds(self.setting) {
-            let honest = &self.honest_said;
+            let honest = &self.honest_sent;
             let end = end_of_authenticate(honest).expect("an honest peer has sent AUTHENTICATE");
             // The cell may contain ignored bytes after the signature. The cell's length field comes before the
             // signature.

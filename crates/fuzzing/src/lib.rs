@@ -5,7 +5,7 @@
 //! committed corpus, and check that each input still reaches its state.
 //!
 //! The layers are, in order: [`samples`] (directory documents of a C tor network), `choices` (an input as a sequence of
-//! choices), `people` and `forge` (relays with fixed keys, and forged certificates), then one module for each target.
+//! choices), `test_relays` and `forge` (relays with fixed keys, and forged certificates), then one module for each target.
 
 mod cells;
 mod choices;
@@ -13,9 +13,9 @@ mod consensus;
 mod directory;
 mod forge;
 mod handshake;
-mod people;
 mod relay;
 pub mod samples;
+mod test_relays;
 mod torrc;
 
 pub use cells::{Parsed, cells};

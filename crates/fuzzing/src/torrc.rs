@@ -13,11 +13,14 @@ pub fn torrc(input: &[u8]) -> bool {
         None => false,
         Some(Ok(())) => true,
         Some(Err(mistake)) => {
-            let said = mistake.to_string();
-            assert!(!said.contains('\n') && said.len() < 4096 + 4 * text.len(), "one sentence: {said:?}");
+            let message = mistake.to_string();
             assert!(
-                said.starts_with("torrc:") || said.starts_with("command line:"),
-                "with the place of the error: {said:?}"
+                !message.contains('\n') && message.len() < 4096 + 4 * text.len(),
+                "one sentence: {message:?}"
+            );
+            assert!(
+                message.starts_with("torrc:") || message.starts_with("command line:"),
+                "with the place of the error: {message:?}"
             );
             false
         }

@@ -36,11 +36,11 @@ fn downloads(scheduler: &SchedulerConfig) {
         let mut client = Client::connect(&path[0].0);
         client.build(&path[..hops]);
         for (number, bytes) in (1..).zip([0, 1, 498, 10_000, 1_000_000]) {
-            let came = client.download(serve(bytes), number);
+            let received = client.download(serve(bytes), number);
             assert!(
-                came == pattern(bytes),
+                received == pattern(bytes),
                 "{hops} hops, {bytes} B, {scheduler:?}: {} B arrived",
-                came.len()
+                received.len()
             );
         }
     }
@@ -319,7 +319,7 @@ fn a_wrong_address_in_an_extend_delays_no_other_circuit() {
 struct Proxy {
     at: SocketAddr,
     /// Signals that a client connected.
-    came: Receiver<()>,
+    connected: Receiver<()>,
     /// Forwarded bytes in both directions [B].
     forwarded: Arc<AtomicUsize>,
 }
@@ -328,10 +328,10 @@ impl Proxy {
     fn start(to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let (at, forwarded) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
-        let ((say, came), count) = (channel(), forwarded.clone());
+        let ((sender, connected), count) = (channel(), forwarded.clone());
         std::thread::spawn(move || {
             let (near, _) = listener.accept().unwrap();
-            say.send(()).unwrap();
+            sender.send(()).unwrap();
             std::thread::sleep(std::time::Duration::from_secs(1));
             let far = TcpStream::connect(to).unwrap();
             let ends = [&near, &far].map(|end| end.try_clone().unwrap());
@@ -340,7 +340,7 @@ impl Proxy {
             let [near, far] = ends;
             forward(near, far, &count);
         });
-        Proxy { at, came, forwarded }
+        Proxy { at, connected, forwarded }
     }
 }
 
@@ -361,7 +361,7 @@ fn a_man_in_the_middle_gets_only_circuits_to_its_own_address() {
     let [mut attacker, mut client] = [&middle, &middle].map(|guard| Client::connect(&guard.spec));
     attacker.build(&[middle.hop()]);
     extend(&mut attacker, &at_address(&exit, proxy.at));
-    proxy.came.recv().unwrap();
+    proxy.connected.recv().unwrap();
     // Meanwhile the attacker's own circuit waits.
     client.build(&[middle.hop(), exit.hop()]);
     assert!(matches!(attacker.receive_message(), (None, RelayMessage::Extended(_), _)));

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn an_error_names_its_line_and_a_correct_form() {
-        let said = |from: &str, to: &str| {
+        let error = |from: &str, to: &str| {
             assert!(document().contains(from), "{from:?}");
             read(document().replacen(from, to, 1)).unwrap_err().to_string()
         };
@@ -216,8 +216,8 @@ mod tests {
             ("router relayA", "bridge relayA", "doc:2: it begins with \"bridge relayA"),
             ("router relayA 10.0.0.1", "router", "doc:2: a router line has"),
         ] {
-            let said = said(from, to);
-            assert!(said.starts_with(sentence), "{said}");
+            let error = error(from, to);
+            assert!(error.starts_with(sentence), "{error}");
         }
         assert!(read("").unwrap_err().to_string().starts_with("doc:1: it has no server descriptor"));
         let cut = &document()[..250];
@@ -234,8 +234,8 @@ mod tests {
             let to = (from + cut).min(text.len());
             text.splice(from..to, what);
             if let Err(error) = read(text) {
-                let said = error.to_string();
-                prop_assert!(said.starts_with("doc:") && !said.contains('\n'), "{}", said);
+                let error = error.to_string();
+                prop_assert!(error.starts_with("doc:") && !error.contains('\n'), "{}", error);
             }
         }
     }

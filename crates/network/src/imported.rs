@@ -164,16 +164,16 @@ mod tests {
         assert_eq!((found.unused, found.undescribed), (0, 1));
         assert_eq!(of("3000 9000 0").relays[0].link, 5000, "no observation yet");
         assert_eq!(of("0 0 0").unused, 1);
-        let strangers =
+        let unknown =
             Imported::new(&consensus, Some(&descriptors(&"E".repeat(40), "1 1 1")), "doc").unwrap_err();
-        assert!(strangers.to_string().starts_with("doc: none of its relays has one of the descriptors"));
+        assert!(unknown.to_string().starts_with("doc: none of its relays has one of the descriptors"));
     }
 
     #[test]
     fn impossible_weights_and_empty_networks_are_rejected() {
-        let said = |relays: &[(&str, &str)]| imported(relays).unwrap_err().to_string();
-        assert!(said(&[(ALL, "1"), (ALL, "4294967295")]).starts_with("doc:7: the weight 4294967295 of $"));
-        assert!(said(&[("Valid", "1")]).starts_with("doc: no relay is Fast, Running and Valid"));
+        let error = |relays: &[(&str, &str)]| imported(relays).unwrap_err().to_string();
+        assert!(error(&[(ALL, "1"), (ALL, "4294967295")]).starts_with("doc:7: the weight 4294967295 of $"));
+        assert!(error(&[("Valid", "1")]).starts_with("doc: no relay is Fast, Running and Valid"));
     }
 
     proptest! {
@@ -189,8 +189,8 @@ mod tests {
             match found {
                 Ok(imported) => prop_assert!(imported.relays.iter().all(|relay| relay.link > 0 && relay.weight <= MOST)),
                 Err(error) => {
-                    let said = error.to_string();
-                    prop_assert!(said.starts_with("doc:") && !said.contains('\n'), "{}", said);
+                    let error = error.to_string();
+                    prop_assert!(error.starts_with("doc:") && !error.contains('\n'), "{}", error);
                 }
             }
         }

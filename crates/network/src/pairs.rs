@@ -172,7 +172,7 @@ mod tests {
         let address = std::net::Ipv4Addr::new(10, 0, 0, 1);
         relays.iter_mut().skip(1).for_each(|relay| relay.address = Some(address));
         let selector = Selector::new(&relays, &PositionWeights::even(), "net").unwrap();
-        let said = Sampler::new(selector, Seed(1)).advance(1, "net").unwrap_err().to_string();
-        assert!(said.starts_with("net: 1000 circuits in a row"), "{said}");
+        let error = Sampler::new(selector, Seed(1)).advance(1, "net").unwrap_err().to_string();
+        assert!(error.starts_with("net: 1000 circuits in a row"), "{error}");
     }
 }

@@ -380,15 +380,15 @@ mod tests {
 
     #[test]
     fn a_position_without_relays_is_an_error() {
-        let said = |relays: &[Relay]| {
+        let error = |relays: &[Relay]| {
             Selector::new(relays, &PositionWeights::even(), "net").unwrap_err().to_string()
         };
         assert!(
-            said(&network(&[(1, Class::Exit), (1, Class::Plain)]))
+            error(&network(&[(1, Class::Exit), (1, Class::Plain)]))
                 .starts_with("net: no relay can be a guard")
         );
-        assert!(said(&network(&[(1, Class::Guard)])).starts_with("net: no relay can be an exit"));
-        assert!(said(&[]).starts_with("net: no relay can be a guard"));
+        assert!(error(&network(&[(1, Class::Guard)])).starts_with("net: no relay can be an exit"));
+        assert!(error(&[]).starts_with("net: no relay can be a guard"));
     }
 
     #[test]

@@ -66,149 +66,149 @@ fn the_good_scenario_is_valid() {
 }
 
 mistakes! {
-    a_throttle_of_a_client_is_refused:
+    a_throttle_of_a_client_is_rejected:
         "workload = \"web\"\npath" => "workload = \"web\"\nthrottle = { kind = \"static\", rate = \"5 KiB/s\" }\npath",
         "x.toml:23: clients.web.throttle.kind: a client serves no other clients that it could throttle; set the throttle of relays";
-    a_workload_that_is_listed_twice_is_refused:
+    a_duplicate_workload_is_rejected:
         "workload = \"web\"\npath" => "workload = [\"web\", \"web\"]\npath",
         "x.toml:22: clients.web.workload: \"web\" is listed twice; for several circuits of one workload set its circuits";
-    an_unknown_key_is_refused_with_the_known_ones:
+    an_unknown_key_is_rejected_with_the_known_ones:
         "pause =" => "paus =",
         "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes preset, size, hold, tgen, circuits, pause, start, fresh_circuit, timeout, request";
-    an_unknown_section_is_refused_with_the_known_ones:
+    an_unknown_section_is_rejected_with_the_known_ones:
         "[network]" => "[netwrk]",
         "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, deployments, changes, variants";
-    an_unknown_key_of_a_variant_is_refused:
+    an_unknown_key_of_a_variant_is_rejected:
         "name = \"stock\"" => "nam = \"stock\"",
         "x.toml:26: variants.0.nam: this key is unknown; [[variants]] takes name, label, set";
-    a_change_of_a_fixed_key_is_refused:
+    a_change_of_a_fixed_key_is_rejected:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.link\" = \"1 MiB/s\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: relays.middle.link: this cannot change in a run; only bandwidth_rate, bandwidth_burst, circuit_policy, throttle of [relay], [relays.NAME], [client] and [clients.NAME] can";
-    a_change_of_the_network_is_refused:
+    a_change_of_the_network_is_rejected:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"network.rtt\" = \"1 s\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: network.rtt: this cannot change in a run; only bandwidth_rate, bandwidth_burst, circuit_policy, throttle of [relay], [relays.NAME], [client] and [clients.NAME] can";
-    a_change_after_the_end_is_refused:
+    a_change_after_the_end_is_rejected:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"10 min\"\nset = { \"relay.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:26: changes.0.at: \"10 min\" is not within the run; it must be shorter than run.duration, \"10 min\"";
-    changes_out_of_order_are_refused:
+    changes_out_of_order_are_rejected:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.circuit_policy\" = \"ewma\" }\n[[changes]]\nat = \"4 s\"\nset = { \"relay.circuit_policy.half_life\" = \"1 s\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:29: changes.1.at: \"4 s\" is before the change above it; changes must be in the order of time";
-    a_change_that_changes_nothing_is_refused:
+    a_change_that_changes_nothing_is_rejected:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.circuit_policy\" = \"round-robin\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: changes.0.set: this changes nothing; it must set a value that some of these nodes do not have already";
-    a_change_to_no_rate_under_a_throttle_that_divides_it_is_refused:
+    a_change_to_no_rate_is_rejected_if_a_throttle_divides_the_rate:
         "[relays.middle]" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.bandwidth_rate\" = \"none\" }\n[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nthrottle = \"bit-splitting\"",
         "x.toml:19: relays.middle.throttle.kind: \"bit-splitting\" divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate";
-    a_client_that_does_nothing_is_refused:
+    a_client_without_workloads_is_rejected:
         "workload = \"web\"\npath" => "workload = []\npath",
         "x.toml:22: clients.web.workload: the list is empty; it must be a workload, or several";
     a_shared_circuit_cannot_be_fresh_for_each_download:
         "[clients.web]\nworkload = \"web\"" => "[workloads.bulk]\nsize = \"5 MiB\"\nfresh_circuit = true\n[clients.web]\nworkload = [\"web\", \"bulk\"]",
         "x.toml:25: clients.web.workload: \"bulk\" has circuits of its own, and several workloads of a client share one; set isolate_workloads = true";
-    a_client_without_tor_does_one_thing_at_a_time:
+    a_client_without_tor_has_one_workload:
         "workload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]" => "workload = [\"web\", \"web\"]\npath = []",
         "x.toml:23: clients.web.path: a client without Tor downloads one file at a time; it must have a path, or one workload";
-    a_change_of_a_rate_that_is_drawn_is_refused:
+    a_change_of_a_sampled_rate_is_rejected:
         "[relays.middle]" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.bandwidth_burst\" = \"8 MiB\" }\n[relays.middle]\nbandwidth_rate = \"quantiles(1 MiB/s, 2 MiB/s)\"",
         "x.toml:16: changes.0.set: the bandwidth_rate of \"middle\" is drawn for each seed, and such a rate cannot change in a run; write one rate";
-    a_change_of_an_unknown_relay_is_refused:
+    a_change_of_an_unknown_relay_is_rejected:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.midle.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";
-    a_throttle_without_a_bandwidth_to_divide_is_refused:
+    a_throttle_without_a_bandwidth_to_divide_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = \"bit-splitting\"",
         "x.toml:14: relays.entry.throttle.kind: \"bit-splitting\" divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate";
-    a_static_throttle_without_a_rate_is_refused:
+    a_static_throttle_without_a_rate_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = \"static\"",
         "x.toml:14: relays.entry.throttle.rate: this key is missing; it must be a rate with its unit, like \"10 MiB/s\"";
-    a_throttle_with_anothers_key_is_refused:
+    a_throttle_with_a_key_of_another_kind_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"static\", rate = \"5 KiB/s\", penalty = 0.5 }",
         "x.toml:14: relays.entry.throttle.penalty: this key is unknown; the kind \"static\" takes kind, rate, burst, aggregate";
-    a_client_bucket_too_small_for_a_refill_is_refused:
+    a_client_bucket_too_small_for_a_refill_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", burst = \"4 KiB\" }",
         "x.toml:14: relays.entry.throttle.burst: \"4 KiB\" is less than one refill brings: \"5 KiB/s\" in \"1 s\"; it must be at least \"5 KiB\"";
-    a_threshold_that_is_chosen_more_often_than_buckets_are_refilled_is_refused:
+    a_throttle_refresh_shorter_than_the_refill_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", refresh = \"1 ms\" }",
         "x.toml:14: relays.entry.throttle.refresh: clients are chosen at refills, so it must be at least as long as refill";
-    a_threshold_for_all_is_refused:
+    a_throttle_for_all_clients_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", fraction = 1.0 }",
         "x.toml:14: relays.entry.throttle.fraction: 1 is a number and out of range; it must be a fraction from 0 to below 1, like 0.01";
-    a_change_to_a_throttle_that_cannot_be_is_refused:
+    a_change_to_an_impossible_throttle_is_rejected:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.throttle\" = \"flagging\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: relays.entry.throttle.kind: \"flagging\" divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate";
-    a_wrong_type_is_refused:
+    a_wrong_type_is_rejected:
         "size = \"300 KiB\"" => "size = true",
         "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\", \"uniform(100 KiB, 500 KiB)\", \"quantiles(LEAST, ..., GREATEST)\" or \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
-    a_workload_that_does_nothing_is_refused:
+    an_empty_workload_is_rejected:
         "size = \"300 KiB\"" => "",
         "x.toml:18: workloads.web: this workload does nothing; set size (the bytes of a download), hold or tgen";
-    a_workload_that_does_two_things_is_refused:
+    a_workload_of_two_kinds_is_rejected:
         "size = \"300 KiB\"" => "size = \"300 KiB\"\nhold = \"1 s\"",
         "x.toml:20: workloads.web.hold: this workload has a size, too; it must be one of size, hold and tgen";
-    a_run_that_waits_for_downloads_of_holders_is_refused:
+    a_stop_after_downloads_of_a_workload_without_downloads_is_rejected:
         "size = \"300 KiB\"" => "hold = \"1 s\"",
         "x.toml:7: run.stop.workload: \"web\" holds circuits and downloads nothing";
-    a_log_normal_pause_with_its_median_above_its_end_is_refused:
+    a_log_normal_pause_with_its_median_above_its_end_is_rejected:
         "\"uniform(1 s, 3 s)\"" => "\"lognormal(10 s, 1, 3 s)\"",
         "x.toml:20: workloads.web.pause: \"lognormal(10 s, 1, 3 s)\" has its median above its end; it must be \"lognormal(MEDIAN, SIGMA, MOST)\"";
-    a_log_normal_pause_with_a_wrong_deviation_is_refused:
+    a_log_normal_pause_with_a_wrong_deviation_is_rejected:
         "\"uniform(1 s, 3 s)\"" => "\"lognormal(10 s, 1 s, 30 s)\"",
         "x.toml:20: workloads.web.pause: \"1 s\" is no deviation of the logarithm; it must be a number from 0 to 10, as in \"lognormal(10 s, 1.0, 120 s)\"";
-    a_client_without_tor_that_uses_several_circuits_is_refused:
+    a_client_without_tor_that_uses_several_circuits_is_rejected:
         "pause = \"uniform(1 s, 3 s)\"\n[clients.web]\nworkload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]" =>
             "circuits = 2\n[clients.web]\nworkload = \"web\"\npath = []",
         "x.toml:23: clients.web.path: a client without Tor has no circuits, and \"web\" is about circuits; it must have a path, or a workload of downloads, one at a time";
-    a_section_is_a_section:
+    a_value_instead_of_a_section_is_rejected:
         "[scenario]" => "relay = 3\n[scenario]",
         "x.toml:11: this is not TOML: duplicate key";
-    a_missing_unit_is_refused:
+    a_missing_unit_is_rejected:
         "link = \"128 KiB/s\"" => "link = 128",
         "x.toml:15: relays.middle.link: 128 is an integer; it must be a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of such";
-    a_missing_unit_in_a_string_is_refused:
+    a_missing_unit_in_a_string_is_rejected:
         "link = \"128 KiB/s\"" => "link = \"128\"",
         "x.toml:15: relays.middle.link: \"128\" is no rate: the unit is missing; write it like \"128 KiB/s\" (B/s, kB/s, KiB/s, MB/s, MiB/s, GiB/s, kbit/s, Mbit/s, Gbit/s)";
-    a_wrong_unit_is_refused:
+    a_wrong_unit_is_rejected:
         "rtt = \"80 ms\"" => "rtt = \"80 KiB\"",
         "x.toml:9: network.rtt: \"80 KiB\" is no duration: the unit \"KiB\" is unknown; write it like \"80 ms\" (ns, us, ms, s, min, h)";
-    a_zero_rate_is_refused:
+    a_zero_rate_is_rejected:
         "link = \"128 KiB/s\"" => "link = \"0 KiB/s\"",
         "x.toml:15: relays.middle.link: \"0 KiB/s\" is no rate: it is zero; a rate must be at least \"1 B/s\"";
-    a_negative_delay_is_refused:
+    a_negative_delay_is_rejected:
         "rtt = \"80 ms\"" => "rtt = \"-80 ms\"",
         "x.toml:9: network.rtt: \"-80 ms\" is no duration: it is negative; write it like \"80 ms\" (ns, us, ms, s, min, h)";
-    a_zero_round_trip_is_refused:
+    a_zero_round_trip_is_rejected:
         "rtt = \"80 ms\"" => "rtt = \"0 s\"",
         "x.toml:9: network.rtt: \"0 s\" is zero; it must be longer, like \"100 ms\"";
-    quantiles_that_fall_are_refused:
+    decreasing_quantiles_are_rejected:
         "[network]" => "[network]\nlatency = { near = \"quantiles(20 ms, 10 ms)\" }",
         "x.toml:9: network.latency.near: quantiles must grow; \"20 ms\" is above \"10 ms\"";
-    one_quantile_is_refused:
+    one_quantile_is_rejected:
         "[network]" => "[network]\nlatency = { near = \"quantiles(20 ms)\" }",
         "x.toml:9: network.latency.near: quantiles need two values at least, the smallest and the largest";
-    a_quantile_without_its_unit_is_refused:
+    a_quantile_without_its_unit_is_rejected:
         "[network]" => "[network]\nlatency = { near = \"quantiles(10 ms, 20)\" }",
         "x.toml:9: network.latency.near: \"20\" is no duration: the unit is missing; write it like \"80 ms\" (ns, us, ms, s, min, h)";
-    a_path_through_a_missing_relay_is_refused:
+    a_path_through_a_missing_relay_is_rejected:
         "\"middle\", \"exit\"]" => "\"midle\", \"exit\"]",
         "x.toml:23: clients.web.path: the path goes through \"midle\", which is no relay; there are entry, exit, middle";
-    a_path_with_a_relay_twice_is_refused:
+    a_path_with_a_duplicate_relay_is_rejected:
         "\"middle\", \"exit\"]" => "\"middle\", \"entry\"]",
         "x.toml:23: clients.web.path: the path goes through \"entry\" twice; its relays must be different";
-    a_missing_server_is_refused:
+    a_missing_server_is_rejected:
         "server = \"destination\"" => "server = \"dest\"",
         "x.toml:24: clients.web.server: there is no server \"dest\"; [servers] has destination";
-    a_missing_workload_is_refused:
+    a_missing_workload_is_rejected:
         "workload = \"web\"\npath" => "workload = \"wbe\"\npath",
         "x.toml:22: clients.web.workload: there is no workload \"wbe\"; [workloads] has web";
-    a_name_that_two_nodes_have_is_refused:
+    a_duplicate_node_name_is_rejected:
         "[servers.destination]" => "[servers.middle]",
         "x.toml:17: servers.middle: the name \"middle\" is taken by [relays.middle]; relays, clients and servers must all be named differently";
-    a_table_that_is_there_twice_is_refused:
+    a_duplicate_table_is_rejected:
         "[relays.exit]" => "[relays.entry]",
         "x.toml:16: this is not TOML: duplicate key";
-    a_name_with_other_characters_is_refused:
+    a_name_with_other_characters_is_rejected:
         "[relays.exit]" => "[relays.\"ex it\"]",
         "x.toml:16: relays.ex it: \"ex it\" is no name; it must be of letters, digits, '_' and '-'";
-    a_circuit_window_out_of_range_is_refused:
+    a_circuit_window_out_of_range_is_rejected:
         "circuit_window = 1000" => "circuit_window = 50",
         "x.toml:12: relay.edge_control.circuit_window: 50 is out of range; it must be a whole number [cell] from 100 to 1000";
     a_circuit_window_out_of_range_names_its_variant:
@@ -223,133 +223,133 @@ mistakes! {
     a_variant_cannot_have_its_own_seeds:
         "\"relay.edge_control.circuit_window\" = 100" => "\"run.seeds\" = [3]",
         "x.toml:29: variant \"50KiB\": run.seeds: all variants have the same seeds: set them in [run]";
-    a_warmup_as_long_as_the_run_is_refused:
+    a_warmup_as_long_as_the_run_is_rejected:
         "warmup = \"1 s\"" => "warmup = \"10 min\"",
         "x.toml:6: run.warmup: \"10 min\" leaves no time to measure; it must be shorter than run.duration, \"10 min\"";
-    a_stop_at_an_unknown_workload_is_refused:
+    a_stop_at_an_unknown_workload_is_rejected:
         "{ workload = \"web\"," => "{ workload = \"bulk\",",
         "x.toml:7: run.stop.workload: there is no workload \"bulk\"; [workloads] has web";
-    an_incomplete_stop_is_refused:
+    an_incomplete_stop_is_rejected:
         ", downloads = 10" => "",
         "x.toml:7: run.stop.downloads: this key is missing; it must be a whole number from 1";
-    empty_seeds_are_refused:
+    empty_seeds_are_rejected:
         "seeds = [1, 2]" => "seeds = []",
         "x.toml:4: run.seeds: the list is empty; it must be a list of different whole numbers from 0, at least one, like [1, 2, 3]";
-    a_seed_that_is_there_twice_is_refused:
+    a_duplicate_seed_is_rejected:
         "seeds = [1, 2]" => "seeds = [1,\n 1]",
         "x.toml:5: run.seeds: 1 is listed twice; it must be a list of different whole numbers from 0, at least one, like [1, 2, 3]";
-    two_variants_of_one_name_are_refused:
+    a_duplicate_variant_name_is_rejected:
         "name = \"50KiB\"" => "name = \"stock\"",
         "x.toml:28: variants.1.name: the variant \"stock\" appears twice; every variant needs its own name";
-    an_unknown_kind_is_refused_with_the_known_ones:
+    an_unknown_kind_is_rejected_with_the_known_ones:
         "kind = \"windows\"" => "kind = \"cubic\"",
         "x.toml:12: relay.edge_control.kind: \"cubic\" is unknown; the kind must be one of windows, dynamic-windows, vegas, dctcp, timely";
-    a_version_of_vegas_that_is_not_known_is_refused:
+    an_unknown_version_of_vegas_is_rejected:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", version = \"0.4.8\"",
         "x.toml:12: relay.edge_control.version: \"0.4.8\" is unknown; it must be one of 0.4.9, 0.4.7";
-    a_congestion_window_without_room_for_a_sendme_is_refused:
+    a_congestion_window_without_room_for_a_sendme_is_rejected:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", cwnd_min = 30",
         "x.toml:12: relays.entry.edge_control.cwnd_min: 30 is less than sendme_inc, 31: no SENDME would ever come; it must be at least as many";
-    a_congestion_window_beyond_its_greatest_is_refused:
+    a_congestion_window_above_its_maximum_is_rejected:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"dctcp\", cwnd_init = 1001",
         "x.toml:12: relays.entry.edge_control.cwnd_init: 1001 is more than cwnd_max, 1000; it must be as many at most";
-    a_t_low_above_t_high_is_refused:
+    a_t_low_above_t_high_is_rejected:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"timely\", t_low = \"200 ms\"",
         "x.toml:12: relays.entry.edge_control.t_low: t_low is \"200 ms\" and t_high is \"100 ms\"; the low mark must be below the high one";
-    a_threshold_that_is_no_number_is_refused:
+    a_parameter_of_vegas_must_be_a_number:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", alpha = \"many\"",
         "x.toml:12: relay.edge_control.alpha: \"many\" is a string; it must be a whole number [cell] from 0 to 100000; or \"version\"";
-    a_burst_below_what_a_wait_brings_is_refused:
+    a_burst_below_one_lazy_refill_is_rejected:
         "[relays.middle]" => "[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nbandwidth_burst = \"64 KiB\"\nrefill = \"16 ms\"\nrefill_unblock = \"100 ms\"",
         "x.toml:16: relays.middle.bandwidth_burst: \"64 KiB\" is less than one refill brings: \"1 MiB/s\" in \"100 ms\"; it must be at least \"104857 B\"";
-    credits_for_no_cells_are_refused:
+    credits_for_no_cells_are_rejected:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 0 }",
         "x.toml:15: relays.middle.hop_control.n2: 0 is out of range; it must be a whole number [cell] from 1 to 100000";
-    an_adaptive_n3_that_starts_out_of_its_range_is_refused:
+    an_adaptive_n3_that_starts_out_of_its_range_is_rejected:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n3 = 70, adapt = { law = \"exponential\" } }",
         "x.toml:15: relays.middle.hop_control.n3: 70 is the first value of an adaptive N3; it must be from 100 to 500 cells";
-    credits_for_more_than_a_queue_may_hold_are_refused:
+    credits_for_more_than_a_queue_may_hold_are_rejected:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 10, n3 = 2491 }",
         "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2501 cells (N2, the greatest N3, and the credits in it), and the circuit is closed at max_circuit_queue, 2500; that must be at least as many";
-    credits_that_share_a_full_queue_are_refused:
+    credits_that_share_a_full_queue_are_rejected:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 10, n3 = 2480, credit_path = \"circuit\" }",
         "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2740 cells (N2, the greatest N3, and the credits in it), and the circuit is closed at max_circuit_queue, 2500; that must be at least as many";
-    a_key_of_another_law_is_refused:
+    a_key_of_another_law_is_rejected:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", adapt = { law = \"kung94\", step = 3 } }",
         "x.toml:15: relays.middle.hop_control.adapt.step: the law \"kung94\" has no step; leave it out";
-    an_unknown_law_is_refused_with_the_known_ones:
+    an_unknown_law_is_rejected_with_the_known_ones:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", adapt = { law = \"halving\" } }",
         "x.toml:15: relays.middle.hop_control.adapt.law: \"halving\" is unknown; it must be one of exponential, kung94";
-    ends_that_are_neither_are_refused:
+    an_unknown_value_of_ends_is_rejected:
         "circuit_window = 1000 }" => "circuit_window = 1000, ends = \"off\" }",
         "x.toml:12: relay.edge_control.ends: \"off\" is unknown; it must be one of enforced, ignored, suppressed";
-    a_missing_key_is_refused:
+    a_missing_key_is_rejected:
         "duration = \"10 min\"\n" => "",
         "x.toml:3: run.duration: this key is missing; it must be a duration with its unit, like \"80 ms\"";
-    a_file_that_is_not_toml_is_refused:
+    a_file_that_is_not_toml_is_rejected:
         "title = \"test\"" => "title = \"test",
         "x.toml:2: this is not TOML: invalid basic string, expected `\"`";
-    a_size_of_a_mix_without_a_weight_is_refused:
+    a_size_of_a_mix_without_a_weight_is_rejected:
         "size = \"300 KiB\"" => "size = \"mix(0.5: 50 KiB, 1 MiB)\"",
         "x.toml:19: workloads.web.size: \"\" is no weight of \"1 MiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
-    a_negative_weight_is_refused:
+    a_negative_weight_is_rejected:
         "size = \"300 KiB\"" => "size = \"mix(-1: 50 KiB)\"",
         "x.toml:19: workloads.web.size: \"-1\" is no weight of \"50 KiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
-    sizes_that_fall_are_refused:
+    decreasing_size_quantiles_are_rejected:
         "size = \"300 KiB\"" => "size = \"quantiles(2 KiB, 1 KiB)\"",
         "x.toml:19: workloads.web.size: quantiles must grow; \"2 KiB\" is above \"1 KiB\"; or \"none\"";
-    pauses_that_fall_are_refused:
+    decreasing_pause_quantiles_are_rejected:
         "uniform(1 s, 3 s)" => "quantiles(2 s, 1 s)",
         "x.toml:20: workloads.web.pause: quantiles must grow; \"2 s\" is above \"1 s\"";
-    a_version_of_tor_is_no_workload:
+    a_tor_preset_is_no_workload_preset:
         "size = \"300 KiB\"" => "preset = \"tor-0.2.3\"",
         "x.toml:19: workloads.web.preset: \"tor-0.2.3\" is unknown; it must be one of web, bulk, perf50k, perf1m, perf5m, mix-2008; or \"none\"";
-    a_model_without_a_start_is_refused:
+    a_model_without_a_start_is_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"a -> a: 1\"], emissions = [\"a -> F: 1\"] } }",
         "x.toml:19: workloads.web.tgen.packets.transitions: there is no start state \"start\"";
-    a_state_without_an_emission_is_refused:
+    a_state_without_an_emission_is_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"b -> F: 1\"] } }",
         "x.toml:19: workloads.web.tgen.packets.transitions: the model can enter the state \"a\", which has no emission; add one";
-    a_negative_weight_of_a_transition_is_refused:
+    a_negative_weight_of_a_transition_is_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: -1\"], emissions = [\"a -> F: 1\"] } }",
         "x.toml:19: workloads.web.tgen.packets.transitions: \"-1\" is no weight; it must be a number from 0";
-    an_emission_without_a_delay_is_refused:
+    an_emission_without_a_delay_is_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> +: 1\"] } }",
         "x.toml:19: workloads.web.tgen.packets.emissions: \"a -> +: 1\" needs a delay until the next emission, and the end has none; write it like \"a -> +: 0.5 after exponential(3 ms)\"";
-    a_delay_with_other_parameters_is_refused:
+    a_delay_with_other_parameters_is_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> +: 1 after pareto(1 s)\"] } }",
         "x.toml:19: workloads.web.tgen.packets.emissions: \"pareto(1 s)\" has other parameters; it must be \"pareto(LEAST, SHAPE)\"";
-    streams_without_end_at_one_instant_are_refused:
+    endless_streams_without_delays_are_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> F: 1\"] }, streams = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"a -> +: 1 after 0 s\"] } }",
         "x.toml:19: workloads.web.tgen.streams: from the state \"a\" on there is no delay, and the model never ends";
-    uniform_bounds_in_the_wrong_order_are_refused:
+    uniform_bounds_in_the_wrong_order_are_rejected:
         "uniform(1 s, 3 s)" => "uniform(3 s, 1 s)",
         "x.toml:20: workloads.web.pause: \"uniform(3 s, 1 s)\" starts above its end; it must be \"uniform(LOW, HIGH)\"";
-    a_distribution_with_other_parameters_is_refused:
+    a_distribution_with_other_parameters_is_rejected:
         "uniform(1 s, 3 s)" => "normal(1 s)",
         "x.toml:20: workloads.web.pause: \"normal(1 s)\" has other parameters; it must be \"normal(MEAN, DEVIATION)\"";
-    an_impossible_loss_is_refused:
+    an_impossible_loss_is_rejected:
         "rtt = \"80 ms\"" => "loss = 1.5",
         "x.toml:9: network.loss: 1.5 is a number and out of range; it must be a fraction from 0 to below 1, like 0.01";
-    a_burst_without_a_rate_is_refused:
+    a_burst_without_a_rate_is_rejected:
         "[relays.middle]" => "[relays.middle]\nbandwidth_burst = \"1 MiB\"",
         "x.toml:15: relays.middle.bandwidth_burst: there is a burst but no rate; set bandwidth_rate too";
-    a_burst_below_a_refill_is_refused:
+    a_burst_below_a_refill_is_rejected:
         "[relays.middle]" => "[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nbandwidth_burst = \"512 KiB\"",
         "x.toml:16: relays.middle.bandwidth_burst: \"512 KiB\" is less than one refill brings: \"1 MiB/s\" in \"1 s\"; it must be at least \"1 MiB\"";
-    low_marks_above_high_ones_are_refused:
+    low_marks_above_high_ones_are_rejected:
         "[relays.middle]" => "[relays.middle]\nscheduler = { outbuf_low = \"64 KiB\" }",
         "x.toml:15: relays.middle.scheduler.outbuf_low: outbuf_low is \"64 KiB\" and outbuf_high is \"32 KiB\"; the low mark must be below the high one";
-    a_rate_without_a_bucket_is_refused:
+    a_rate_without_a_bucket_is_rejected:
         "[relays.middle]" => "[relays.middle]\nscheduler = { kind = \"kist\", rate = \"1 MiB/s\" }",
         "x.toml:15: relays.middle.scheduler.rate: global_limit is \"drained\" and has no bucket; rate needs \"rate\"";
-    a_scheduler_without_an_interval_is_refused:
+    a_scheduler_without_an_interval_is_rejected:
         "[relays.middle]" => "[relays.middle]\nscheduler = { kind = \"kist-deployed\", interval = \"0 s\" }",
         "x.toml:15: relays.middle.scheduler.interval: \"0 s\" is zero; it must be longer, like \"100 ms\"";
-    a_pair_with_a_missing_node_is_refused:
+    a_pair_with_a_missing_node_is_rejected:
         "[relay]" => "[[network.pairs]]\nbetween = [\"web\", \"guard\"]\n[relay]",
         "x.toml:11: network.pairs.0.between: there is no node \"guard\"; there are destination, entry, exit, middle, web";
-    a_group_is_no_relay_of_a_path:
+    a_group_name_in_a_path_is_rejected:
         "[relays.middle]" => "[relays.middle]\ncount = 2",
         "x.toml:24: clients.web.path: \"middle\" is a group of relays; name one of middle0001, middle0002";
     a_scenario_needs_a_client:

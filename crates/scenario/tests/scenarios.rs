@@ -484,11 +484,11 @@ fn the_mix_of_2008_has_its_shares_of_connections_and_bytes() {
         mix.shares().map(|(share, size)| [share, share * size.get() as f64 / mean]).collect();
     // The three named parts, without the rest.
     let printed = [[92.45, 57.97], [4.06, 1.55], [3.33, 40.20]];
-    let sums = [0, 1].map(|what| printed.iter().map(|row| row[what]).sum::<f64>());
+    let sums = [0, 1].map(|column| printed.iter().map(|row| row[column]).sum::<f64>());
     for (share, row) in shares.iter().zip(printed) {
-        for what in [0, 1] {
-            let expected = row[what] / sums[what];
-            assert!((share[what] / expected - 1.0).abs() < 0.005, "{share:?} {row:?}");
+        for column in [0, 1] {
+            let expected = row[column] / sums[column];
+            assert!((share[column] / expected - 1.0).abs() < 0.005, "{share:?} {row:?}");
         }
     }
 }

@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn unsupported_settings_are_rejected_with_key_and_remedy() {
-        for (set, says) in [
+        for (set, expected) in [
             ("tcp.profile='linux-3.2'", "tcp.profile is not for the testbed: write \"linux-6\""),
             ("tcp.mss='536 B'", "tcp.mss is not"),
             (
@@ -233,7 +233,7 @@ mod tests {
             ("clients.one.count=300", "it has 303 nodes; the testbed takes 200 at most"),
         ] {
             let why = check(&scenario(&[set])).expect_err(set).to_string();
-            assert!(why.contains(says), "{set}: {why}");
+            assert!(why.contains(expected), "{set}: {why}");
         }
     }
 }

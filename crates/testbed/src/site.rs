@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn dropped_packets_are_parsed_from_the_output_of_tc() {
-        let said = "qdisc tbf 8001: root refcnt 2 rate 4Mbit burst 3000b lat 2.9s \n Sent 0 bytes 0 pkt (dropped 17, \
+        let output = "qdisc tbf 8001: root refcnt 2 rate 4Mbit burst 3000b lat 2.9s \n Sent 0 bytes 0 pkt (dropped 17, \
                     overlimits 0 requeues 0) \n backlog 0b 0p requeues 0\n";
-        assert_eq!(queue_drops(said), Ok(17));
+        assert_eq!(queue_drops(output), Ok(17));
         assert!(queue_drops("qdisc noqueue").is_err());
     }
 }

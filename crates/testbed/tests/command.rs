@@ -1,5 +1,5 @@
-//! The command as a user has it. Where the machine does not let a process have networks of its own, the tests that
-//! need them say so and pass.
+//! The command line of the testbed. If the machine does not allow network namespaces, the tests that need them
+//! print "skipped" and pass.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -27,9 +27,9 @@ fn number(row: &Value, member: &str) -> f64 {
     row[member].as_f64().unwrap_or_else(|| panic!("{member} of {row}"))
 }
 
-/// 1 MiB in segments of 1448 B in packets of 1500 B, at 2 MiB/s and 20 ms: a bound that lateness can only help to keep.
+/// 1 MiB in segments of 1448 B in packets of 1500 B, at 2 MiB/s and 20 ms: a lower bound also on a slow machine.
 #[test]
-fn a_download_takes_at_least_what_the_link_needs_for_its_packets() {
+fn a_download_takes_at_least_the_transmission_time_of_its_packets() {
     let arguments = ["tcp", "download", "--rate", "2 MiB/s", "--rtt", "20 ms", "--bytes", "1 MiB"];
     let Some(row) = row(&arguments) else { return };
     let took = number(&row, "seconds_to_finish");
@@ -78,7 +78,7 @@ fn samples_of_the_congestion_window_start_with_the_initial_window() {
     assert!(samples.windows(2).all(|pair| pair[0][0].as_f64() < pair[1][0].as_f64()), "{row}");
 }
 
-/// Linux gives a new socket room for ten segments twice over; an application that never fills it never gets more.
+/// Linux gives a new socket space for twice ten segments. If the application never fills it, it does not grow.
 #[test]
 fn a_slow_application_keeps_its_initial_send_buffer() {
     let arguments =
@@ -89,17 +89,17 @@ fn a_slow_application_keeps_its_initial_send_buffer() {
     assert!(buffers.len() >= 8 && buffers.iter().all(|buffer| *buffer == buffers[0]), "{row}");
 }
 
-/// KIST §5.2, Equation 1: what the congestion window has room for leaves at once, and no more does.
+/// KIST §5.2, Equation 1: the kernel immediately sends the data that fits into the congestion window, and no more.
 #[test]
 fn the_kernel_sends_kists_limit_immediately() {
     let Some(row) = row(&["limits", "--writes", "40", "--excess", "0", "--queue", "4 MiB"]) else { return };
     let samples = row["samples"].as_array().expect("samples are a list");
     assert_eq!(samples.len(), 40);
-    let said = |sample: &Value, side: usize, what: usize| sample[side][what].as_u64().expect("a number");
+    let value = |sample: &Value, side: usize, field: usize| sample[side][field].as_u64().expect("a number");
     let full = samples.iter().filter(|sample| sample[2].as_u64() > Some(0));
-    let full: Vec<_> = full.filter(|sample| said(sample, 1, 2) == 0).collect();
+    let full: Vec<_> = full.filter(|sample| value(sample, 1, 2) == 0).collect();
     assert!(full.len() > 3, "{row}");
-    assert!(full.iter().all(|sample| said(sample, 3, 2) == 0), "nothing stays unsent: {row}");
+    assert!(full.iter().all(|sample| value(sample, 3, 2) == 0), "nothing stays unsent: {row}");
 }
 
 #[test]

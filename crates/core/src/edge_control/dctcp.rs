@@ -204,12 +204,12 @@ mod tests {
     fn more_marks_than_cells_and_an_unexpected_sendme_are_violations() {
         let mut control = DctcpWindow::new(Dctcp::new(DctcpConfig::default()));
         (0..20).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
-        let say = |control: &mut DctcpWindow, marked| {
+        let send_marks = |control: &mut DctcpWindow, marked| {
             control.on_sendme(Instant::from_secs(1), Signals { marked, ..Signals::default() })
         };
-        assert_eq!(say(&mut control, 10), Ok(()));
-        assert_eq!(say(&mut control, 11), Err(Violation::ForgedMarks));
-        assert_eq!(say(&mut control, 0), Err(Violation::UnexpectedSendme));
+        assert_eq!(send_marks(&mut control, 10), Ok(()));
+        assert_eq!(send_marks(&mut control, 11), Err(Violation::ForgedMarks));
+        assert_eq!(send_marks(&mut control, 0), Err(Violation::UnexpectedSendme));
     }
 
     /// The windows of a sender that always fills its window, by the definition: a window ends one

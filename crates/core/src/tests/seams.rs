@@ -398,7 +398,7 @@ fn a_custom_throttle_sets_the_rate_of_clients() {
     assert!((18..=20).contains(&after), "{after} KiB/s");
 }
 
-/// Fills each channel with so many circuits, in the order in which the channels opened.
+/// Fills each channel with `most` circuits, in the order in which the channels opened.
 #[derive(Debug)]
 struct FilledChannels {
     most: usize,

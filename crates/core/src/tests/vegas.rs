@@ -152,21 +152,21 @@ fn vegas_keeps_queues_short_at_the_same_goodput() {
 fn an_application_that_stops_reading_gets_no_more_than_an_xoff_allows() {
     let mut net = bottleneck(&vegas());
     let circuit = net.build(0, &[1, 2, 3]);
-    let [stopped, beside] = [3_000_000, 2_000_000].map(|bytes| net.transfer(0, circuit, bytes, 0));
+    let [stopped, other] = [3_000_000, 2_000_000].map(|bytes| net.transfer(0, circuit, bytes, 0));
     net.stall(stopped, Side::Client, true);
     net.drive_for(Duration::from_secs(20));
     let waiting = net.at(stopped).download;
     // The data up to the XOFF limit, and the cells of the exit before the XOFF arrived: at most its
     // window, which is below 700 cells here.
     assert!((500 * 488..1200 * 498).contains(&(waiting.sent - waiting.received)), "{waiting:?}");
-    assert!(net.at(beside).is_complete(), "an XOFF stops only its stream");
-    let told = |net: &Net| (net.nodes[0].relay.counters().xoffs, net.nodes[0].relay.counters().xons);
-    assert_eq!(told(&net), (1, 0));
+    assert!(net.at(other).is_complete(), "an XOFF stops only its stream");
+    let counts = |net: &Net| (net.nodes[0].relay.counters().xoffs, net.nodes[0].relay.counters().xons);
+    assert_eq!(counts(&net), (1, 0));
     net.stall(stopped, Side::Client, false);
     net.drive();
     assert!(net.at(stopped).is_complete(), "all data arrives");
     // One XON answers the XOFF. Each later XON reports 249,000 B that the application read.
-    let (xoffs, xons) = told(&net);
+    let (xoffs, xons) = counts(&net);
     assert!(xoffs == 1 && (2..=1 + 3_000_000 / 249_000).contains(&xons), "{xons} XONs");
     assert!(net.nodes.iter().all(|node| node.closed.is_empty()));
 }

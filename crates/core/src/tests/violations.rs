@@ -365,7 +365,7 @@ fn extend_twice_closes_the_circuit() {
 }
 
 #[test]
-fn a_truncated_circuit_is_gone_behind_the_relay_and_can_be_extended_again() {
+fn a_truncated_circuit_ends_at_the_relay_and_can_be_extended_again() {
     let mut attack = Attack::new();
     let mut client = ManualClient::new(&mut attack);
     let before = attack.net.nodes[2].relay.population()[1];

@@ -1,7 +1,7 @@
 //! A client's end of a circuit: its keys, and the cells that it sends and receives.
 
 use super::host::pattern;
-use crate::people::{chance, identities};
+use crate::test_relays::{identities, seeded_rng};
 use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::{Cell, ChannelKey, CircId, StreamId};
 use penstock_link::cell::{
@@ -61,7 +61,7 @@ pub(super) fn cell(id: CircId, command: u8, data: &[u8]) -> Vec<u8> {
 impl Circuit {
     /// A new circuit, and the CREATE cell that opens it.
     pub(super) fn begin(channel: ChannelKey, id: CircId, kind: u8, asks: bool) -> (Self, Vec<u8>) {
-        let mut rng = chance(u64::from(id.0.get()) << 8 | u64::from(kind));
+        let mut rng = seeded_rng(u64::from(id.0.get()) << 8 | u64::from(kind));
         let me = identities();
         let onion = me.onion[0].public;
         let (begun, handshake) = match kind {
@@ -132,8 +132,8 @@ impl Circuit {
             return Vec::new();
         };
         let bytes = cell.to_bytes();
-        let said = read(bytes.last_chunk().expect("a cell is longer than its body"));
-        let (stream, message) = said.expect("the relay's message is valid");
+        let decoded = read(bytes.last_chunk().expect("a cell is longer than its body"));
+        let (stream, message) = decoded.expect("the relay's message is valid");
         match message {
             RelayMessage::Data(payload) => self.take(stream, payload.as_bytes(), tag),
             _ => Vec::new(),
@@ -174,8 +174,8 @@ impl Circuit {
         let keys = match std::mem::replace(&mut self.begun, Begun::Nothing) {
             Begun::Fast(client) => client.finish(answer),
             Begun::Ntor(client) => client.finish(answer),
-            Begun::NtorV3(client) => client.finish(answer).map(|(said, keys)| {
-                if let Ok(Negotiation::Agreed(_, increment)) = extensions::granted(&said) {
+            Begun::NtorV3(client) => client.finish(answer).map(|(decoded, keys)| {
+                if let Ok(Negotiation::Agreed(_, increment)) = extensions::granted(&decoded) {
                     self.increment = increment.get().into();
                 }
                 keys

@@ -13,13 +13,13 @@ pub(super) struct Pipe {
     /// Cells from the relay that the peer has not read.
     pub(super) sent: VecDeque<LiveCell>,
     /// Capacity of the send buffer [cell].
-    pub(super) set_send_buffer: usize,
+    pub(super) send_capacity: usize,
     pub(super) interest: Interest,
 }
 
 impl Pipe {
     pub(super) fn new() -> Self {
-        Pipe { inbox: Vec::new(), sent: VecDeque::new(), set_send_buffer: 64, interest: Interest::default() }
+        Pipe { inbox: Vec::new(), sent: VecDeque::new(), send_capacity: 64, interest: Interest::default() }
     }
 
     pub(super) fn has_cell(&self) -> bool {
@@ -27,7 +27,7 @@ impl Pipe {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.sent.len() < self.set_send_buffer
+        self.sent.len() < self.send_capacity
     }
 }
 
@@ -35,7 +35,7 @@ impl Pipe {
 pub(super) struct Server {
     /// Bytes that the server will still send, and bytes that it has sent [B].
     pub(super) left: u64,
-    pub(super) said: u64,
+    pub(super) sent_bytes: u64,
     /// Whether the server closes the connection after the last byte.
     pub(super) closes: bool,
     /// Bytes that the server will still accept, and bytes that it has accepted [B].
@@ -91,10 +91,10 @@ impl Kernel<LiveCell> for Host {
         let Some(pipe) = self.pipes.get(&channel) else { return SocketInfo::default() };
         let queued = Bytes::new((pipe.sent.len() * CELL_LEN) as u64);
         SocketInfo {
-            capacity: Bytes::new((pipe.set_send_buffer * CELL_LEN) as u64),
+            capacity: Bytes::new((pipe.send_capacity * CELL_LEN) as u64),
             queued,
             not_sent: queued,
-            cwnd: pipe.set_send_buffer as u32,
+            cwnd: pipe.send_capacity as u32,
             unacked: pipe.sent.len() as u32,
             mss: CELL_LEN as u32,
             rtt: Duration::from_millis(20),
@@ -114,14 +114,11 @@ impl Kernel<LiveCell> for Host {
 
     fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<LivePayload> {
         let Some(server) = self.servers.get_mut(&stream) else { return StreamRead::Closed(EndReason::DONE) };
-        let payload = LivePayload::read_with(|set_send_buffer| {
-            let len = usize::try_from(server.left)
-                .unwrap_or(usize::MAX)
-                .min(limit.into())
-                .min(set_send_buffer.len());
-            (server.said..).zip(&mut set_send_buffer[..len]).for_each(|(place, byte)| *byte = pattern(place));
+        let payload = LivePayload::read_with(|buffer| {
+            let len = usize::try_from(server.left).unwrap_or(usize::MAX).min(limit.into()).min(buffer.len());
+            (server.sent_bytes..).zip(&mut buffer[..len]).for_each(|(place, byte)| *byte = pattern(place));
             server.left -= len as u64;
-            server.said += len as u64;
+            server.sent_bytes += len as u64;
             (len > 0).then_some(len)
         });
         match payload {

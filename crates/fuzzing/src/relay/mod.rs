@@ -276,17 +276,17 @@ fn stop_reading(world: &mut World, choices: &mut Choices<'_>) {
     let at = link(world, choices);
     if let Some(link) = world.links.get_mut(at) {
         link.reads = !link.reads;
-        link.was_deaf |= !link.reads;
+        link.stopped_reading |= !link.reads;
     }
 }
 
 fn set_send_buffer(world: &mut World, choices: &mut Choices<'_>) {
-    let (channel, set_send_buffer) = (key(world, choices), choices.below(80));
+    let (channel, capacity) = (key(world, choices), choices.below(80));
     if let Some(pipe) = channel.and_then(|channel| world.host.pipes.get_mut(&channel)) {
-        pipe.set_send_buffer = set_send_buffer;
+        pipe.send_capacity = capacity;
         // A peer without buffer space counts as a peer that does not read.
         if let Some(link) = world.links.iter_mut().find(|link| Some(link.key) == channel) {
-            link.was_deaf |= set_send_buffer == 0;
+            link.stopped_reading |= capacity == 0;
         }
     }
 }

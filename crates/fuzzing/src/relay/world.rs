@@ -4,7 +4,7 @@ use super::client::{Circuit, body};
 use super::host::{Host, Pipe, Server};
 use super::settings;
 use crate::choices::Choices;
-use crate::people::{chance, identities};
+use crate::test_relays::{identities, seeded_rng};
 use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::hop_control::HopOffer;
 use penstock_core::{
@@ -62,14 +62,14 @@ pub(super) struct Link {
     pub(super) ours: bool,
     pub(super) reads: bool,
     /// Whether the peer has ever stopped reading.
-    pub(super) was_deaf: bool,
+    pub(super) stopped_reading: bool,
     /// Ids of the circuits that the relay extended over this link.
     pub(super) ids: Vec<CircId>,
     /// Whether the relay may close the channel even if the peer reads, because a throttle slows the relay.
     slow: bool,
     /// Bytes that the peer sent in the last interval [B], and the start of the interval. If the scheduler writes
     /// rarely, the answers may exceed an output buffer.
-    told: (usize, Instant),
+    burst: (usize, Instant),
 }
 
 pub(super) struct World {
@@ -161,10 +161,10 @@ impl World {
             key,
             ours,
             reads: true,
-            was_deaf: false,
+            stopped_reading: false,
             ids: Vec::new(),
             slow: self.slow,
-            told: (0, self.now),
+            burst: (0, self.now),
         };
         self.links.push(link);
         self.relay.on_channel_open(self.now, key, offer, &mut self.host);
@@ -178,10 +178,10 @@ impl World {
 
     pub(super) fn give(&mut self, channel: ChannelKey, bytes: &[u8]) {
         if let Some(link) = self.links.iter_mut().find(|link| link.key == channel) {
-            if self.now.since(link.told.1) > LONG_INTERVAL {
-                link.told = (0, self.now);
+            if self.now.since(link.burst.1) > LONG_INTERVAL {
+                link.burst = (0, self.now);
             }
-            link.told.0 += bytes.len();
+            link.burst.0 += bytes.len();
         }
         if let Some(pipe) = self.host.pipes.get_mut(&channel) {
             pipe.inbox.extend_from_slice(bytes);
@@ -267,15 +267,15 @@ impl World {
     }
 
     fn read_links(&mut self) -> bool {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for link in self.links.iter_mut().filter(|link| link.reads) {
             let Some(pipe) = self.host.pipes.get_mut(&link.key) else { continue };
             for cell in pipe.sent.drain(..) {
-                heard.push((link.key, cell));
+                received.push((link.key, cell));
             }
         }
-        let busy = !heard.is_empty();
-        for (channel, cell) in heard {
+        let busy = !received.is_empty();
+        for (channel, cell) in received {
             self.receive(channel, cell);
         }
         busy
@@ -308,8 +308,8 @@ impl World {
                 let mut circuits = self.circuits.iter();
                 let honest =
                     circuits.any(|circuit| circuit.honest && !circuit.over && circuit.channel == key);
-                let flooded = link.told.0 as u64 > self.limits.outbuf.get() / 2;
-                let may = link.was_deaf || link.slow || flooded;
+                let flooded = link.burst.0 as u64 > self.limits.outbuf.get() / 2;
+                let may = link.stopped_reading || link.slow || flooded;
                 assert!(!honest || may, "the relay closed a channel whose peer reads: {link:?}");
             }
             self.forget(key);
@@ -394,7 +394,7 @@ impl World {
         let leg = self.relay.leg(index, Direction::Backward);
         let mut client = self.circuits.iter_mut().rev();
         let client = leg.and_then(|leg| client.find(|circuit| (circuit.channel, circuit.id) == leg));
-        let mut rng = chance(self.now.as_nanos() ^ index.index() as u64);
+        let mut rng = seeded_rng(self.now.as_nanos() ^ index.index() as u64);
         match answer(&mut rng, &handshake, identities(), self.relay.agree(index)) {
             Ok(mut answered) => {
                 // The result is set directly, so that congestion control needs no public keys.
@@ -475,7 +475,7 @@ impl World {
     pub(super) fn finish(&mut self) {
         self.lazy = false;
         self.links.iter_mut().for_each(|link| link.reads = true);
-        self.host.pipes.values_mut().for_each(|pipe| pipe.set_send_buffer = 64);
+        self.host.pipes.values_mut().for_each(|pipe| pipe.send_capacity = 64);
         self.pass_until(World::are_served);
         for circuit in self.circuits.iter().filter(|circuit| circuit.honest && !circuit.over) {
             assert_eq!(

@@ -65,9 +65,9 @@ fn messages_of_c_tor_are_parsed_and_written_again() {
         (44, "000000007b", RelayMessage::Xon(NonZeroU32::new(123))),
     ];
     for (command, hex, message) in said {
-        let heard = body(command, 3, &unhex(hex));
-        assert_eq!(read(&heard), Ok((stream(3), message.clone())));
-        assert_eq!(write(stream(3), &message), heard);
+        let received = body(command, 3, &unhex(hex));
+        assert_eq!(read(&received), Ok((stream(3), message.clone())));
+        assert_eq!(write(stream(3), &message), received);
     }
     let sendme = body(5, 0, &unhex("01 0014 000102030405060708090a0b0c0d0e0f10111213"));
     let message = RelayMessage::Sendme(Some(Tag(std::array::from_fn(|n| n as u8))));

@@ -281,8 +281,8 @@ mod tests {
                  180abc9e044d53565f04d82bbb3bebed3d06cea65db8be9c72b68cd461942088502f67"
             )
         );
-        let (reply, mut ours) = answer_with(y, client.message(), &identity, &[key], b"xyzzy", |said| {
-            assert_eq!(said, b"hello world");
+        let (reply, mut ours) = answer_with(y, client.message(), &identity, &[key], b"xyzzy", |extensions| {
+            assert_eq!(extensions, b"hello world");
             Some(b"Hola Mundo".to_vec())
         })
         .unwrap();
@@ -293,8 +293,8 @@ mod tests {
                  461ab130c5b18ab0a91276651202c3e1e87c0d32054c"
             )
         );
-        let (said, mut theirs) = client.finish_stream(&reply).unwrap();
-        assert_eq!(said, b"Hola Mundo");
+        let (extensions, mut theirs) = client.finish_stream(&reply).unwrap();
+        assert_eq!(extensions, b"Hola Mundo");
         let (mut a, mut b) = ([0; 48], [0; 48]);
         ours.read(&mut a);
         theirs.read(&mut b);
@@ -312,8 +312,10 @@ mod tests {
         let mut rng = rand::rng();
         let key = OnionKey::generate(&mut rng);
         let client = Client::start(&mut rng, [3; 32], key.public, b"");
-        let (reply, keys) =
-            answer(&mut rng, client.message(), &[3; 32], &[key], |said| Some([said, b"!"].concat())).unwrap();
+        let (reply, keys) = answer(&mut rng, client.message(), &[3; 32], &[key], |extensions| {
+            Some([extensions, b"!"].concat())
+        })
+        .unwrap();
         assert_eq!(client.finish(&reply), Ok((b"!".to_vec(), keys)));
     }
 
@@ -323,14 +325,14 @@ mod tests {
         let keys = [OnionKey::generate(&mut rng)];
         let client = Client::start(&mut rng, [3; 32], keys[0].public, b"some extension");
         let message = client.message().to_vec();
-        let say = |_: &[u8]| Some(Vec::new());
+        let no_extensions = |_: &[u8]| Some(Vec::new());
         for place in 0..message.len() {
             let mut changed = message.clone();
             changed[place] ^= 1;
-            let refused = answer(&mut rng, &changed, &[3; 32], &keys, say).unwrap_err();
+            let refused = answer(&mut rng, &changed, &[3; 32], &keys, no_extensions).unwrap_err();
             let expected = if place < 64 { Refused::WrongKey } else { Refused::Forged };
             assert_eq!(refused, expected, "byte {place}");
-            assert!(answer(&mut rng, &message[..place], &[3; 32], &keys, say).is_err());
+            assert!(answer(&mut rng, &message[..place], &[3; 32], &keys, no_extensions).is_err());
         }
         assert_eq!(answer(&mut rng, &message, &[3; 32], &keys, |_| None).unwrap_err(), Refused::Malformed);
         let (reply, _) = answer(&mut rng, &message, &[3; 32], &keys, |_| Some(vec![1, 2, 3])).unwrap();

@@ -48,8 +48,8 @@ fn after_each_handshake_both_ends_decrypt_each_other() {
             HandshakeKind::Fast => fast.finish(reply).unwrap(),
             HandshakeKind::Ntor => ntor.finish(reply).unwrap(),
             _ => {
-                let (said, keys) = v3.finish(reply).unwrap();
-                assert_eq!((asked, extensions::granted(&said)), (Some(ASKED), Ok(AGREED)));
+                let (reply_extensions, keys) = v3.finish(reply).unwrap();
+                assert_eq!((asked, extensions::granted(&reply_extensions)), (Some(ASKED), Ok(AGREED)));
                 assert_eq!(answered.negotiation, AGREED);
                 keys
             }

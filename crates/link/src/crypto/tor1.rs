@@ -191,11 +191,11 @@ mod tests {
             let mut body = message(b"hello");
             let tag = path[speaker].1.seal(&mut body);
             path[..speaker].iter_mut().rev().for_each(|(_, relay)| relay.wrap(&mut body));
-            let heard = path
+            let recognised = path
                 .iter_mut()
                 .enumerate()
                 .find_map(|(hop, (client, _))| Some((hop, client.peel(&mut body)?)));
-            assert_eq!(heard, Some((speaker, tag)));
+            assert_eq!(recognised, Some((speaker, tag)));
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
         #[test]
         fn arti_gives_the_same_bytes(
             keys in any::<[u8; 32]>(),
-            said in proptest::collection::vec((any::<bool>(), any::<u8>(), 0usize..=498), 1..20),
+            messages in proptest::collection::vec((any::<bool>(), any::<u8>(), 0usize..=498), 1..20),
         ) {
             use tor_proto::bench_utils::{
                 ClientLayer, CryptInit, InboundClientLayer, InboundRelayLayer, OutboundClientLayer,
@@ -243,7 +243,7 @@ mod tests {
             let (mut client, mut relay) = (Layer::client(&ours, &[5; 16]), Layer::relay(&ours, &[6; 16]));
             let (mut their_out, mut their_in, _) = Pair::initialize(&seed).unwrap().split_relay_layer();
             let (mut client_out, mut client_in, _) = Pair::initialize(&seed).unwrap().split_client_layer();
-            for (forward, byte, len) in said {
+            for (forward, byte, len) in messages {
                 let mut body = message(&vec![byte; len]);
                 // Each side decrypts the messages of the other side, with the same tags.
                 let sealed = if forward { client.seal(&mut body) } else { relay.seal(&mut body) };

@@ -73,15 +73,15 @@ fn a_descriptor_needs_the_signature_of_its_relay() {
 #[test]
 fn text_that_could_begin_a_new_line_is_rejected() {
     let keys = &relays()[0].0;
-    let say = |change: fn(&mut Description)| {
+    let sign = |change: fn(&mut Description)| {
         let mut description = description();
         change(&mut description);
         description.write(keys, now())
     };
-    assert_eq!(say(|it| it.contact = Some("a\nreject *:*".into())), Err(BadDescription::Text("contact")));
-    assert_eq!(say(|it| it.platform = Some("a\r".into())), Err(BadDescription::Text("platform")));
-    assert_eq!(say(|it| it.family = vec!["a b".into()]), Err(BadDescription::Text("family")));
-    assert_eq!(say(|it| it.bandwidth = [2, 1, 0]), Err(BadDescription::Bandwidth));
+    assert_eq!(sign(|it| it.contact = Some("a\nreject *:*".into())), Err(BadDescription::Text("contact")));
+    assert_eq!(sign(|it| it.platform = Some("a\r".into())), Err(BadDescription::Text("platform")));
+    assert_eq!(sign(|it| it.family = vec!["a b".into()]), Err(BadDescription::Text("family")));
+    assert_eq!(sign(|it| it.bandwidth = [2, 1, 0]), Err(BadDescription::Bandwidth));
     for name in ["", "a b", "abcdefghijklmnopqrst", "näme", "a_b"] {
         let mut description = description();
         description.nickname = name.into();
@@ -95,10 +95,10 @@ proptest! {
     fn arti_parses_any_valid_description(
         nickname in "[a-zA-Z0-9]{1,19}", address: [u8; 4], or_port in 1u16.., rate in 0u64..1 << 31, contact in "[ -~]{1,80}"
     ) {
-        let said = Description {
+        let original = Description {
             nickname: nickname.clone(), address: address.into(), or_port, bandwidth: [rate; 3], contact: Some(contact), ..description()
         };
-        let read = read(&said.write(&relays()[0].0, now()).unwrap());
+        let read = read(&original.write(&relays()[0].0, now()).unwrap());
         prop_assert_eq!(read.or_ports().next(), Some(std::net::SocketAddr::new(address.into(), or_port)));
     }
 }

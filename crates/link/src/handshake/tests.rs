@@ -68,9 +68,9 @@ fn a_client_stays_anonymous_and_sends_neither_time_nor_address() {
     let (mut a, mut b) = (initiator(false), responder());
     assert_eq!(right(&mut b, &a.poll_output()), Ok(None));
     left(&mut a, &b.poll_output()).unwrap().expect("the responder has sent all cells");
-    let said = a.poll_output();
-    assert_eq!(said.len(), CELL_LEN);
-    let at_b = right(&mut b, &said).unwrap().expect("the client has sent all cells");
+    let sent = a.poll_output();
+    assert_eq!(sent.len(), CELL_LEN);
+    let at_b = right(&mut b, &sent).unwrap().expect("the client has sent all cells");
     assert_eq!(at_b.peer, Peer::Client);
     assert_eq!((at_b.netinfo.time, &at_b.netinfo.mine[..]), (0, &[][..]));
     assert!(!at_b.is_canonical(LEFT));
@@ -81,9 +81,9 @@ fn bytes_after_the_handshake_are_returned() {
     let (mut a, mut b) = (initiator(false), responder());
     right(&mut b, &a.poll_output()).unwrap();
     left(&mut a, &b.poll_output()).unwrap();
-    let mut said = a.poll_output();
-    said.extend_from_slice(&[1, 2, 3]);
-    assert_eq!(right(&mut b, &said).unwrap().unwrap().rest, [1, 2, 3]);
+    let mut sent = a.poll_output();
+    sent.extend_from_slice(&[1, 2, 3]);
+    assert_eq!(right(&mut b, &sent).unwrap().unwrap().rest, [1, 2, 3]);
 }
 
 #[test]
@@ -113,19 +113,19 @@ fn authentication_is_bound_to_the_connection() {
     let (mut a, mut b) = (initiator(true), responder());
     right(&mut b, &a.poll_output()).unwrap();
     left(&mut a, &b.poll_output()).unwrap();
-    let said = a.poll_output();
+    let sent = a.poll_output();
     let other = |_: &[u8; 32]| Some([9; 32]);
-    let result = b.on_bytes(now(), &said, &relays()[1].1, &other, &mut rand::rng());
+    let result = b.on_bytes(now(), &sent, &relays()[1].1, &other, &mut rand::rng());
     assert_eq!(result, Err(LinkFailure::BadAuthentication));
     // At another responder the same bytes fail, because its challenge or its log differs.
     let mut c = responder();
     right(&mut c, &initiator(true).poll_output()).unwrap();
-    assert_eq!(right(&mut c, &said), Err(LinkFailure::BadAuthentication));
+    assert_eq!(right(&mut c, &sent), Err(LinkFailure::BadAuthentication));
     let mut d = responder();
     right(&mut d, &initiator(true).poll_output()).unwrap();
     let nothing = |_: &[u8; 32]| None;
     assert_eq!(
-        d.on_bytes(now(), &said, &relays()[1].1, &nothing, &mut rand::rng()),
+        d.on_bytes(now(), &sent, &relays()[1].1, &nothing, &mut rand::rng()),
         Err(LinkFailure::NoExporter)
     );
 }
@@ -154,31 +154,31 @@ fn netinfo() -> Vec<u8> {
 }
 
 /// The result of a responder after all these bytes.
-fn heard(said: &[Vec<u8>]) -> Result<Option<Established>, LinkFailure> {
-    right(&mut responder(), &said.concat())
+fn respond_to(sent: &[Vec<u8>]) -> Result<Option<Established>, LinkFailure> {
+    right(&mut responder(), &sent.concat())
 }
 
 #[test]
 fn the_highest_common_version_is_selected() {
     for (list, version) in [(&[3, 4][..], 4), (&[4, 5], 5), (&[5, 4, 3], 5), (&[5, 6, 99], 5)] {
-        assert_eq!(heard(&[versions(list), netinfo()]).unwrap().unwrap().version, version);
+        assert_eq!(respond_to(&[versions(list), netinfo()]).unwrap().unwrap().version, version);
     }
     for list in [&[][..], &[3], &[1, 2, 3], &[6]] {
-        assert_eq!(heard(&[versions(list)]), Err(LinkFailure::NoCommonVersion));
+        assert_eq!(respond_to(&[versions(list)]), Err(LinkFailure::NoCommonVersion));
     }
 }
 
 #[test]
 fn a_peer_without_the_tor_protocol_is_rejected_at_its_first_bytes() {
-    assert_eq!(heard(&[b"GET / HTTP/1.1".to_vec()]), Err(LinkFailure::NotTor));
-    assert_eq!(heard(&[vec![0, 0, command::NETINFO]]), Err(LinkFailure::NotTor));
-    assert_eq!(heard(&[vec![0, 0]]), Ok(None));
+    assert_eq!(respond_to(&[b"GET / HTTP/1.1".to_vec()]), Err(LinkFailure::NotTor));
+    assert_eq!(respond_to(&[vec![0, 0, command::NETINFO]]), Err(LinkFailure::NotTor));
+    assert_eq!(respond_to(&[vec![0, 0]]), Ok(None));
 }
 
 #[test]
 fn cells_must_have_the_right_order_and_length() {
     let hello = versions(&[4, 5]);
-    for (said, failure) in [
+    for (sent, failure) in [
         (versions(&[4, 5]), LinkFailure::Unexpected(0)),
         (fixed(command::RELAY, &[]), LinkFailure::Unexpected(command::RELAY)),
         (fixed(command::CREATE_FAST, &[]), LinkFailure::Unexpected(command::CREATE_FAST)),
@@ -191,12 +191,12 @@ fn cells_must_have_the_right_order_and_length() {
         (vec![0, 0, 0, 0, command::CERTS, 0x80, 0], LinkFailure::TooMuch),
         (vec![0, 0, 0, 0, command::AUTHENTICATE, 0x20, 0], LinkFailure::TooMuch),
     ] {
-        let result = heard(&[hello.clone(), said.clone()]);
+        let result = respond_to(&[hello.clone(), sent.clone()]);
         // A second VERSIONS cell is parsed as the start of a cell with a longer id.
-        let expected = if said == versions(&[4, 5]) { Err(LinkFailure::Unexpected(4)) } else { Err(failure) };
-        assert_eq!(result, expected, "{said:?}");
+        let expected = if sent == versions(&[4, 5]) { Err(LinkFailure::Unexpected(4)) } else { Err(failure) };
+        assert_eq!(result, expected, "{sent:?}");
     }
-    assert_eq!(heard(&[vec![0, 0, 7, 1, 2]]), Err(LinkFailure::TooMuch));
+    assert_eq!(respond_to(&[vec![0, 0, 7, 1, 2]]), Err(LinkFailure::TooMuch));
 }
 
 #[test]
@@ -204,16 +204,16 @@ fn unsigned_certificates_are_rejected() {
     let certs = variable(command::CERTS, relays()[0].1.initiator_certs());
     let hello = versions(&[5]);
     assert_eq!(
-        heard(&[hello.clone(), certs.clone(), netinfo()]),
+        respond_to(&[hello.clone(), certs.clone(), netinfo()]),
         Err(LinkFailure::Unexpected(command::NETINFO))
     );
-    assert_eq!(heard(&[hello, certs.clone(), certs]), Err(LinkFailure::Unexpected(command::CERTS)));
+    assert_eq!(respond_to(&[hello, certs.clone(), certs]), Err(LinkFailure::Unexpected(command::CERTS)));
 }
 
 #[test]
 fn padding_is_accepted_after_versions_up_to_a_limit() {
     let padding = [fixed(command::PADDING, &[]), variable(command::VPADDING, &[1; 1000])].concat();
-    assert!(heard(&[versions(&[5]), padding.clone(), netinfo()]).unwrap().is_some());
+    assert!(respond_to(&[versions(&[5]), padding.clone(), netinfo()]).unwrap().is_some());
     let (mut link, mut total) = (responder(), 0);
     right(&mut link, &versions(&[5])).unwrap();
     let failure = loop {
@@ -231,10 +231,10 @@ fn padding_before_authentication_is_signed() {
     let (mut a, mut b) = (initiator(true), responder());
     let mut hello = a.poll_output();
     right(&mut b, &hello).unwrap();
-    let said = b.poll_output();
+    let sent = b.poll_output();
     // A man in the middle adds a cell that the responder did not send.
     let place = versions(&[4, 5]).len();
-    let padded = [&said[..place], &variable(command::VPADDING, &[0; 9]), &said[place..]].concat();
+    let padded = [&sent[..place], &variable(command::VPADDING, &[0; 9]), &sent[place..]].concat();
     left(&mut a, &padded).unwrap().expect("the initiator cannot detect it");
     hello = a.poll_output();
     assert_eq!(right(&mut b, &hello), Err(LinkFailure::BadAuthentication));
@@ -248,7 +248,7 @@ fn a_responder_that_skips_a_step_is_rejected() {
     let certs = variable(command::CERTS, relays()[1].1.responder_certs());
     let challenge = variable(command::AUTH_CHALLENGE, &[&[0; 32][..], &[0, 1, 0, 3]].concat());
     let old = variable(command::AUTH_CHALLENGE, &[&[0; 32][..], &[0, 1, 0, 1]].concat());
-    for (said, failure) in [
+    for (sent, failure) in [
         (vec![&hello, &netinfo()], LinkFailure::Unexpected(command::NETINFO)),
         (vec![&hello, &challenge], LinkFailure::Unexpected(command::AUTH_CHALLENGE)),
         (vec![&hello, &certs, &netinfo()], LinkFailure::Unexpected(command::NETINFO)),
@@ -260,8 +260,8 @@ fn a_responder_that_skips_a_step_is_rejected() {
             LinkFailure::Malformed(command::AUTH_CHALLENGE),
         ),
     ] {
-        let said: Vec<u8> = said.into_iter().flatten().copied().collect();
-        assert_eq!(left(&mut initiator(true), &said), Err(failure));
+        let sent: Vec<u8> = sent.into_iter().flatten().copied().collect();
+        assert_eq!(left(&mut initiator(true), &sent), Err(failure));
     }
 }
 
@@ -303,8 +303,8 @@ fn every_split_of_the_initiators_bytes_gives_the_same_result() {
             assert_eq!(right(&mut b, &[byte]), Ok(None));
         }
         left(&mut a, &b.poll_output()).unwrap();
-        let said = a.poll_output();
-        let (head, tail) = said.split_at(split);
+        let sent = a.poll_output();
+        let (head, tail) = sent.split_at(split);
         let first = right(&mut b, head).unwrap();
         let established = if split == len { first } else { right(&mut b, tail).unwrap() };
         assert_eq!(
@@ -336,10 +336,10 @@ proptest! {
         as_initiator: bool,
     ) {
         let [hello, answer, proof] = conversation();
-        let said = if as_initiator { answer.clone() } else { [&hello[..], proof].concat() };
-        let said = [&said[..good.min(said.len())], &garbage].concat();
+        let sent = if as_initiator { answer.clone() } else { [&hello[..], proof].concat() };
+        let sent = [&sent[..good.min(sent.len())], &garbage].concat();
         let mut link = if as_initiator { initiator(true) } else { responder() };
-        for piece in said.chunks(piece) {
+        for piece in sent.chunks(piece) {
             let result = if as_initiator { left(&mut link, piece) } else { right(&mut link, piece) };
             prop_assert!(link.inbuf.len() <= 66 * 1024);
             match result {
@@ -354,10 +354,10 @@ proptest! {
     #[test]
     fn a_changed_byte_never_gives_a_wrong_identity(at: proptest::sample::Index, bit in 0u8..8) {
         let [_, answer, _] = conversation();
-        let mut said = answer.clone();
-        let at = at.index(said.len());
-        said[at] ^= 1 << bit;
-        if let Ok(Some(established)) = left(&mut initiator(true), &said) {
+        let mut sent = answer.clone();
+        let at = at.index(sent.len());
+        sent[at] ^= 1 << bit;
+        if let Ok(Some(established)) = left(&mut initiator(true), &sent) {
             prop_assert_eq!(established.peer, Peer::Relay(of(&relays()[1].0)));
         }
     }

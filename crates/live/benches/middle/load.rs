@@ -52,7 +52,7 @@ struct Circuit {
     /// The relay's encryption layer; `None` for the ceiling.
     layer: Option<Layer>,
     sent: u64,
-    came: u64,
+    received: u64,
 }
 
 pub(crate) struct Load {
@@ -162,7 +162,7 @@ impl Load {
 
     /// Cells that have arrived at guards and exits so far [cell].
     pub(crate) fn cells(&self) -> u64 {
-        self.circuits.iter().map(|circuit| circuit.came).sum::<u64>() + self.back
+        self.circuits.iter().map(|circuit| circuit.received).sum::<u64>() + self.back
     }
 
     /// Sends cells for the time `span`. Returns the measured time.
@@ -194,7 +194,7 @@ impl Load {
             while record.len() < RECORD * CELL_LEN && closed < LINKS && !peer.waits {
                 self.turn = (self.turn + 1) % LINKS;
                 let circuit = &mut self.circuits[self.turn * LINKS + exit];
-                if circuit.sent < circuit.came + WINDOW {
+                if circuit.sent < circuit.received + WINDOW {
                     circuit.sent += 1;
                     record.extend_from_slice(&circuit.down);
                 } else {
@@ -224,7 +224,7 @@ impl Load {
             guard.take(|cell| {
                 let circuit = &mut circuits[index(cell)];
                 circuit.take(cell);
-                if circuit.came.is_multiple_of(SENDME) {
+                if circuit.received.is_multiple_of(SENDME) {
                     due.push(index(cell));
                 }
             });
@@ -246,12 +246,12 @@ impl Circuit {
             cell[4] = 3;
             cell
         };
-        Circuit { down: cell(exit), up: cell(guard), layer, sent: 0, came: 0 }
+        Circuit { down: cell(exit), up: cell(guard), layer, sent: 0, received: 0 }
     }
 
     fn take(&mut self, cell: &[u8; CELL_LEN]) {
-        self.came += 1;
-        if let Some(layer) = self.layer.as_mut().filter(|_| self.came <= CHECKED_CELLS) {
+        self.received += 1;
+        if let Some(layer) = self.layer.as_mut().filter(|_| self.received <= CHECKED_CELLS) {
             let Front::Cell(frame, _) = front(cell, IdLen::Four) else {
                 unreachable!("the cell is complete")
             };

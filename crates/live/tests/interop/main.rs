@@ -153,8 +153,8 @@ fn create(open: &mut Open, id: CircId, ctor: &CTor, kind: HandshakeKind) -> Laye
         HandshakeKind::Fast => fast.finish(&reply.data).unwrap(),
         HandshakeKind::Ntor => ntor.finish(&reply.data).unwrap(),
         _ => {
-            let (said, keys) = v3.finish(&reply.data).unwrap();
-            let granted = extensions::granted(&said).unwrap();
+            let (reply_extensions, keys) = v3.finish(&reply.data).unwrap();
+            let granted = extensions::granted(&reply_extensions).unwrap();
             assert_eq!(granted, Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap()));
             keys
         }
@@ -238,9 +238,9 @@ fn c_tor_extends_to_our_node_and_authenticates() {
     let (_, RelayMessage::Extended(reply)) = receive_message(&mut open, &mut [&mut first]) else {
         panic!("C tor sends EXTEND2 to this node")
     };
-    let (said, keys) = v3.finish(&reply.data).unwrap();
+    let (reply_extensions, keys) = v3.finish(&reply.data).unwrap();
     assert_eq!(
-        extensions::granted(&said),
+        extensions::granted(&reply_extensions),
         Ok(Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap()))
     );
     let mut second = Layer::client(&keys, &[9; 16]);

@@ -40,7 +40,7 @@ fn a_network_survives_restarts_of_its_nodes() {
     let ours = PenstockRelay::join(&network, "penstock", middle());
     let [ahead, behind] = [("ahead", DAY), ("behind", -DAY - MORE)]
         .map(|(name, ahead)| PenstockRelay::join(&network, name, Options { ahead, ..middle() }));
-    timed("all have their flags", || {
+    timed("all relays have their flags", || {
         network.await_flags("penstock", &FLAGS);
         network.await_flags("program", &FLAGS);
         network.await_flags("exit0", &["Running", "Exit"]);
@@ -60,10 +60,10 @@ fn a_network_survives_restarts_of_its_nodes() {
 
     // Authorities reject a descriptor whose relay has a clock that is wrong by a day, and state the
     // reason.
-    for (wrong, says) in [(&ahead, "too far in the future"), (&behind, "too far in the past")] {
-        let tells = |event: &DirectoryEvent| matches!(event, DirectoryEvent::NotPublished(_, Failure::Refused(400, why)) if why.contains(says));
-        let told = || wrong.events().iter().filter(|event| tells(event)).count();
-        assert!(wait(TIMEOUT, || told() >= 3), "{}: {:?}", wrong.nickname, wrong.events());
+    for (wrong, reason) in [(&ahead, "too far in the future"), (&behind, "too far in the past")] {
+        let is_rejection = |event: &DirectoryEvent| matches!(event, DirectoryEvent::NotPublished(_, Failure::Refused(400, why)) if why.contains(reason));
+        let rejections = || wrong.events().iter().filter(|event| is_rejection(event)).count();
+        assert!(wait(TIMEOUT, || rejections() >= 3), "{}: {:?}", wrong.nickname, wrong.events());
         assert_eq!(network.entry(&wrong.nickname, "s"), None);
         assert!(
             wrong.events().iter().any(|event| matches!(event, DirectoryEvent::ClockIsOff(_))),

@@ -65,15 +65,15 @@ impl<'a> Case<'a> {
 
     fn run(&self, server: SocketAddr) {
         await_bootstrap(&self.client);
-        let said = self.client.circuit_bandwidths();
+        let events = self.client.circuit_bandwidths();
         self.sizes.iter().for_each(|bytes| self.carry(server, *bytes));
         // The circuit of the transfer has a congestion window if and only if the client requested
         // one.
         let read = |line: &str| {
-            let read = line.split(" READ=").nth(1).and_then(|read_rest| read_rest.split(' ').next());
+            let read = line.split(" READ=").nth(1).and_then(|rest| rest.split(' ').next());
             read.is_some_and(|bytes| bytes.parse::<u64>().is_ok_and(|bytes| bytes > 100_000))
         };
-        let line = { said }.find(|line| read(line)).expect("a circuit carried the transfer");
+        let line = { events }.find(|line| read(line)).expect("a circuit carried the transfer");
         assert_eq!(line.contains(" CWND="), self.controlled, "{}: {line}", self.name());
         for (place, ours) in &self.ours {
             assert_path(&self.client, *place, ours);
@@ -92,7 +92,7 @@ fn network() -> (Network, [PenstockRelay; 5]) {
         };
         schedulers().map(join).map(|joined| joined.join().expect("the relay starts"))
     });
-    timed("all have their flags", || {
+    timed("all relays have their flags", || {
         for name in ["relay0", "exit0"].into_iter().chain(relays.iter().map(|relay| &relay.nickname[..])) {
             network.await_flags(name, &FLAGS);
         }
@@ -117,10 +117,10 @@ fn cases<'a>(network: &Network, relays: &'a [PenstockRelay; 5]) -> Vec<Case<'a>>
 /// Prints the maximum load and memory of the Penstock relays.
 fn print(relays: &[PenstockRelay]) {
     for relay in relays {
-        let seen = relay.summary();
+        let observed = relay.summary();
         println!(
             "{}: at most {} circuits, {} streams, {} cells in queues, {} B in output buffers",
-            relay.nickname, seen.circuits, seen.streams, seen.queued, seen.outbuf
+            relay.nickname, observed.circuits, observed.streams, observed.queued, observed.outbuf
         );
     }
     println!("memory of this process: {} MB", resident());
@@ -161,8 +161,8 @@ fn transfers_through_penstock_at_any_position_are_unchanged() {
     }
     // A client that requests congestion control of this relay gets windows.
     network.await_flags("plain", &FLAGS);
-    let asks = Case::new(&network, cases.len(), true, &[(2, &plain)]);
-    Case { controlled: false, ..asks }.run(server);
+    let case = Case::new(&network, cases.len(), true, &[(2, &plain)]);
+    Case { controlled: false, ..case }.run(server);
 
     for case in [&cases[3], &cases[7]] {
         timed(&format!("{}: 50 streams at once", case.name()), || many_streams(case, server));
@@ -213,8 +213,8 @@ fn closed_circuit(case: &Case<'_>, server: SocketAddr, ends: &std::sync::mpsc::R
         ends.recv_timeout(std::time::Duration::from_secs(60)).expect("the server notices the closed stream");
     assert!(ended.received > 1_000_000 && ended.received < ended.expected, "{ended:?}");
     assert!(wait(TIMEOUT, || {
-        let seen = exit.observe();
-        seen.population[2] == 0 && seen.queued.get() == 0
+        let observed = exit.observe();
+        observed.population[2] == 0 && observed.queued.get() == 0
     }));
     println!(
         "{}: {} B had arrived, {} cells were dropped",

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn linux_6_widens_the_window_by_three_times_what_the_reading_grew() {
+    fn linux_6_grows_the_window_by_three_times_the_growth_of_the_reads() {
         let cfg = TcpConfig::linux_6();
         let mut drs = RightSizing::new(&cfg, Instant::ZERO);
         assert_eq!((drs.window(), drs.space), (65_536, 63_712));

@@ -37,7 +37,7 @@ fn every_packaged_cell_is_delivered_once_and_in_order() {
         assert_eq!(complete(&outcome, "bulk").len(), 2);
         let packaged = node(&outcome, "exit").counters.data_packaged;
         assert_eq!(packaged, node(&outcome, "bulk").counters.data_delivered);
-        // At least the cells for so many bytes. The exit packages all available bytes, not only whole cells.
+        // At least the cells for these bytes. The exit packages all available bytes, not only whole cells.
         assert!(packaged >= 2 * (1u64 << 20).div_ceil(498), "{packaged}");
         for hop in [Position::Exit, Position::Middle, Position::Guard, Position::Client] {
             let cells = cells_at(&outcome, "bulk", hop);

@@ -131,7 +131,7 @@ fn another_seed_gives_another_run() {
 fn a_run_next_to_seven_others_gives_the_same_bytes() {
     let (lossy, weighted, network) = (lossy(), weighted(), network());
     let single = [lossy.run(1), weighted.run(1), network.run(1)];
-    let beside: Vec<Outcome> = std::thread::scope(|scope| {
+    let parallel: Vec<Outcome> = std::thread::scope(|scope| {
         let run = |place: u64| {
             let (lossy, weighted, network) = (&lossy, &weighted, &network);
             move || match place {
@@ -145,10 +145,10 @@ fn a_run_next_to_seven_others_gives_the_same_bytes() {
         let threads: Vec<_> = (0..8).map(|place| scope.spawn(run(place))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no run panics")).collect()
     });
-    for (place, (single, beside)) in single.iter().zip(&beside).enumerate() {
-        assert_same(single, beside);
+    for (place, (single, parallel)) in single.iter().zip(&parallel).enumerate() {
+        assert_same(single, parallel);
         let names = ["single", "beside"].map(|side| format!("{side}-{place}"));
-        assert!(parquet(&single.tables, &names[0]) == parquet(&beside.tables, &names[1]));
+        assert!(parquet(&single.tables, &names[0]) == parquet(&parallel.tables, &names[1]));
     }
 }
 

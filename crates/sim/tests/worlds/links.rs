@@ -90,7 +90,7 @@ fn loss_slows_downloads_and_fails_none() {
     assert!(counts[0] > counts[1] && counts[1] > counts[2] && counts[2] > 500, "{counts:?}");
 }
 
-/// C tor and rustls read incomplete records, so TCP acknowledges their segments at once.
+/// C tor and rustls read incomplete records, so TCP acknowledges their segments immediately.
 #[test]
 fn every_second_segment_of_a_channel_is_acknowledged() {
     let lab = Lab::only_bulk().set("relays.middle.link", "10 MiB/s").set("relays.entry.link_up", "256 KiB/s");

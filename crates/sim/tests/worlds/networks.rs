@@ -157,7 +157,7 @@ fn without_a_lifetime_a_client_keeps_its_circuit() {
 
 #[test]
 fn a_circuit_that_builds_too_slowly_is_replaced() {
-    // All circuits are slower than that, because of their links alone.
+    // The links alone make all circuits slower than this.
     let lab = network().set("client.build_timeout", "30 ms").set("run.duration", "5 s");
     let outcome = lab.run(1);
     assert_conserved(&outcome);

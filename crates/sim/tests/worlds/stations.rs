@@ -125,7 +125,7 @@ fn the_first_byte_takes_two_round_trips_and_comes_before_the_last() {
     }
 }
 
-/// G-70 with optimistic data: the request follows BEGIN at once, and only the server's handshake comes between.
+/// G-70 with optimistic data: the request follows BEGIN immediately, and only the server's handshake comes between.
 #[test]
 fn optimistic_data_saves_a_round_trip_of_the_circuit() {
     for request in ["200 B", "5000 B"] {

@@ -160,14 +160,14 @@ mod tests {
 
     #[test]
     fn errors_name_a_correct_form() {
-        for (line, says) in [
+        for (line, expected) in [
             ("--seed 1", "name a scenario"),
             ("a.toml --seed", "needs a value"),
             ("a.toml --seed x", "a whole number"),
             ("a.toml --world live", "sim or testbed"),
             ("a.toml --speed 1", "no option"),
         ] {
-            assert!(parse(line).unwrap_err().to_string().contains(says), "{line}");
+            assert!(parse(line).unwrap_err().to_string().contains(expected), "{line}");
         }
     }
 }

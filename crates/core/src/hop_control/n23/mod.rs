@@ -237,10 +237,11 @@ mod tests {
     #[test]
     fn every_n2th_forwarded_cell_sends_a_credit_and_own_cells_do_not() {
         let mut control = middle(N23Config { n2: 3, n3: 5, ..N23Config::default() });
-        let mut told = |source| control.on_sent(T, source).map(|credit| (credit.forwarded, credit.allowance));
+        let mut reported =
+            |source| control.on_sent(T, source).map(|credit| (credit.forwarded, credit.allowance));
         let sources = [Source::Before, Source::Here, Source::Before, Source::Before, Source::Here];
-        assert_eq!(sources.map(&mut told), [None, None, None, Some((3, 8)), None]);
-        assert_eq!([Source::Before; 3].map(told), [None, None, Some((6, 8))]);
+        assert_eq!(sources.map(&mut reported), [None, None, None, Some((3, 8)), None]);
+        assert_eq!([Source::Before; 3].map(reported), [None, None, Some((6, 8))]);
         assert_eq!(control.credit(), Cells::ZERO, "own cells use credit, too");
     }
 
@@ -281,8 +282,8 @@ mod tests {
         let mut control = middle(adaptive());
         assert_eq!(control.on_tick(T, slow(0, 100)), Ticked { feedback: None, again: true });
         (0..10).for_each(|_| _ = control.on_sent(T, Source::Before));
-        let told = control.before.map(|grant| grant.allowance());
-        assert_eq!(told, Some(110), "the next credit reports it");
+        let reported = control.before.map(|grant| grant.allowance());
+        assert_eq!(reported, Some(110), "the next credit reports it");
         for tick in 1..=401 {
             let again = control.on_tick(T, slow(0, 0)).again;
             assert_eq!(again, tick < 400, "N3 is at its start value after forty seconds: {tick}");

@@ -45,7 +45,7 @@ struct Hop {
     agreed: Option<HopOffer>,
     cells: VecDeque<()>,
     feedback: VecDeque<Feedback>,
-    heard: Vec<Feedback>,
+    delivered_feedback: Vec<Feedback>,
     sent: u64,
     arrived: u64,
     /// The number of arrived cells that the next node forwarded or delivered.
@@ -125,12 +125,14 @@ impl World {
             Operation::Hear(hop, many) => (0..many).for_each(|_| {
                 if let Some(feedback) = self.hops[hop].feedback.pop_front() {
                     self.deliver_feedback(hop, feedback);
-                    self.hops[hop].heard.push(feedback);
+                    self.hops[hop].delivered_feedback.push(feedback);
                 }
             }),
             Operation::Repeat(hop, which) => {
-                let heard = &self.hops[hop].heard;
-                if let Some(feedback) = heard.len().checked_sub(which + 1).map(|which| heard[which]) {
+                let delivered_feedback = &self.hops[hop].delivered_feedback;
+                if let Some(feedback) =
+                    delivered_feedback.len().checked_sub(which + 1).map(|which| delivered_feedback[which])
+                {
                     self.deliver_feedback(hop, feedback);
                 }
             }
@@ -250,13 +252,17 @@ impl World {
     /// Runs all nodes until no cell or feedback moves.
     fn drain(&mut self) {
         loop {
-            let before =
-                (self.delivered, self.hops.each_ref().map(|hop| (hop.sent, hop.arrived, hop.heard.len())));
+            let before = (
+                self.delivered,
+                self.hops.each_ref().map(|hop| (hop.sent, hop.arrived, hop.delivered_feedback.len())),
+            );
             (0..3).for_each(|node| self.perform(&Operation::Send(node, 1000)));
             (0..2).for_each(|hop| self.perform(&Operation::Arrive(hop, 1000)));
             (0..2).for_each(|hop| self.perform(&Operation::Hear(hop, 1000)));
-            let after =
-                (self.delivered, self.hops.each_ref().map(|hop| (hop.sent, hop.arrived, hop.heard.len())));
+            let after = (
+                self.delivered,
+                self.hops.each_ref().map(|hop| (hop.sent, hop.arrived, hop.delivered_feedback.len())),
+            );
             if after == before {
                 return;
             }
@@ -293,7 +299,7 @@ fn hop_control_contract(config: impl Fn(u32, u32) -> HopControlConfig) {
             assert_eq!(hop.passed_on, hop.sent);
             if let HopControlConfig::N23(N23Config { n2, adapt: None, .. }) = config {
                 assert_eq!(
-                    hop.heard.len() as u64,
+                    hop.delivered_feedback.len() as u64,
                     hop.passed_on / u64::from(n2),
                     "one credit for each N2 cells (G-22)"
                 );

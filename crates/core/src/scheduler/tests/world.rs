@@ -127,8 +127,8 @@ impl World {
     /// Notifies the scheduler of writable channels while it wants to write.
     pub(super) fn notify(&mut self, now: Instant, scheduler: &mut dyn Scheduler) {
         let ready = |channel: &Channel| channel.wants && channel.info.queued < channel.info.capacity;
-        for told in 0.. {
-            assert!(told < 10_000, "the scheduler does not spin");
+        for calls in 0.. {
+            assert!(calls < 10_000, "the scheduler does not spin");
             let Some((channel, _)) = self.channels.iter().find(|(_, state)| ready(state)) else { return };
             scheduler.on_writable(now, ChannelKey::first(*channel), self);
         }

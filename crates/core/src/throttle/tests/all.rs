@@ -125,7 +125,7 @@ impl ClientState {
 }
 
 /// The suite for all throttles: one test for each line of the list.
-macro_rules! inherit {
+macro_rules! reference_tests {
     ($($name:ident: $config:expr;)*) => {
         proptest! {
             #![proptest_config(ProptestConfig::with_cases(96))]
@@ -166,24 +166,24 @@ const THRESHOLD: ThresholdConfig = ThresholdConfig {
     lift_zero: true,
 };
 
-inherit! {
-    static_rate_is_what_the_list_says: ThrottleConfig::Static(StaticRateConfig { rate: DataRate::kib(5) });
-    bit_splitting_is_what_the_list_says: ThrottleConfig::BitSplitting(BitSplittingConfig::default());
-    bit_splitting_among_clients_is_what_the_list_says:
+reference_tests! {
+    static_rate_matches_the_reference: ThrottleConfig::Static(StaticRateConfig { rate: DataRate::kib(5) });
+    bit_splitting_matches_the_reference: ThrottleConfig::BitSplitting(BitSplittingConfig::default());
+    bit_splitting_among_clients_matches_the_reference:
         ThrottleConfig::BitSplitting(BitSplittingConfig { count: Count::Clients });
-    flagging_is_what_the_list_says: ThrottleConfig::Flagging(FLAGGING);
-    flagging_among_clients_is_what_the_list_says:
+    flagging_matches_the_reference: ThrottleConfig::Flagging(FLAGGING);
+    flagging_among_clients_matches_the_reference:
         ThrottleConfig::Flagging(FlaggingConfig { count: Count::Clients, ..FLAGGING });
-    flagging_with_a_frozen_limit_is_what_the_list_says:
+    flagging_with_a_frozen_limit_matches_the_reference:
         ThrottleConfig::Flagging(FlaggingConfig { unflag: Unflag::Frozen, ..FLAGGING });
-    flagging_for_ever_is_what_the_list_says:
+    permanent_flagging_matches_the_reference:
         ThrottleConfig::Flagging(FlaggingConfig { penalty: 0.0, ..FLAGGING });
-    threshold_is_what_the_list_says: ThrottleConfig::Threshold(THRESHOLD);
-    threshold_of_what_is_written_is_what_the_list_says:
+    threshold_matches_the_reference: ThrottleConfig::Threshold(THRESHOLD);
+    threshold_of_written_bytes_matches_the_reference:
         ThrottleConfig::Threshold(ThresholdConfig { throughput: Throughput::Written, ..THRESHOLD });
-    threshold_from_below_is_what_the_list_says:
+    threshold_in_ascending_order_matches_the_reference:
         ThrottleConfig::Threshold(ThresholdConfig { order: Order::Ascending, ..THRESHOLD });
-    threshold_that_may_be_zero_is_what_the_list_says:
+    threshold_of_zero_matches_the_reference:
         ThrottleConfig::Threshold(ThresholdConfig { lift_zero: false, ..THRESHOLD });
 }
 

@@ -21,8 +21,8 @@ const fn row(numbers: [u64; 10]) -> Row {
     Row { sent, acknowledged, blocked, in_flight, ewma, min, cwnd, slow_start, full, was_blocked }
 }
 
-/// Source: C tor 0.4.9 `test_congestion_control.c`. The names of the rows say what they show (the end of
-/// a full window, of slow start by gamma and by a full queue, alpha, beta, delta). tor-proto 0.47
+/// Source: C tor 0.4.9 `test_congestion_control.c`. C tor names each vector after its property: the end of
+/// a full window, the end of slow start by gamma and by a full queue, alpha, beta, delta. tor-proto 0.47
 /// `vegas.rs` has the same numbers. The last two rows were recorded on live circuits.
 pub(crate) const VECTORS: &[&[Row]] = &[
     &[

@@ -13,17 +13,17 @@ pub(super) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
 }
 
-pub(super) fn chance(number: u64) -> StdRng {
+pub(super) fn seeded_rng(number: u64) -> StdRng {
     StdRng::seed_from_u64(number)
 }
 
 #[derive(Debug)]
-pub(super) struct Person {
+pub(super) struct TestRelay {
     pub(super) keys: Keys,
     pub(super) credentials: Credentials,
 }
 
-impl Person {
+impl TestRelay {
     pub(super) fn identity(&self) -> Identity {
         Identity { rsa: self.keys.rsa_identity(), ed25519: self.keys.ed25519_identity() }
     }
@@ -33,20 +33,20 @@ impl Person {
 pub(super) fn identities() -> &'static Identities {
     static IDENTITIES: OnceLock<Identities> = OnceLock::new();
     IDENTITIES.get_or_init(|| {
-        let mut rng = chance(0);
+        let mut rng = seeded_rng(0);
         let onion = [(); 2].map(|()| OnionKey::generate(&mut rng)).to_vec();
         Identities { rsa: [1; 20], ed25519: [2; 32], onion }
     })
 }
 
-pub(super) fn people() -> &'static [Person; 2] {
-    static PEOPLE: OnceLock<[Person; 2]> = OnceLock::new();
+pub(super) fn test_relays() -> &'static [TestRelay; 2] {
+    static PEOPLE: OnceLock<[TestRelay; 2]> = OnceLock::new();
     PEOPLE.get_or_init(|| {
         [1, 2].map(|number| {
-            let mut rng = chance(number);
+            let mut rng = seeded_rng(number);
             let keys = Keys::generate(&mut rng, now());
             let credentials = Credentials::new(&keys, &mut rng, now(), ["www.aaa.com", "www.bbb.net"]);
-            Person { keys, credentials }
+            TestRelay { keys, credentials }
         })
     })
 }
