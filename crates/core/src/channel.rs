@@ -5,7 +5,7 @@ use crate::hop_control::HopOffer;
 use crate::kernel::Interest;
 use crate::keys::{CircuitIndex, ClientKey};
 use crate::reason::DestroyReason;
-use crate::relay::ChannelTimers;
+use crate::relay::timers::ChannelTimers;
 use crate::token_bucket::TokenBucket;
 use crate::transport::Transport;
 use penstock_units::{Bytes, Instant, fifo::trim};

@@ -7,7 +7,7 @@ use crate::config::RelayConfig;
 use crate::delay::Delay;
 use crate::kernel::{Interest, Kernel};
 use crate::keys::{ChannelKey, CircuitKey};
-use crate::relay::ChannelTimers;
+use crate::relay::timers::ChannelTimers;
 use crate::transport::Transport;
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::{BTreeMap, VecDeque};

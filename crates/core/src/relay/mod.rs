@@ -32,7 +32,7 @@ mod memory;
 mod packaging;
 mod parameters;
 mod streams;
-mod timers;
+pub(crate) mod timers;
 
 use crate::arena::Arena;
 use crate::cell::{Cell, PeerId};
@@ -56,7 +56,6 @@ pub use parameters::Parameters;
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::VecDeque;
 use std::sync::Arc;
-pub(crate) use timers::ChannelTimers;
 use timers::Timers;
 
 /// One node of an onion-routing network.
