@@ -11,7 +11,6 @@
 use penstock_scenario::Document;
 use penstock_sim::Control;
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Counts the heap and the allocations.
@@ -50,115 +49,6 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// One bulk flow over plain TCP: all data in the cache, large windows, no loss.
-const PLAIN: &str = r#"
-[scenario]
-title = "one plain flow"
-[run]
-duration = "200 s"
-[network]
-rtt = "20 ms"
-link_queue = "4 MiB"
-[relays.idle]
-[client]
-link = "40 MiB/s"
-path = []
-[clients.bulk]
-workload = "bulk"
-[servers.far]
-link = "40 MiB/s"
-[workloads.bulk]
-size = "1000 GiB"
-"#;
-
-/// 50,000 connections between 50,000 hosts and 50 servers: packets access uncached memory in random order.
-const CROWD: &str = r#"
-[scenario]
-title = "fifty thousand connections"
-[run]
-duration = "3 s"
-[network]
-rtt = "100 ms"
-link_queue = "4 MiB"
-[relays.idle]
-[client]
-link = "1 MiB/s"
-path = []
-[clients.crowd]
-workload = "page"
-count = 50000
-[servers.server]
-link = "200 MiB/s"
-link_queue = "64 MiB"
-count = 50
-[workloads.page]
-size = "1000 GiB"
-start = "uniform(0 s, 2 s)"
-[tcp]
-receive_buffer = "16 KiB"
-"#;
-
-/// One bulk flow over one relay. Server to exit is a plain TCP flow; exit to client is the same flow in cells.
-///
-/// All links are fast and short, so neither windows nor loss limit the flow.
-const FLOW: &str = r#"
-[scenario]
-title = "one bulk flow"
-[run]
-duration = "20 s"
-[network]
-rtt = "4 ms"
-link_queue = "4 MiB"
-[relays.only]
-link = "40 MiB/s"
-[client]
-link = "40 MiB/s"
-path = ["only"]
-[clients.bulk]
-workload = "bulk"
-[servers.near]
-link = "40 MiB/s"
-[workloads.bulk]
-size = "1000 GiB"
-"#;
-
-/// Ten classes of relays of equal size, slowest first [KiB/s], similar to consensuses of the time.
-const RELAYS: [u32; 10] = [100, 150, 300, 600, 1000, 1800, 3000, 5000, 9000, 20_000];
-
-/// 500 relays, 2,000 clients (nine of ten browse), 20 servers.
-fn smoke() -> String {
-    let mut text = String::from(
-        r#"
-[scenario]
-title = "a smoke network"
-[run]
-duration = "8 s"
-[network]
-rtt = "100 ms"
-[clients.web]
-workload = "web"
-count = 1800
-[clients.bulk]
-workload = "bulk"
-count = 200
-[servers.server]
-count = 20
-[workloads.web]
-size = "320 KiB"
-pause = "uniform(1 s, 20 s)"
-start = "uniform(0 s, 2 s)"
-[workloads.bulk]
-size = "5 MiB"
-start = "uniform(0 s, 2 s)"
-"#,
-    );
-    for (class, rate) in RELAYS.iter().enumerate() {
-        write!(text, "[relays.class{class}]\ncount = 50\nlink = \"{rate} KiB/s\"\n")
-            .expect("a string takes everything");
-    }
-    text
-}
-
 /// Vanilla is the baseline.
 const SCHEDULERS: [&str; 6] = [
     "'vanilla'",
@@ -174,13 +64,13 @@ const SCHEDULERS: [&str; 6] = [
 fn measure(world: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let (name, one_by_one) = world.split_once('+').map_or((world, false), |(name, _)| (name, true));
     let text = match name {
-        "plain" => PLAIN.to_owned(),
-        "crowd" => CROWD.to_owned(),
-        "flow" => FLOW.to_owned(),
-        _ => smoke(),
+        "plain" => include_str!("plain.toml"),
+        "crowd" => include_str!("crowd.toml"),
+        "flow" => include_str!("flow.toml"),
+        _ => include_str!("smoke.toml"),
     };
     let control = if one_by_one { Control::one_by_one() } else { Control::new() };
-    let document = Document::parse(&text, world, sets)?;
+    let document = Document::parse(text, world, sets)?;
     let scenario = document.scenario("default")?;
     let allocations = ALLOCATIONS.load(Ordering::Relaxed);
     let begun = std::time::Instant::now();
@@ -431,27 +321,16 @@ fn network_counted(arguments: &[String]) -> Result<(), Box<dyn std::error::Error
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, file, variant, sets @ ..] = args.as_slice()
-        && flag == "--network-here"
-    {
-        return network(file, variant, sets);
-    }
-    if let [flag, arguments @ ..] = args.as_slice()
-        && flag == "--network"
-        && arguments.len() >= 2
-    {
-        return network_counted(arguments);
-    }
-    if let [flag, world, sets @ ..] = args.as_slice()
-        && flag == "--world"
-    {
-        return measure(world, sets);
-    }
-    if let [flag, world, from, until, sets @ ..] = args.as_slice()
-        && flag == "--count"
-    {
-        report_instructions(world, sets, from.parse()?, until.parse()?);
-        return Ok(());
+    let (flag, rest) = args.split_first().map_or(("", &args[..]), |(flag, rest)| (flag.as_str(), rest));
+    match (flag, rest) {
+        ("--network-here", [file, variant, sets @ ..]) => return network(file, variant, sets),
+        ("--network", [_, _, ..]) => return network_counted(rest),
+        ("--world", [world, sets @ ..]) => return measure(world, sets),
+        ("--count", [world, from, until, sets @ ..]) => {
+            report_instructions(world, sets, from.parse()?, until.parse()?);
+            return Ok(());
+        }
+        _ => {}
     }
     let repeats = args.first().map_or(Ok(3), |repeats| repeats.parse())?;
     println!("medians of {repeats} runs, one core each");
