@@ -6,7 +6,7 @@ use crate::diag::{Diag, TcpInfo};
 use crate::error::broken;
 use crate::link::LinkConfig;
 use crate::pair::Pair;
-use crate::row::{LimitsRow, limits_sample, reference, rtt_s, totals};
+use crate::row::{LimitsRow, LinkRow, limits_sample};
 use crate::socket::{Congestion, OWN_BUFFERS, dial_eager};
 use crate::tcp::{PORT, Receiver};
 use penstock_units::{Bytes, Duration, Seed};
@@ -57,18 +57,10 @@ pub fn run(experiment: &Experiment) -> Result<LimitsRow, Error> {
     }
     let bytes = receiver.bytes();
     let _ = socket.shutdown(Shutdown::Both);
-    let parted = pair.part()?;
+    let reference = (Congestion::Cubic, None);
     Ok(LimitsRow {
-        reference: reference(Congestion::Cubic, None)?,
-        experiment: "limits".to_owned(),
-        rate_bytes_per_s: experiment.link.rate.bytes_per_sec(),
-        rtt_s: rtt_s(&experiment.link),
-        loss: experiment.link.loss,
-        queue_bytes: experiment.link.queue.get(),
+        link: LinkRow::new("limits", reference, &experiment.link, bytes, &pair.part()?)?,
         every_s: experiment.every.as_secs_f64(),
-        bytes,
-        dropped: totals(&parted).1,
-        unseen: parted.unseen,
         samples,
     })
 }

@@ -1,43 +1,91 @@
 //! The output: one JSON object on one line for each run.
 //!
-//! The first members of [`Row`] are the same for the simulator and for all references (real kernel, ns-3), so that
-//! their rows can be compared. The members from `hystart` on exist only for the testbed. A member without a value is
-//! `null`; `samples` is then absent.
+//! Most members of [`Row`] are the same for the simulator and for all references (real kernel, ns-3), so that their rows
+//! can be compared. Lateness, `lost`, `dropped`, `unseen` and the members from `hystart` on exist only for the testbed.
+//! A member without a value is `null`; `samples` is then absent.
 
 use crate::Error;
 use crate::diag::TcpInfo;
 use crate::error::machine;
+use crate::forward::Report;
 use crate::link::LinkConfig;
 use crate::pair::Parted;
 use crate::socket::Congestion;
 use penstock_units::Instant;
 use serde::Serialize;
 
-/// One run of the experiment `tcp`: one TCP flow over one link.
+/// The members that all rows have.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct LinkRow {
     /// Name of the reference, such as `linux-6.18 cubic`, with the loss recovery if it is not the default.
     pub reference: String,
-    /// Kind of measurement: `goodput`, `window` or `download`.
+    /// Kind of measurement: `goodput`, `window`, `download`, `sndbuf` or `limits`.
     pub experiment: String,
-    /// Congestion control of the sender.
-    pub congestion: Congestion,
     /// Rate of the link in each direction, for IP packets with headers [B/s].
     pub rate_bytes_per_s: u64,
     /// Twice the one-way delay of the link [s].
     pub rtt_s: f64,
     /// Probability that a packet is lost, in each direction [1].
     pub loss: f64,
-    /// Number of the run. It seeds the losses [1].
-    pub repeat: u64,
     /// Capacity of the link's drop-tail queue in each direction [B].
     pub queue_bytes: u64,
+    /// Bytes that the application received [B].
+    pub bytes: u64,
+    /// Lateness of packets at the receiving kernel: 99th percentile [s].
+    pub late_p99_s: f64,
+    /// Lateness of packets at the receiving kernel: maximum [s].
+    pub late_max_s: f64,
+    /// Packets lost at random, in both directions [packet].
+    pub lost: u64,
+    /// Packets dropped by the link's queue [packet].
+    pub dropped: u64,
+    /// Packets dropped by the testbed itself; the run is invalid if this is above 0 [packet].
+    pub unseen: u64,
+}
+
+impl LinkRow {
+    /// The row of a finished link. `changed` names settings of the kernel that are not the default.
+    pub fn new(
+        experiment: impl ToString,
+        (congestion, changed): (Congestion, Option<String>),
+        link: &LinkConfig,
+        bytes: u64,
+        parted: &Parted,
+    ) -> Result<LinkRow, Error> {
+        let (major, minor) = kernel_version()?;
+        let changed = changed.map(|changed| format!(" {changed}")).unwrap_or_default();
+        let Report { lateness, counts } = &parted.report;
+        Ok(LinkRow {
+            reference: format!("linux-{major}.{minor} {congestion}{changed}"),
+            experiment: experiment.to_string(),
+            rate_bytes_per_s: link.rate.bytes_per_sec(),
+            rtt_s: (2 * link.delay).as_secs_f64(),
+            loss: link.loss,
+            queue_bytes: link.queue.get(),
+            bytes,
+            late_p99_s: lateness.quantile(0.99).as_secs_f64(),
+            late_max_s: lateness.max().as_secs_f64(),
+            lost: counts.iter().map(|counts| counts.lost).sum(),
+            dropped: counts.iter().map(|counts| counts.dropped).sum(),
+            unseen: parted.unseen,
+        })
+    }
+}
+
+/// One run of the experiment `tcp`: one TCP flow over one link.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The link, and the bytes that the application received while they were counted.
+    #[serde(flatten)]
+    pub link: LinkRow,
+    /// Congestion control of the sender.
+    pub congestion: Congestion,
+    /// Number of the run. It seeds the losses [1].
+    pub repeat: u64,
     /// Time from `connect()` to the start of the measurement [s].
     pub warmup_s: f64,
     /// Duration of the measurement [s], with `download` and `window` until the last byte or the time limit.
     pub seconds: f64,
-    /// Bytes that the application received during the measurement [B].
-    pub bytes: u64,
     /// `bytes` divided by `seconds` [B/s].
     pub goodput_bytes_per_s: f64,
     /// Retransmitted segments since `connect()` [segment].
@@ -49,16 +97,6 @@ pub struct Row {
     pub hystart: Option<bool>,
     /// Loss recovery: `rack` (the kernel's default), `no-probes` or `sack`.
     pub recovery: String,
-    /// Lateness of packets at the receiving kernel: 99th percentile [s].
-    pub late_p99_s: f64,
-    /// Lateness of packets at the receiving kernel: maximum [s].
-    pub late_max_s: f64,
-    /// Packets lost at random, in both directions [packet].
-    pub lost: u64,
-    /// Packets dropped by the link's queue [packet].
-    pub dropped: u64,
-    /// Packets dropped by the testbed itself; the run is invalid if this is above 0 [packet].
-    pub unseen: u64,
     /// Time in which the receive window limited the sender [s].
     pub window_limited_s: Option<f64>,
     /// Time in which the send buffer limited the sender [s].
@@ -76,28 +114,11 @@ pub type Sample = (f64, u32, Option<u32>, Option<f64>);
 /// One run of the experiment `sndbuf`.
 #[derive(Clone, Debug, Serialize)]
 pub struct SndbufRow {
-    /// Name of the reference, as in [`Row`].
-    pub reference: String,
-    /// Always `sndbuf`.
-    pub experiment: String,
-    /// Rate of the link in each direction [B/s].
-    pub rate_bytes_per_s: u64,
-    /// Twice the one-way delay of the link [s].
-    pub rtt_s: f64,
-    /// Capacity of the link's queue in each direction [B].
-    pub queue_bytes: u64,
+    /// The link, and the bytes that the application received.
+    #[serde(flatten)]
+    pub link: LinkRow,
     /// Rate of the application's writes [B/s]; `null` if it writes whenever the socket is writable.
     pub writes_bytes_per_s: Option<u64>,
-    /// Bytes that the application received [B].
-    pub bytes: u64,
-    /// Lateness of packets at the receiving kernel: 99th percentile [s].
-    pub late_p99_s: f64,
-    /// Lateness of packets at the receiving kernel: maximum [s].
-    pub late_max_s: f64,
-    /// Packets dropped by the link's queue [packet].
-    pub dropped: u64,
-    /// Packets dropped by the testbed itself [packet].
-    pub unseen: u64,
     /// Time since `connect()` [s], SO_SNDBUF [B], SIOCOUTQ [B], SIOCOUTQNSD [B], cwnd [segment], ssthresh [segment],
     /// smoothed round-trip time [s].
     pub samples: Vec<SndbufSample>,
@@ -109,26 +130,11 @@ pub type SndbufSample = (f64, u64, u64, u64, u32, Option<u32>, Option<f64>);
 /// One run of the experiment `limits`.
 #[derive(Clone, Debug, Serialize)]
 pub struct LimitsRow {
-    /// Name of the reference, as in [`Row`].
-    pub reference: String,
-    /// Always `limits`.
-    pub experiment: String,
-    /// Rate of the link in each direction [B/s].
-    pub rate_bytes_per_s: u64,
-    /// Twice the one-way delay of the link [s].
-    pub rtt_s: f64,
-    /// Probability that a packet is lost, in each direction [1].
-    pub loss: f64,
-    /// Capacity of the link's queue in each direction [B].
-    pub queue_bytes: u64,
+    /// The link, and the bytes that the application received.
+    #[serde(flatten)]
+    pub link: LinkRow,
     /// Interval between the application's writes [s].
     pub every_s: f64,
-    /// Bytes that the application received [B].
-    pub bytes: u64,
-    /// Packets dropped by the link's queue [packet].
-    pub dropped: u64,
-    /// Packets dropped by the testbed itself [packet].
-    pub unseen: u64,
     /// Time since `connect()` [s], socket state before the write, size of the write [B], and state after it.
     pub samples: Vec<LimitsSample>,
 }
@@ -140,13 +146,6 @@ pub type LimitsSample = (f64, Said, u64, Said);
 /// segments [segment], MSS [B].
 pub type Said = (u64, u64, u64, u32, u32, u32);
 
-/// Name of the reference: the kernel's name and version, and changed settings.
-pub fn reference(congestion: Congestion, changed: Option<&str>) -> Result<String, Error> {
-    let (major, minor) = kernel_version()?;
-    let changed = changed.map(|changed| format!(" {changed}")).unwrap_or_default();
-    Ok(format!("linux-{major}.{minor} {congestion}{changed}"))
-}
-
 /// Version of the running kernel, such as 6 and 18.
 pub fn kernel_version() -> Result<(u32, u32), Error> {
     let release =
@@ -156,17 +155,6 @@ pub fn kernel_version() -> Result<(u32, u32), Error> {
         (Some(major), Some(minor)) => Ok((major, minor)),
         _ => Err(machine!("{:?} is no version of a kernel", release.trim())),
     }
-}
-
-/// Twice the one-way delay of a link [s].
-pub fn rtt_s(link: &LinkConfig) -> f64 {
-    (2 * link.delay).as_secs_f64()
-}
-
-/// Packets lost at random, and packets dropped by queues, in both directions of a finished link [packet].
-pub fn totals(parted: &Parted) -> (u64, u64) {
-    let counts = &parted.report.counts;
-    (counts.iter().map(|counts| counts.lost).sum(), counts.iter().map(|counts| counts.dropped).sum())
 }
 
 /// An item of [`Row::samples`]. `at` is the time of the sample, `start` the time of `connect()`.

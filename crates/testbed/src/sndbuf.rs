@@ -6,7 +6,7 @@ use crate::diag::Diag;
 use crate::error::broken;
 use crate::link::LinkConfig;
 use crate::pair::Pair;
-use crate::row::{SndbufRow, reference, rtt_s, sndbuf_sample, totals};
+use crate::row::{LinkRow, SndbufRow, sndbuf_sample};
 use crate::socket::{Congestion, OWN_BUFFERS, dial_eager};
 use crate::tcp::{PORT, Receiver};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -73,19 +73,10 @@ pub fn run(experiment: &Experiment) -> Result<SndbufRow, Error> {
         .join()
         .expect("what went wrong was said by the thread")
         .map_err(|error| broken!("the flow broke off: {error}"))?;
-    let parted = pair.part()?;
+    let reference = (Congestion::Cubic, None);
     Ok(SndbufRow {
-        reference: reference(Congestion::Cubic, None)?,
-        experiment: "sndbuf".to_owned(),
-        rate_bytes_per_s: experiment.link.rate.bytes_per_sec(),
-        rtt_s: rtt_s(&experiment.link),
-        queue_bytes: experiment.link.queue.get(),
+        link: LinkRow::new("sndbuf", reference, &experiment.link, bytes, &pair.part()?)?,
         writes_bytes_per_s: experiment.writes.map(DataRate::bytes_per_sec),
-        bytes,
-        late_p99_s: parted.report.lateness.quantile(0.99).as_secs_f64(),
-        late_max_s: parted.report.lateness.max().as_secs_f64(),
-        dropped: totals(&parted).1,
-        unseen: parted.unseen,
         samples,
     })
 }

@@ -5,7 +5,7 @@ use crate::diag::{Diag, TcpInfo};
 use crate::error::{broken, usage};
 use crate::link::LinkConfig;
 use crate::pair::Pair;
-use crate::row::{Row, Sample, kernel_version, reference, rtt_s, sample, totals};
+use crate::row::{LinkRow, Row, Sample, kernel_version, sample};
 use crate::socket::{Congestion, dial};
 use penstock_units::{Bytes, Duration, Instant, Seed};
 use std::fmt;
@@ -166,37 +166,24 @@ fn row(
     info: Option<TcpInfo>,
     samples: Vec<Sample>,
 ) -> Result<Row, Error> {
-    let parted = pair.part()?;
-    let (lost, dropped) = totals(&parted);
+    let Experiment { kind, congestion, link, recovery, .. } = experiment;
     let seconds = (counted.to - counted.from).as_secs_f64();
     let bytes = counted.after - counted.before;
-    let goodput = experiment.kind == Kind::Goodput;
-    let changed = (experiment.recovery != Recovery::Rack).then(|| experiment.recovery.to_string());
+    let changed = (*recovery != Recovery::Rack).then(|| recovery.to_string());
     Ok(Row {
-        reference: reference(experiment.congestion, changed.as_deref())?,
-        experiment: experiment.kind.to_string(),
-        congestion: experiment.congestion,
-        rate_bytes_per_s: experiment.link.rate.bytes_per_sec(),
-        rtt_s: rtt_s(&experiment.link),
-        loss: experiment.link.loss,
+        link: LinkRow::new(kind, (*congestion, changed), link, bytes, &pair.part()?)?,
+        congestion: *congestion,
         repeat: experiment.repeat,
-        queue_bytes: experiment.link.queue.get(),
-        warmup_s: if goodput { experiment.warmup.as_secs_f64() } else { 0.0 },
+        warmup_s: if *kind == Kind::Goodput { experiment.warmup.as_secs_f64() } else { 0.0 },
         seconds,
-        bytes,
         goodput_bytes_per_s: bytes as f64 / seconds,
         retransmits: info.map(|info| info.retransmits),
         seconds_to_finish: finished.map(|span| span.as_secs_f64()),
-        hystart: experiment.congestion.hystart(),
-        recovery: experiment.recovery.to_string(),
-        late_p99_s: parted.report.lateness.quantile(0.99).as_secs_f64(),
-        late_max_s: parted.report.lateness.max().as_secs_f64(),
-        lost,
-        dropped,
-        unseen: parted.unseen,
+        hystart: congestion.hystart(),
+        recovery: recovery.to_string(),
         window_limited_s: info.map(|info| info.window_limited.as_secs_f64()),
         buffer_limited_s: info.map(|info| info.buffer_limited.as_secs_f64()),
-        samples: (experiment.kind == Kind::Window).then_some(samples),
+        samples: (*kind == Kind::Window).then_some(samples),
     })
 }
 
