@@ -26,7 +26,7 @@ pub struct NoLimits;
 impl WriteLimits for NoLimits {
     const UNFLUSHED: Bytes = Bytes::kib(16);
 
-    fn collect(&mut self, _now: Instant, _pending: &[ChannelKey], _host: &mut dyn SchedulerContext) {}
+    fn begin_round(&mut self, _now: Instant, _pending: &[ChannelKey], _host: &mut dyn SchedulerContext) {}
     fn left(&mut self, _channel: ChannelKey) -> Bytes {
         super::write::ALL
     }

@@ -25,7 +25,7 @@ pub trait WriteLimits: fmt::Debug + Send {
     /// The maximum output buffer of a channel while the kernel or token buckets block the channel [B].
     const UNFLUSHED: Bytes;
     /// Begins a round that serves these channels.
-    fn collect(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext);
+    fn begin_round(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext);
     /// How many bytes the channel may still write in this round [B].
     fn left(&mut self, channel: ChannelKey) -> Bytes;
     /// Charges a cell that will be written [B], TLS included. The last TLS record may exceed the limit.
@@ -92,7 +92,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
     fn serve(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
         let mut round = std::mem::take(&mut self.round);
         self.pending.take(&mut round);
-        self.limits.collect(now, &round, context);
+        self.limits.begin_round(now, &round, context);
         for channel in round.drain(..) {
             self.begin(now, channel, context);
         }

@@ -72,7 +72,7 @@ impl Socket {
 impl WriteLimits for KernelLimits {
     const UNFLUSHED: Bytes = Bytes::ZERO;
 
-    fn collect(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext) {
+    fn begin_round(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext) {
         self.round += 1;
         let (round, sockets) = (self.round, &mut self.sockets);
         let mut drained = Bytes::ZERO;
