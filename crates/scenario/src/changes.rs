@@ -2,8 +2,8 @@
 
 use crate::error::ConfigError;
 use crate::keys::Read;
+use crate::layers;
 use crate::model::{Change, Host, Path, Scenario, Switch, TorNode};
-use crate::overrides;
 use crate::sections::clients::ClientsKeys;
 use crate::sections::relays::RelaysKeys;
 use crate::sections::sets::ChangeKeys;
@@ -30,9 +30,9 @@ pub(crate) fn changes(
     for change in &sections.changes {
         last = time(change, scenario.run.duration, last)?;
         let overlay = &change.keys.set;
-        overrides::check_names(&root, overlay)?;
+        layers::check_names(&root, overlay)?;
         refuse_the_rest(overlay)?;
-        overrides::merge(&mut root, overlay);
+        layers::merge(&mut root, overlay);
         let after = sections::read(&root)?;
         let count = changes.len();
         for (node, host) in tors(scenario) {
@@ -151,7 +151,7 @@ fn refuse_the_rest(overlay: &Table) -> Result<(), ConfigError> {
         };
         of_tors && keys.next().is_some_and(|key| CAN_CHANGE.iter().any(|(keys, _)| keys.contains(&key)))
     };
-    let leaves = overrides::leaves(overlay);
+    let leaves = layers::leaves(overlay);
     let Some((key, node)) = leaves.into_iter().find(|(key, _)| !can_change(key)) else { return Ok(()) };
     let all: Vec<_> = CAN_CHANGE.iter().flat_map(|(keys, _)| *keys).copied().collect();
     let message = format!(

@@ -3,17 +3,11 @@ use crate::changes::changes;
 use crate::deployments::deployments;
 use crate::error::{ConfigError, Error, Sources, listed};
 use crate::estimate::{Estimate, estimate};
-use crate::keys::in_list;
+use crate::layers::{self, Entry, NetworkFile, Warnings, layered, read_file};
 use crate::model::{Head, Scenario, Variant};
-use crate::network_file::{self, NetworkFile};
-use crate::overrides;
-use crate::renamed::{Warnings, rename};
-use crate::sections::sets::VariantKeys;
 use crate::sections::{self, Sections};
-use crate::tree::{self, Node, Table, Value};
-use crate::values::{Site, Texts, ValueType};
+use crate::tree::{Node, Table, Value};
 use penstock_units::Seed;
-use std::path::Path;
 
 /// A scenario file with all its variants, checked. Overrides apply in this order: file, network file, variant,
 /// `--set`. The last one wins. A file without `[[variants]]` has one variant, `default`.
@@ -122,22 +116,15 @@ impl Document {
         sources: &Sources,
         warnings: &mut Warnings,
     ) -> Result<(), ConfigError> {
-        let mut sets = overrides::of_sets(&sources.overrides)?;
-        rename(&mut sets, warnings)?;
-        overrides::check_names(file, &sets)?;
-        for Entry { variant, set, index } in entries {
-            let mut overlay = overrides::of_variant(set, *index)?;
-            rename(&mut overlay, warnings)?;
-            overrides::check_names(file, &overlay)?;
-            let mut root = file.clone();
-            overrides::merge(&mut root, &overlay);
-            overrides::merge(&mut root, &sets);
+        let sets = layers::of_sets(file, &sources.overrides, warnings)?;
+        for entry in entries {
+            let (root, overlay) = layered(file, entry, &sets, warnings)?;
             let sections = sections::read(&root)?;
-            let variant = point.of(variant, entries.len() == 1);
+            let variant = point.of(&entry.variant, entries.len() == 1);
             let mut scenario = build::scenario(&sections, variant.clone())?;
             scenario.deployments = deployments(&root, &sections, &scenario.relays)?;
             scenario.changes = changes(&root, &sections, &scenario)?;
-            let leaves = overrides::leaves(&overlay).into_iter();
+            let leaves = layers::leaves(&overlay).into_iter();
             let overrides = leaves.map(|(key, node)| (key, node.value.print())).collect();
             self.variants.push(variant);
             self.versions.push(Version { sections, scenario, overrides });
@@ -245,87 +232,4 @@ impl Document {
 fn unknown_variant(file: &str, variant: &str, known: &[String]) -> Error {
     let known = listed(known.iter().map(String::as_str));
     Error::UnknownVariant { file: file.to_owned(), variant: variant.to_owned(), known }
-}
-
-struct Entry {
-    variant: Variant,
-    set: Table,
-    /// Index in the file, from 0.
-    index: usize,
-}
-
-/// Merges included files, the scenario file and the network file, in this order. Returns the result and its variants.
-fn read_file(
-    text: &str,
-    network: Option<NetworkFile<'_>>,
-    sources: &mut Sources,
-    warnings: &mut Warnings,
-) -> Result<(Table, Vec<Entry>), ConfigError> {
-    let mut own = tree::parse(text, 0)?;
-    rename(&mut own, warnings)?;
-    let mut file = included(&own, sources, warnings)?;
-    overrides::merge(&mut file, &own);
-    if let Some(network) = network {
-        let number = sources.files.len();
-        sources.files.push(network.name.to_owned());
-        let mut network = tree::parse(network.text, number)?;
-        network_file::check(&network, number)?;
-        rename(&mut network, warnings)?;
-        network_file::replace(&mut file, network);
-    }
-    let entries = variants(file.remove("variants"))?;
-    sources.variants = entries.iter().map(|entry| entry.variant.name.clone()).collect();
-    Ok((file, entries))
-}
-
-/// Merges the files that `[scenario] include` lists. A later file replaces keys of an earlier file.
-fn included(own: &Table, sources: &mut Sources, warnings: &mut Warnings) -> Result<Table, ConfigError> {
-    const KEY: &str = "scenario.include";
-    let include = |table: &Table| table.get("scenario")?.table()?.get("include").cloned();
-    let mut file = Table::new();
-    let Some(node) = include(own) else { return Ok(file) };
-    let site = Site { at: node.at, path: KEY, sections: &Table::new() };
-    for name in Texts.read(&node, &site)?.0 {
-        if name.contains(['/', '\\']) {
-            return Err(
-                site.wrong(format!("{name:?} is in another folder; it must be a file of the same one"))
-            );
-        }
-        let path = Path::new(&sources.files[0]).with_file_name(&name);
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| site.wrong(format!("the file {} cannot be read: {error}", path.display())))?;
-        sources.files.push(path.display().to_string());
-        let mut table = tree::parse(&text, sources.files.len() - 1)?;
-        if let Some(node) = include(&table) {
-            return Err(ConfigError::new(
-                node.at,
-                KEY,
-                "an included file cannot include another file; leave this out",
-            ));
-        }
-        rename(&mut table, warnings)?;
-        overrides::merge(&mut file, &table);
-    }
-    Ok(file)
-}
-
-fn variants(node: Option<Node>) -> Result<Vec<Entry>, ConfigError> {
-    let Some(node) = node else {
-        let variant = Variant { name: "default".to_owned(), label: "default".to_owned() };
-        return Ok(vec![Entry { variant, set: Table::new(), index: 0 }]);
-    };
-    let site = Site { at: node.at, path: "variants", sections: &Table::new() };
-    let mut entries: Vec<Entry> = Vec::new();
-    for (index, read) in in_list::<VariantKeys>().read(&node, &site)?.0.into_iter().enumerate() {
-        let VariantKeys { name, label, set } = read.keys.clone();
-        if entries.iter().any(|entry| entry.variant.name == name) {
-            let message = format!("the variant {name:?} appears twice; every variant needs its own name");
-            return Err(read.wrong("name", message));
-        }
-        entries.push(Entry { variant: Variant { name, label }, set, index });
-    }
-    match entries.is_empty() {
-        true => Err(site.wrong("the list is empty; leave it out, or write [[variants]]")),
-        false => Ok(entries),
-    }
 }

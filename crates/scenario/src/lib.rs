@@ -9,7 +9,7 @@
 //! | types of single values | `distribution`, `markov`, `values` |
 //! | declarations of keys | `keys` |
 //! | the model | [`model`], `rtt_matrix`, `sampled` |
-//! | overrides and presets | `overrides`, `presets`, `renamed`, `network_file` |
+//! | layers of files and overrides, presets | `layers`, `presets` |
 //! | sections: their keys and the model that they give | `sections` |
 //! | checks across sections | `build`, `deployments`, `changes` |
 //! | files and lines | `document`, `single_relay` |
@@ -51,14 +51,12 @@ mod document;
 pub mod error;
 mod estimate;
 mod keys;
+mod layers;
 pub mod markov;
 pub mod model;
-mod network_file;
-mod overrides;
 mod presets;
 mod queueing_model;
 pub mod reference;
-mod renamed;
 mod rtt_matrix;
 mod sampled;
 mod sections;
@@ -69,8 +67,8 @@ mod values;
 pub use document::{Document, Point};
 pub use error::Error;
 pub use estimate::Estimate;
+pub use layers::NetworkFile;
 pub use model::Scenario;
-pub use network_file::NetworkFile;
 pub use reference::{algorithms, presets, sections, workload_kinds, workload_presets};
 pub use rtt_matrix::RttMatrix;
 pub use single_relay::{RelaySettings, relay_config};

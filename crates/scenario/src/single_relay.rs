@@ -2,9 +2,8 @@
 
 use crate::error::{ConfigError, Error, Origin, listed};
 use crate::keys::{Read, Section};
-use crate::overrides::merge;
+use crate::layers::{Warnings, merge, rename_tor};
 use crate::presets;
-use crate::renamed::{Warnings, rename_tor};
 use crate::sections;
 use crate::sections::relays::RelaysKeys;
 use crate::sections::tor::{OfClient, TorKeys};

@@ -3,6 +3,7 @@
 use crate::error::{ConfigError, Origin};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -89,7 +90,7 @@ impl Node {
 /// Parses a whole file. `file` is its index in the list of files.
 pub(crate) fn parse(text: &str, file: usize) -> Result<Table, ConfigError> {
     let lines = Lines::new(text, file);
-    let parsed = DeTable::parse(text).map_err(|error| {
+    let parsed = toml::de::DeTable::parse(text).map_err(|error| {
         let at = lines.origin(error.span().map_or(0, |span| span.start));
         let message = error.message().trim().replace('\n', ", ");
         ConfigError::new(at, "", format!("this is not TOML: {message}"))
@@ -120,7 +121,9 @@ fn node(value: &Spanned<DeValue<'_>>, at: Origin, lines: &Lines, path: &str) -> 
         DeValue::Integer(digits) => Value::Integer(
             i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| beyond(digits.as_str()))?,
         ),
-        DeValue::Float(digits) => Value::Float(digits.as_str().parse().map_err(|_| beyond(digits.as_str()))?),
+        DeValue::Float(digits) => {
+            Value::Float(f64::from_str(digits.as_str()).map_err(|_| beyond(digits.as_str()))?)
+        }
         DeValue::Boolean(flag) => Value::Flag(*flag),
         DeValue::Datetime(_) => Value::Date,
         DeValue::Array(list) => {

@@ -15,8 +15,8 @@ pub(crate) mod workloads;
 
 use crate::error::{ConfigError, Origin, listed};
 use crate::keys::{Read, Section, in_list};
+use crate::layers::merge;
 use crate::model::Tcp;
-use crate::overrides::merge;
 use crate::presets;
 use crate::tree::{Node, Table, Value, is_name, join, print_section};
 use crate::values::{Parameter, Site, ValueType};

@@ -1,0 +1,419 @@
+//! The layers of a scenario: included files, the file itself, a network file, a variant and `--set`. `[relays.NAME]` is
+//! a layer over `[relay]`.
+//!
+//! Tables merge key by key. Other values are replaced. Two keys also discard inherited keys: a table with a `kind`
+//! replaces the whole inherited table, and `link` replaces the inherited `link_up` and `link_down`. Old names of keys
+//! still work for one release. A warning gives the new name.
+
+use crate::error::{ConfigError, Origin, Sources, listed_briefly};
+use crate::keys::in_list;
+use crate::model::Variant;
+use crate::sections::sets::VariantKeys;
+use crate::tree::{Node, Table, Value, insert, join, parse, parse_value};
+use crate::values::{Site, Texts, ValueType};
+use std::path::Path;
+
+/// A network file, as text.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkFile<'a> {
+    /// Name of the network file in messages.
+    pub name: &'a str,
+    /// Text of the file, in TOML.
+    pub text: &'a str,
+}
+
+/// A variant and its overrides.
+pub(crate) struct Entry {
+    pub(crate) variant: Variant,
+    set: Table,
+    /// Index in the file, from 0.
+    index: usize,
+}
+
+/// The file under the overrides of a variant and under `sets`, and the overrides of the variant.
+pub(crate) fn layered(
+    file: &Table,
+    entry: &Entry,
+    sets: &Table,
+    warnings: &mut Warnings,
+) -> Result<(Table, Table), ConfigError> {
+    let mut overlay = of_variant(&entry.set, entry.index)?;
+    rename(&mut overlay, warnings)?;
+    check_names(file, &overlay)?;
+    let mut root = file.clone();
+    merge(&mut root, &overlay);
+    merge(&mut root, sets);
+    Ok((root, overlay))
+}
+
+/// Merges included files, the scenario file and the network file, in this order. Returns the result and its variants.
+pub(crate) fn read_file(
+    text: &str,
+    network: Option<NetworkFile<'_>>,
+    sources: &mut Sources,
+    warnings: &mut Warnings,
+) -> Result<(Table, Vec<Entry>), ConfigError> {
+    let mut own = parse(text, 0)?;
+    rename(&mut own, warnings)?;
+    let mut file = included(&own, sources, warnings)?;
+    merge(&mut file, &own);
+    if let Some(network) = network {
+        let number = sources.files.len();
+        sources.files.push(network.name.to_owned());
+        let mut network = parse(network.text, number)?;
+        check_sections(&network, number)?;
+        rename(&mut network, warnings)?;
+        replace(&mut file, network);
+    }
+    let entries = variants(file.remove("variants"))?;
+    sources.variants = entries.iter().map(|entry| entry.variant.name.clone()).collect();
+    Ok((file, entries))
+}
+
+/// Merges the files that `[scenario] include` lists. A later file replaces keys of an earlier file.
+fn included(own: &Table, sources: &mut Sources, warnings: &mut Warnings) -> Result<Table, ConfigError> {
+    const KEY: &str = "scenario.include";
+    let include = |table: &Table| table.get("scenario")?.table()?.get("include").cloned();
+    let mut file = Table::new();
+    let Some(node) = include(own) else { return Ok(file) };
+    let site = Site { at: node.at, path: KEY, sections: &Table::new() };
+    for name in Texts.read(&node, &site)?.0 {
+        if name.contains(['/', '\\']) {
+            return Err(
+                site.wrong(format!("{name:?} is in another folder; it must be a file of the same one"))
+            );
+        }
+        let path = Path::new(&sources.files[0]).with_file_name(&name);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| site.wrong(format!("the file {} cannot be read: {error}", path.display())))?;
+        sources.files.push(path.display().to_string());
+        let mut table = parse(&text, sources.files.len() - 1)?;
+        if let Some(node) = include(&table) {
+            return Err(ConfigError::new(
+                node.at,
+                KEY,
+                "an included file cannot include another file; leave this out",
+            ));
+        }
+        rename(&mut table, warnings)?;
+        merge(&mut file, &table);
+    }
+    Ok(file)
+}
+
+fn variants(node: Option<Node>) -> Result<Vec<Entry>, ConfigError> {
+    let Some(node) = node else {
+        let variant = Variant { name: "default".to_owned(), label: "default".to_owned() };
+        return Ok(vec![Entry { variant, set: Table::new(), index: 0 }]);
+    };
+    let site = Site { at: node.at, path: "variants", sections: &Table::new() };
+    let mut entries: Vec<Entry> = Vec::new();
+    for (index, read) in in_list::<VariantKeys>().read(&node, &site)?.0.into_iter().enumerate() {
+        let VariantKeys { name, label, set } = read.keys.clone();
+        if entries.iter().any(|entry| entry.variant.name == name) {
+            let message = format!("the variant {name:?} appears twice; every variant needs its own name");
+            return Err(read.wrong("name", message));
+        }
+        entries.push(Entry { variant: Variant { name, label }, set, index });
+    }
+    match entries.is_empty() {
+        true => Err(site.wrong("the list is empty; leave it out, or write [[variants]]")),
+        false => Ok(entries),
+    }
+}
+
+/// Checks that a network file has only allowed sections. `file` is its index in the list of files.
+fn check_sections(root: &Table, file: usize) -> Result<(), ConfigError> {
+    for (name, node) in root {
+        let wrong = |message: String| Err(ConfigError::new(node.at, name, message));
+        if !["network", "relays"].contains(&name.as_str()) {
+            let message = "this belongs in a scenario; a network file has only network, relays";
+            return wrong(message.to_owned());
+        }
+        let Some(table) = node.table() else {
+            return wrong(format!("{}; it must be a section, written [{name}]", node.with_type()));
+        };
+        if name == "relays" && table.is_empty() {
+            return wrong("there is no relay; write one as [relays.NAME]".to_owned());
+        }
+    }
+    if root.is_empty() {
+        let message = "there is no network; a network file has [relays.NAME], [network] or both";
+        return Err(ConfigError::new(Origin::File { file, line: 1, variant: None }, "", message));
+    }
+    Ok(())
+}
+
+/// Merges a network file into a scenario file. The relays of the network file replace all relays of the scenario.
+fn replace(file: &mut Table, mut network: Table) {
+    if let Some(relays) = network.remove("relays") {
+        file.insert("relays".to_owned(), relays);
+    }
+    let has_matrix = |node: &Node| node.table().is_some_and(|table| table.contains_key("rtt_matrix"));
+    if network.get("network").is_some_and(has_matrix)
+        && let Some(Node { value: Value::Table(below), .. }) = file.get_mut("network")
+    {
+        // The round-trip matrix of the scenario is dropped, because two networks have different countries.
+        below.remove("rtt_matrix");
+    }
+    merge(file, &network);
+}
+
+const OF_NETWORK: [(&str, &str); 1] = [("ways", "rtt_matrix")];
+
+const OF_TOR: [(&str, &str); 3] = [
+    ("circuit_queue_most", "max_circuit_queue"),
+    ("mark_above", "ecn_threshold"),
+    ("datagram_hold", "coalesce_delay"),
+];
+
+/// Warnings, each with the place in the file.
+pub(crate) type Warnings = Vec<(Origin, String)>;
+
+/// Renames old keys in a file or in overrides, and adds a warning for each.
+fn rename(root: &mut Table, warnings: &mut Warnings) -> Result<(), ConfigError> {
+    if let Some(network) = root.get_mut("network").and_then(table_of) {
+        rename_keys(network, "network", &OF_NETWORK, warnings)?;
+        if let Some(latency) = network.get_mut("latency")
+            && latency.as_text() == Some("ways")
+        {
+            latency.value = Value::Text("rtt-matrix".to_owned());
+            warnings.push((latency.at, message("network.latency = \"ways\"", "\"rtt-matrix\"")));
+        }
+    }
+    for section in ["relay", "client"] {
+        let table = root.get_mut(section).and_then(table_of);
+        table.map_or(Ok(()), |table| rename_tor(table, section, warnings))?;
+    }
+    for section in ["relays", "clients"] {
+        for (name, node) in root.get_mut(section).and_then(table_of).into_iter().flatten() {
+            let table = table_of(node);
+            table.map_or(Ok(()), |table| rename_tor(table, &join(section, name), warnings))?;
+        }
+    }
+    if let Some(Node { value: Value::List(list), .. }) = root.get_mut("deployments") {
+        for (index, node) in list.iter_mut().enumerate() {
+            let set = table_of(node).and_then(|table| table.get_mut("set")).and_then(table_of);
+            let path = format!("deployments.{index}.set");
+            set.map_or(Ok(()), |set| rename_tor(set, &path, warnings))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn rename_tor(table: &mut Table, path: &str, warnings: &mut Warnings) -> Result<(), ConfigError> {
+    rename_keys(table, path, &OF_TOR, warnings)
+}
+
+fn rename_keys(
+    table: &mut Table,
+    path: &str,
+    names: &[(&str, &str)],
+    warnings: &mut Warnings,
+) -> Result<(), ConfigError> {
+    for (old, new) in names {
+        let Some(node) = table.remove(*old) else { continue };
+        let key = join(path, old);
+        if table.contains_key(*new) {
+            let message =
+                format!("this is the old name of {new}, which is set, too; leave one of the two out");
+            return Err(ConfigError::new(node.at, key, message));
+        }
+        warnings.push((node.at, message(&key, new)));
+        table.insert((*new).to_owned(), node);
+    }
+    Ok(())
+}
+
+fn message(old: &str, new: &str) -> String {
+    format!("{old}: this name is old and will not work in the next release; write {new}")
+}
+
+fn table_of(node: &mut Node) -> Option<&mut Table> {
+    match &mut node.value {
+        Value::Table(table) => Some(table),
+        _ => None,
+    }
+}
+
+/// Tables with entries that an override may change. It cannot add entries, because a mistyped name would add a node.
+const NAMED: &[&str] = &["relays", "clients", "servers", "workloads"];
+
+/// Keys that select an algorithm. `scheduler = "vanilla"` is short for `scheduler = { kind = "vanilla" }`.
+pub(crate) const ALGORITHM_KEYS: [&str; 6] =
+    ["circuit_policy", "scheduler", "edge_control", "hop_control", "throttle", "channel_map"];
+
+pub(crate) fn merge(base: &mut Table, over: &Table) {
+    let names_text = |key: &str| over.get(key).is_some_and(|node| node.as_text().is_some());
+    if names_text("kind") {
+        base.clear();
+    }
+    if names_text("link") {
+        base.remove("link_up");
+        base.remove("link_down");
+    }
+    for (key, node) in over {
+        match (base.get_mut(key), &node.value) {
+            (Some(Node { value: Value::Table(below), .. }), Value::Table(above)) => merge(below, above),
+            (Some(below), Value::Table(above))
+                if below.as_text().is_some() && ALGORITHM_KEYS.contains(&&key[..]) =>
+            {
+                let mut table = Table::from([("kind".to_owned(), below.clone())]);
+                merge(&mut table, above);
+                *below = Node::of_table(table, node.at);
+            }
+            _ => {
+                base.insert(key.clone(), node.clone());
+            }
+        }
+    }
+}
+
+/// The overrides of a variant. Keys of `set` may be dotted.
+fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError> {
+    let to_variant = |at| match at {
+        Origin::File { file, line, .. } => Origin::File { file, line, variant: Some(index) },
+        other => other,
+    };
+    let overlay = Node::of_table(set.clone(), Origin::Default).moved(&to_variant);
+    let overlay = overlay.table().cloned().unwrap_or_default();
+    for (key, below, why) in [
+        ("scenario", None, "a variant cannot change the paper or the figure of a scenario"),
+        ("variants", None, "a variant cannot change variants"),
+        ("run", Some("seeds"), "all variants have the same seeds: set them in [run]"),
+        ("run", Some("networks"), "all variants have the same networks: set them in [run]"),
+    ] {
+        let found = overlay.get(key).and_then(|node| match below {
+            None => Some((node.at, key.to_owned())),
+            Some(below) => node.table()?.get(below).map(|node| (node.at, join(key, below))),
+        });
+        if let Some((at, key)) = found {
+            return Err(ConfigError::new(at, key, why));
+        }
+    }
+    Ok(overlay)
+}
+
+/// The overrides of all `--set key=value`. If two set the same key, the later one wins. The value is TOML. Other text
+/// is a string if it has none of the characters `" ' [ ] { } = #`, because a shell removes quotes: `run.duration=10 s`.
+pub(crate) fn of_sets(file: &Table, sets: &[String], warnings: &mut Warnings) -> Result<Table, ConfigError> {
+    let mut overlay = parse_sets(sets)?;
+    rename(&mut overlay, warnings)?;
+    check_names(file, &overlay)?;
+    Ok(overlay)
+}
+
+fn parse_sets(sets: &[String]) -> Result<Table, ConfigError> {
+    let mut overlay = Table::new();
+    for (index, set) in sets.iter().enumerate() {
+        let at = Origin::Set(index);
+        let fail = |message: &str| ConfigError::new(at, "", message);
+        let (path, text) =
+            set.split_once('=').ok_or_else(|| fail("it must be key=value, like run.duration=\"10 min\""))?;
+        let (path, text) = (path.trim(), text.trim());
+        let node = match parse_value(text) {
+            Some(node) => node,
+            None if text.is_empty() => return Err(fail("the value is missing")),
+            None if text.contains(['"', '\'', '[', ']', '{', '}', '=', '#', '\n']) => {
+                return Err(fail(
+                    "the value is not TOML; a string needs quotes that the shell leaves, like 'key=\"10 s\"'",
+                ));
+            }
+            None => Node::text(text, at),
+        };
+        if path == "variants" || path.starts_with("variants.") {
+            return Err(fail("--set cannot change variants; select variants with --variant"));
+        }
+        insert(&mut overlay, path, path, node.moved(&|_| at), false)?;
+    }
+    Ok(overlay)
+}
+
+/// Refuses overrides of nodes and workloads that the file does not define.
+pub(crate) fn check_names(base: &Table, overlay: &Table) -> Result<(), ConfigError> {
+    for section in NAMED {
+        let Some(over) = overlay.get(*section).and_then(Node::table) else { continue };
+        let empty = Table::new();
+        let known = base.get(*section).and_then(Node::table).unwrap_or(&empty);
+        if let Some((name, node)) = over.iter().find(|(name, _)| !known.contains_key(*name)) {
+            let known = listed_briefly(known.keys().map(String::as_str));
+            return Err(ConfigError::new(
+                node.at,
+                join(section, name),
+                format!("there is no {name:?} to override; [{section}] has {known}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Every value of an overlay, with its dotted key.
+pub(crate) fn leaves(overlay: &Table) -> Vec<(String, &Node)> {
+    fn walk<'a>(table: &'a Table, path: &str, found: &mut Vec<(String, &'a Node)>) {
+        for (key, node) in table {
+            let path = join(path, key);
+            match &node.value {
+                Value::Table(inner) => walk(inner, &path, found),
+                _ => found.push((path, node)),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(overlay, "", &mut found);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::parse;
+
+    fn merged(base: &str, over: &str) -> Table {
+        let mut base = parse(base, 0).unwrap();
+        merge(&mut base, &parse(over, 0).unwrap());
+        base
+    }
+
+    /// Compares values without their origins.
+    fn same(one: Table, other: &str) -> bool {
+        let nowhere = |table: Table| Node::of_table(table, Origin::Default).moved(&|_| Origin::Default);
+        nowhere(one) == nowhere(parse(other, 0).unwrap())
+    }
+
+    #[test]
+    fn a_kind_replaces_the_algorithm_and_a_parameter_changes_it() {
+        let base = "scheduler = { kind = 'a', x = 1 }";
+        assert!(same(merged(base, "scheduler = { y = 2 }"), "scheduler = { kind = 'a', x = 1, y = 2 }"));
+        assert!(same(merged(base, "scheduler = { kind = 'b', y = 2 }"), "scheduler = { kind = 'b', y = 2 }"));
+        assert!(same(merged(base, "scheduler = 'b'"), "scheduler = 'b'"));
+        assert!(same(merged("scheduler = 'a'", "scheduler.y = 2"), "scheduler = { kind = 'a', y = 2 }"));
+        assert!(same(merged("cpu = 'none'", "cpu = { cell = '1 us' }"), "cpu = { cell = '1 us' }"));
+    }
+
+    #[test]
+    fn setting_the_link_sets_both_directions() {
+        let base = "link = '1 MiB/s'\nlink_up = '2 MiB/s'";
+        assert!(same(merged(base, "link = '3 MiB/s'"), "link = '3 MiB/s'"));
+        assert!(same(merged(base, "link_up = '3 MiB/s'"), "link = '1 MiB/s'\nlink_up = '3 MiB/s'"));
+    }
+
+    #[test]
+    fn a_node_can_have_the_name_kind_or_link() {
+        let base = "[relays.kind]\nlink = '1 MiB/s'\n[relays.link_up]\n[relays.link]\n";
+        assert_eq!(
+            merged(base, "relays.kind.link = 'x'\nrelays.link.link = 'x'")["relays"].table().unwrap().len(),
+            3
+        );
+    }
+
+    #[test]
+    fn a_set_accepts_toml_or_plain_words() {
+        let sets = ["a.b=1", "a.c=10 s", "a.d=\"x\"", "a.e=uniform(1 s, 3 s)", "a.b=2", "a.f=[1, 2]"];
+        let overlay = parse_sets(&sets.map(str::to_owned)).unwrap();
+        let expected = "a = { b = 2, c = '10 s', d = 'x', e = 'uniform(1 s, 3 s)', f = [1, 2] }";
+        assert!(same(overlay, expected));
+        for wrong in ["a.b", "a.b=", "=1", "a..b=1", "a=[1", "a=\"x", "variants.0.name=\"x\""] {
+            assert!(parse_sets(&[wrong.to_owned()]).is_err(), "{wrong}");
+        }
+    }
+}
