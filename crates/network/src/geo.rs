@@ -8,6 +8,7 @@
 //! 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/reference/networks.md).
 
 use penstock_units::{Duration, Rng, math};
+use std::sync::LazyLock;
 
 /// The Earth's mean radius [km].
 const EARTH: f64 = 6371.0;
@@ -101,82 +102,22 @@ pub const USERS: &[(&str, u32)] = &[
     ("IN", 831),
 ];
 
-/// The country codes of [`COUNTRIES`].
-pub const CODES: &[&str; COUNTRIES.len()] = &{
-    let mut codes = [""; COUNTRIES.len()];
-    let mut place = 0;
-    while place < codes.len() {
-        codes[place] = COUNTRIES[place].code;
-        place += 1;
-    }
-    codes
-};
-
 /// All known countries: those of relays from 2012 to 2022, those of users, and some others.
-pub const COUNTRIES: &[Country] = &[
-    Country { code: "AL", latitude: 41.0, longitude: 20.0, radius: 100.0 },
-    Country { code: "AR", latitude: -34.0, longitude: -60.0, radius: 600.0 },
-    Country { code: "AT", latitude: 48.0, longitude: 15.0, radius: 200.0 },
-    Country { code: "AU", latitude: -34.0, longitude: 148.0, radius: 900.0 },
-    Country { code: "BE", latitude: 51.0, longitude: 4.0, radius: 90.0 },
-    Country { code: "BG", latitude: 43.0, longitude: 25.0, radius: 200.0 },
-    Country { code: "BR", latitude: -21.0, longitude: -46.0, radius: 900.0 },
-    Country { code: "BY", latitude: 54.0, longitude: 28.0, radius: 250.0 },
-    Country { code: "CA", latitude: 45.0, longitude: -77.0, radius: 900.0 },
-    Country { code: "CH", latitude: 47.0, longitude: 8.0, radius: 120.0 },
-    Country { code: "CL", latitude: -34.0, longitude: -71.0, radius: 500.0 },
-    Country { code: "CN", latitude: 32.0, longitude: 114.0, radius: 900.0 },
-    Country { code: "CR", latitude: 10.0, longitude: -84.0, radius: 100.0 },
-    Country { code: "CZ", latitude: 50.0, longitude: 15.0, radius: 180.0 },
-    Country { code: "DE", latitude: 51.0, longitude: 10.0, radius: 320.0 },
-    Country { code: "DK", latitude: 56.0, longitude: 11.0, radius: 130.0 },
-    Country { code: "DZ", latitude: 36.0, longitude: 3.0, radius: 300.0 },
-    Country { code: "EE", latitude: 59.0, longitude: 26.0, radius: 110.0 },
-    Country { code: "EG", latitude: 30.0, longitude: 31.0, radius: 200.0 },
-    Country { code: "ES", latitude: 40.0, longitude: -4.0, radius: 400.0 },
-    Country { code: "FI", latitude: 61.0, longitude: 25.0, radius: 250.0 },
-    Country { code: "FR", latitude: 47.0, longitude: 3.0, radius: 400.0 },
-    Country { code: "GB", latitude: 52.0, longitude: -1.0, radius: 250.0 },
-    Country { code: "GR", latitude: 38.0, longitude: 23.0, radius: 250.0 },
-    Country { code: "HK", latitude: 22.0, longitude: 114.0, radius: 30.0 },
-    Country { code: "HR", latitude: 45.0, longitude: 16.0, radius: 150.0 },
-    Country { code: "HU", latitude: 47.0, longitude: 19.0, radius: 150.0 },
-    Country { code: "ID", latitude: -7.0, longitude: 109.0, radius: 600.0 },
-    Country { code: "IE", latitude: 53.0, longitude: -7.0, radius: 140.0 },
-    Country { code: "IL", latitude: 32.0, longitude: 35.0, radius: 90.0 },
-    Country { code: "IN", latitude: 22.0, longitude: 79.0, radius: 900.0 },
-    Country { code: "IR", latitude: 34.0, longitude: 52.0, radius: 500.0 },
-    Country { code: "IS", latitude: 64.0, longitude: -22.0, radius: 60.0 },
-    Country { code: "IT", latitude: 43.0, longitude: 12.0, radius: 400.0 },
-    Country { code: "JP", latitude: 35.0, longitude: 138.0, radius: 400.0 },
-    Country { code: "KR", latitude: 37.0, longitude: 127.0, radius: 170.0 },
-    Country { code: "LT", latitude: 55.0, longitude: 24.0, radius: 130.0 },
-    Country { code: "LU", latitude: 50.0, longitude: 6.0, radius: 30.0 },
-    Country { code: "LV", latitude: 57.0, longitude: 24.0, radius: 130.0 },
-    Country { code: "MD", latitude: 47.0, longitude: 29.0, radius: 100.0 },
-    Country { code: "MX", latitude: 20.0, longitude: -100.0, radius: 600.0 },
-    Country { code: "MY", latitude: 3.0, longitude: 102.0, radius: 250.0 },
-    Country { code: "NL", latitude: 52.0, longitude: 5.0, radius: 110.0 },
-    Country { code: "NO", latitude: 60.0, longitude: 10.0, radius: 250.0 },
-    Country { code: "NZ", latitude: -39.0, longitude: 175.0, radius: 400.0 },
-    Country { code: "PA", latitude: 9.0, longitude: -80.0, radius: 120.0 },
-    Country { code: "PL", latitude: 52.0, longitude: 19.0, radius: 300.0 },
-    Country { code: "PT", latitude: 40.0, longitude: -8.0, radius: 200.0 },
-    Country { code: "RO", latitude: 45.0, longitude: 25.0, radius: 250.0 },
-    Country { code: "RU", latitude: 55.0, longitude: 42.0, radius: 1000.0 },
-    Country { code: "SA", latitude: 24.0, longitude: 45.0, radius: 500.0 },
-    Country { code: "SC", latitude: -5.0, longitude: 55.0, radius: 20.0 },
-    Country { code: "SE", latitude: 59.0, longitude: 16.0, radius: 300.0 },
-    Country { code: "SG", latitude: 1.0, longitude: 104.0, radius: 20.0 },
-    Country { code: "SK", latitude: 49.0, longitude: 19.0, radius: 150.0 },
-    Country { code: "TH", latitude: 14.0, longitude: 101.0, radius: 350.0 },
-    Country { code: "TR", latitude: 40.0, longitude: 32.0, radius: 450.0 },
-    Country { code: "TW", latitude: 24.0, longitude: 121.0, radius: 130.0 },
-    Country { code: "UA", latitude: 49.0, longitude: 31.0, radius: 400.0 },
-    Country { code: "US", latitude: 39.0, longitude: -92.0, radius: 1770.0 },
-    Country { code: "VN", latitude: 16.0, longitude: 107.0, radius: 500.0 },
-    Country { code: "ZA", latitude: -28.0, longitude: 28.0, radius: 450.0 },
-];
+pub static COUNTRIES: LazyLock<Vec<Country>> = LazyLock::new(|| {
+    let country = |line: &'static str| {
+        let (code, numbers) = line.split_once(',').expect("a line begins with a code");
+        let numbers: Vec<f64> = numbers.split(',').filter_map(|number| number.parse().ok()).collect();
+        let [latitude, longitude, radius] = numbers[..] else {
+            panic!("a country has three numbers: {line}")
+        };
+        Country { code, latitude, longitude, radius }
+    };
+    include_str!("../data/countries.csv").lines().skip(1).map(country).collect()
+});
+
+/// The codes of all countries.
+pub static CODES: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| COUNTRIES.iter().map(|country| country.code).collect());
 
 #[cfg(test)]
 mod tests {

@@ -40,7 +40,7 @@ section! {
         /// The country of the node, if network.latency is "geographic" or "rtt-matrix". With "any", each node draws a
         /// country. A relay with an era draws from the countries of that era's relays, and every other node from the
         /// countries of Tor's users.
-        country: Option<&'static str> = Or("any", Word(geo::CODES)), Is("any");
+        country: Option<&'static str> = Or("any", Word(&geo::CODES)), Is("any");
     }
 }
 
