@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::error::usage;
 use crate::link::LinkConfig;
+use crate::socket::Congestion;
 use crate::tcp::Kind;
 use crate::{limits, sndbuf, tcp};
 use penstock_units::parse::duration;
@@ -10,6 +11,7 @@ use penstock_units::time::nanos;
 use penstock_units::{Bytes, DataRate, Duration};
 use std::fmt::Display;
 use std::str::FromStr;
+use strum::VariantNames;
 
 /// A parsed command line.
 #[derive(Debug)]
@@ -74,17 +76,7 @@ impl Command {
         match command.as_str() {
             "help" | "--help" | "-h" => Ok(Command::Help),
             "tcp" => {
-                let kind = match arguments.next().as_deref() {
-                    Some("goodput") => Kind::Goodput,
-                    Some("window") => Kind::Window,
-                    Some("download") => Kind::Download,
-                    other => {
-                        let other = other.unwrap_or_default();
-                        return Err(usage!(
-                            "{other:?} is no experiment of tcp: write goodput, window or download"
-                        ));
-                    }
-                };
+                let kind = word("tcp", &arguments.next().unwrap_or_default())?;
                 tcp_experiment(kind, Options::read(arguments)?).map(Command::Tcp)
             }
             "sndbuf" => sndbuf_experiment(Options::read(arguments)?).map(Command::Sndbuf),
@@ -105,13 +97,13 @@ fn tcp_experiment(kind: Kind, mut options: Options) -> Result<tcp::Experiment, E
     let loss = options.probability("loss")?;
     let experiment = tcp::Experiment {
         kind,
-        congestion: options.take("congestion", crate::socket::Congestion::Cubic)?,
+        congestion: options.word("congestion", Congestion::Cubic)?,
         link: LinkConfig { rate, delay: rtt / 2, loss, queue: options.take("queue", queue)? },
         repeat: options.take("repeat", 1)?,
         warmup: options.span("warmup", Duration::from_secs(5))?,
         seconds: options.positive("seconds", Duration::from_secs(seconds))?,
         bytes: options.take("bytes", Bytes::kib(100 << 10))?,
-        recovery: options.take("recovery", tcp::Recovery::Rack)?,
+        recovery: options.word("recovery", tcp::Recovery::Rack)?,
         spin: options.span("spin", Duration::ZERO)?,
     };
     options.finish()?;
@@ -156,6 +148,14 @@ fn limits_experiment(mut options: Options) -> Result<limits::Experiment, Error> 
     Ok(experiment)
 }
 
+/// One of several words.
+pub(crate) fn word<T: FromStr + VariantNames>(key: &str, text: &str) -> Result<T, Error> {
+    text.parse().map_err(|_| {
+        let (last, others) = T::VARIANTS.split_last().expect("there is a word");
+        usage!("{key} {text:?} is unknown: write {} or {last}", others.join(", "))
+    })
+}
+
 /// Keys with their values. At the end of parsing, the remaining keys are unknown.
 struct Options(Vec<(String, String)>);
 
@@ -185,6 +185,10 @@ impl Options {
             Some(text) => text.parse().map_err(|error| usage!("--{key} {text:?}: {error}")),
             None => Ok(otherwise),
         }
+    }
+
+    fn word<T: FromStr + VariantNames>(&mut self, key: &str, otherwise: T) -> Result<T, Error> {
+        self.value(key).map_or(Ok(otherwise), |text| word(&format!("--{key}"), &text))
     }
 
     fn probability(&mut self, key: &str) -> Result<f64, Error> {

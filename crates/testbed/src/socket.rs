@@ -1,45 +1,25 @@
 //! TCP sockets of experiments.
 
 use crate::Error;
-use crate::error::{machine, usage};
+use crate::error::machine;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, setsockopt, socket, sockopt};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::net::{SocketAddrV4, TcpStream};
 use std::os::fd::AsRawFd;
-use std::str::FromStr;
+use strum::{Display, EnumString, VariantNames};
 
 /// A congestion control of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display, EnumString, VariantNames)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Congestion {
     /// CUBIC, RFC 9438.
     Cubic,
     /// Reno, RFC 5681.
     Reno,
-}
-
-impl fmt::Display for Congestion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Congestion::Cubic => "cubic",
-            Congestion::Reno => "reno",
-        })
-    }
-}
-
-impl FromStr for Congestion {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match text {
-            "cubic" => Ok(Congestion::Cubic),
-            "reno" => Ok(Congestion::Reno),
-            _ => Err(usage!("{text:?} is no congestion control: write cubic or reno")),
-        }
-    }
 }
 
 impl Congestion {
@@ -82,12 +62,14 @@ pub fn dial_eager(to: SocketAddrV4) -> Result<TcpStream, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::word;
 
     #[test]
     fn congestion_controls_have_the_kernels_names() {
         for name in ["cubic", "reno"] {
             assert_eq!(name.parse::<Congestion>().unwrap().to_string(), name);
         }
-        assert!("bbr".parse::<Congestion>().unwrap_err().to_string().contains("write cubic or reno"));
+        let error = word::<Congestion>("--congestion", "bbr").unwrap_err();
+        assert_eq!(error.to_string(), r#"--congestion "bbr" is unknown: write cubic or reno"#);
     }
 }

@@ -8,16 +8,16 @@ use crate::pair::Pair;
 use crate::row::{LinkRow, Row, Sample, kernel_version, sample};
 use crate::socket::{Congestion, dial};
 use penstock_units::{Bytes, Duration, Instant, Seed};
-use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{JoinHandle, spawn};
+use strum::{Display, EnumString, VariantNames};
 
 /// The kind of measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Kind {
     /// Bytes received in a time span, after a warm-up.
     Goodput,
@@ -27,18 +27,9 @@ pub enum Kind {
     Download,
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Goodput => "goodput",
-            Kind::Window => "window",
-            Kind::Download => "download",
-        })
-    }
-}
-
 /// Loss recovery of the sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Recovery {
     /// RACK with tail loss probes (RFC 8985), the kernel's default.
     Rack,
@@ -46,28 +37,6 @@ pub enum Recovery {
     NoProbes,
     /// Duplicate acknowledgements (RFC 6675), without RACK. Linux 6.17 removed this recovery.
     Sack,
-}
-
-impl fmt::Display for Recovery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Recovery::Rack => "rack",
-            Recovery::NoProbes => "no-probes",
-            Recovery::Sack => "sack",
-        })
-    }
-}
-
-impl FromStr for Recovery {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match text {
-            "rack" => Ok(Recovery::Rack),
-            "no-probes" => Ok(Recovery::NoProbes),
-            "sack" => Ok(Recovery::Sack),
-            _ => Err(usage!("it is unknown: write rack, no-probes or sack")),
-        }
-    }
 }
 
 impl Recovery {

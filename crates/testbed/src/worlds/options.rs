@@ -4,11 +4,13 @@ use super::row::{Emulation, WorldRow};
 use super::testbed;
 use crate::Error;
 use crate::error::usage;
+use crate::options::word;
 use penstock_record::{RunKey, Tables};
 use penstock_scenario::{Document, NetworkFile, Point, Scenario};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use strum::{Display, EnumString, VariantNames};
 
 /// Arguments of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +24,8 @@ pub struct Ask {
     out: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 enum World {
     Sim,
     Testbed,
@@ -47,9 +50,7 @@ impl Ask {
         while let Some(option) = arguments.next() {
             let value = arguments.next().ok_or_else(|| usage!("{option} needs a value"))?;
             match option.as_str() {
-                "--world" if value == "sim" => ask.world = World::Sim,
-                "--world" if value == "testbed" => ask.world = World::Testbed,
-                "--world" => return Err(usage!("--world {value:?} is none: write sim or testbed")),
+                "--world" => ask.world = word("--world", &value)?,
                 "--variant" => ask.variant = Some(value),
                 "--seed" => {
                     let wrong = |_| usage!("--seed {value:?} is none: write a whole number");
@@ -81,11 +82,7 @@ pub fn run(ask: &Ask) -> Result<WorldRow, Error> {
     let variant = ask.variant.clone().unwrap_or_else(first);
     let scenario = document.scenario(&variant).map_err(|error| usage!("{error}"))?;
     let mut row = WorldRow {
-        world: match ask.world {
-            World::Sim => "sim",
-            World::Testbed => "testbed",
-        }
-        .to_owned(),
+        world: ask.world.to_string(),
         scenario: ask.scenario.clone(),
         variant,
         seed: ask.seed,
