@@ -1,4 +1,4 @@
-"""Structural damage to documents of JSON: each place, and what belongs in hardly any."""
+"""Structural damage to JSON documents: each key, and values that are wrong at nearly every key."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def places(inside: Any, shape: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every key of a document with what holds it, and a name that is the same for places that are alike."""
+    """Every key of a document with its container, and a name that similar keys share."""
     for key in list(inside) if isinstance(inside, dict) else range(len(inside)):
         name = "*" if re.search(r"\d", str(key)) else key
         yield f"{shape}.{name}", inside, key
@@ -39,7 +39,7 @@ NASTY: list[Any] = [
     {},
     {"a": 1},
 ]
-"""What belongs in hardly any place."""
+"""Values that are wrong at nearly every key."""
 
 
 def put(inside: Any, key: Any, value: Any) -> None:

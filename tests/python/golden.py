@@ -71,7 +71,7 @@ def measured() -> Iterator[tuple[Run, tuple[str, ...]]]:
 
 
 def recorded() -> dict[Run, tuple[str, ...]]:
-    """What `golden.tsv` says."""
+    """The contents of `golden.tsv`."""
     rows = [line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines()[1:]]
     return {Run(scenario, variant, int(seed)): tuple(found) for scenario, variant, seed, *found in rows}
 

@@ -1,4 +1,4 @@
-"""Small made-up documents of the shapes that OnionPerf, tornettools and tgen write, for tests of what reads them."""
+"""Small synthetic documents in the formats of OnionPerf, tornettools and tgen, for tests of their parsers."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def old(count: int = 10) -> dict[str, Any]:
 
 
 def new(count: int = 10) -> dict[str, Any]:
-    """Version 3, with downloads of 5 MiB alone, some of them from an onion service."""
+    """Version 3, only with downloads of 5 MiB, some of them from an onion service."""
     rows = [stream(5_242_880, i) for i in range(count)]
     rows += [stream(5_242_880, 50, error="STALLOUT"), stream(5_242_880, 51, remote="xyz.onion:0.0.0.0:8080")]
     return onionperf("3.1", {"streams": {f"s:{i}": row for i, row in enumerate(rows)}})
@@ -108,7 +108,7 @@ def plot_data(folder: Path, *, ending: str = ".exit", scale: float = 1.0) -> Pat
 
 
 def metrics() -> dict[str, Any]:
-    """What tornettools makes of Tor's metrics."""
+    """The results of tornettools from Tor's metrics."""
     by_size = {str(size): [times(size, i)[1] - COMMAND_S for i in range(10)] for size in SIZES}
     days = {"2020-11-01": {"requests": 100, "timeouts": 2, "failures": 1}}
     return {"circuit_rtt": [0.4], "download_times": {**by_size, "ALL": [1.0]}, "daily_counts": days}
@@ -151,7 +151,7 @@ def transfer_line(size: int, i: int, *, error: str = "NONE") -> str:
 
 
 def log(*, before: bool = False) -> str:
-    """A client's log, with lines that tell of no download."""
+    """A client's log, including lines without a download."""
     line = transfer_line if before else stream_line
     head = "2000-01-01 00:00:01 946684801.000000 [message] [tgen-main.c:93] [main] Initializing TGen v1.0.0"
     lines = [line(size, i) for size in SIZES for i in range(10)]

@@ -1,4 +1,4 @@
-"""What attackers work out, from arrivals whose truth is known; and throttles that are the same under any load."""
+"""Results of attacks on arrivals with known truth, and throttles that are the same under any load."""
 
 import tomllib
 from pathlib import Path
@@ -18,7 +18,7 @@ FAST, SLOW = 400 << 10, 5 << 10
 
 
 def arrivals(burst: int, fast: float, slow: float, end: float) -> np.ndarray:
-    """When cells of 512 B arrive: so many bytes at one rate, then at the other, until `end` [s]."""
+    """Arrival times of cells of 512 B: `burst` bytes at one rate, then the other rate, until `end` [s]."""
     first = np.arange(0, burst, 512) / fast
     return np.concatenate([first, np.arange(first[-1] + 512 / slow, end, 512 / slow)])
 
@@ -51,7 +51,7 @@ def test_a_probe_finds_the_end_of_the_burst(burst: int) -> None:
     assert found == pytest.approx(wire - refilled, abs=1024)
 
 
-def test_a_probe_that_got_no_burst_says_nothing() -> None:
+def test_a_probe_without_a_burst_gives_no_result() -> None:
     assert probe.rate(cells(arrivals(1 << 20, FAST, SLOW, 60.0)), "client").is_empty()
 
 

@@ -85,7 +85,7 @@ def test_a_run_ends_in_a_table_a_report_and_pictures(penstock: Command, small: P
     )
 
 
-def test_one_seed_gives_no_interval_and_says_so(penstock: Command, small: Path) -> None:
+def test_one_seed_gives_no_interval_but_a_warning(penstock: Command, small: Path) -> None:
     done = penstock("run", small, "--seed", "7", "--no-report")
     assert "One seed gives no interval" in done.out
     assert package.load(penstock.directory / "runs" / "small-1").seeds == [7]
@@ -98,7 +98,7 @@ def test_each_run_without_out_gets_a_fresh_directory(penstock: Command, small: P
         assert not (penstock.directory / "runs" / f"small-{n}" / "report.html").exists()
 
 
-def test_the_manifest_says_what_was_run_and_what_it_cost(penstock: Command, small: Path) -> None:
+def test_the_manifest_lists_the_runs_and_their_cost(penstock: Command, small: Path) -> None:
     arguments = ["--variant", "small", "--seed", "3", "--runs", "2", "--set", "trace.cells=0", "--no-report"]
     penstock("run", small, *arguments, "--out", "out")
     manifest = json.loads((penstock.directory / "out" / "manifest.json").read_text())
@@ -116,7 +116,7 @@ def test_the_manifest_says_what_was_run_and_what_it_cost(penstock: Command, smal
             assert run[cost] > 0, cost
 
 
-def test_tables_are_the_same_bytes_again_and_beside_others_in_threads(penstock: Command, small: Path) -> None:
+def test_tables_are_identical_when_repeated_or_run_in_threads(penstock: Command, small: Path) -> None:
     for out, jobs in (("alone", "1"), ("beside", "8")):
         assert penstock("run", small, "--runs", "4", "--jobs", jobs, "--no-report", "--out", out).status == 0
     for table in TABLES:
@@ -138,7 +138,7 @@ def test_rows_are_in_the_order_of_variant_and_seed(penstock: Command, small: Pat
     assert order == [("stock", 1), ("stock", 2), ("small", 1), ("small", 2)]
 
 
-def test_the_function_takes_and_gives_what_the_command_does(small: Path, tmp_path: Path) -> None:
+def test_the_function_has_the_inputs_and_results_of_the_command(small: Path, tmp_path: Path) -> None:
     result = package.run(small, variants=["stock"], sets=["trace.cells=5"], seed=2, runs=1, out=tmp_path / "out")
     assert result.finished
     assert result.seeds == [2]

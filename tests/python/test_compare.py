@@ -1,4 +1,4 @@
-"""`penstock compare`: what it reads, what it makes of it, and what it refuses."""
+"""`penstock compare`: its inputs, its results and its errors."""
 
 import json
 import lzma
@@ -28,7 +28,7 @@ MiB = 1 << 20
 
 
 def put(path: Path, document: Any) -> str:
-    """Write a document, compressed if its name says so."""
+    """Write a document, compressed if its name ends in .xz."""
     data = document.encode() if isinstance(document, str) else json.dumps(document).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lzma.compress(data) if path.suffix == ".xz" else data)
@@ -64,7 +64,7 @@ def test_every_measurement_of_others_becomes_a_row(tmp_path: Path, name: str, do
     assert outcomes[1][1] == "failed"
 
 
-def test_smaller_sizes_are_the_first_bytes_of_larger_downloads_where_there_are_no_others(tmp_path: Path) -> None:
+def test_missing_sizes_use_the_first_bytes_of_larger_downloads(tmp_path: Path) -> None:
     source = read(put(tmp_path / "a.onionperf.analysis.json", measured.new()))
     assert set(whole(source, 51_200)["part"]) == {True}
     # Deciles and other sizes are left alone: 50 KiB and 1 MiB are Tor's own.
@@ -181,7 +181,7 @@ def test_a_server_and_an_upload_are_no_downloads(tmp_path: Path) -> None:
 # Ours
 
 
-def test_two_variants_are_paired_by_what_they_share(make_up: Callable[..., Path]) -> None:
+def test_two_variants_are_paired_by_shared_seeds(make_up: Callable[..., Path]) -> None:
     directory = make_up(networks=3, seeds=2, traced=False)
     a, b = (read(f"{directory}:{variant}") for variant in ("stock", "small"))
     comparison = compare(a, b)
@@ -256,7 +256,7 @@ size = "300 KiB"
         ("[network]", '[run]\nduration = "1 h"\n[tcp]\nmss = "1400 B"\n[network]\nconsensus_n23 = false'),
     ],
 )
-def test_outputs_that_differ_in_software_alone_are_paired(
+def test_outputs_that_differ_only_in_software_are_paired(
     two: Callable[..., sides.Comparison], old: str, new: str
 ) -> None:
     comparison = two(SETTING.replace(old, new))
@@ -375,7 +375,7 @@ def test_the_bootstrap_of_a_quantile_is_that_of_drawing_anew() -> None:
         assert scipy_stats.ks_2samp(short, drawn).pvalue > 1e-4
 
 
-def test_a_bootstrap_interval_holds_the_difference_of_what_downloads_are_drawn_from() -> None:
+def test_a_bootstrap_interval_covers_the_difference_of_the_true_distributions() -> None:
     rng = np.random.default_rng(6)
     held = []
     for _ in range(200):
@@ -442,7 +442,7 @@ def test_without_a_report_nothing_is_written(penstock: Command, tmp_path: Path) 
 
 
 def wrong() -> list[tuple[str, str, Any]]:
-    """What is said of documents in which something is wrong."""
+    """The error for each damaged document."""
     text = json.dumps(measured.old())
     analysis = "onionperf.analysis.json"
     return [
@@ -498,7 +498,7 @@ def test_wrong_plot_data_is_refused(tmp_path: Path, file: str, document: str, sa
     assert said in str(refused.value)
 
 
-def test_a_mistake_in_what_is_asked_for_is_refused(make_up: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_invalid_request_is_refused(make_up: Callable[..., Path], tmp_path: Path) -> None:
     ours = make_up(traced=False)
     theirs = put(tmp_path / "onionperf.analysis.json", measured.old())
     (tmp_path / "empty").mkdir()
@@ -535,7 +535,7 @@ def test_mistakes_of_the_command_are_one_sentence(penstock: Command) -> None:
     assert not (penstock.directory / "runs").exists()
 
 
-def test_a_damaged_output_of_ours_is_refused(make_up: Callable[..., Path]) -> None:
+def test_a_damaged_output_of_penstock_is_refused(make_up: Callable[..., Path]) -> None:
     directory = make_up(traced=False)
     path = directory / "transfers.parquet"
     table = pl.read_parquet(path)

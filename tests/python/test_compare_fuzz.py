@@ -48,7 +48,7 @@ analyses = pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.e
 
 @pytest.fixture(autouse=True, scope="module")
 def few_draws() -> Iterator[None]:
-    """The bootstrap is not what is damaged here, and takes most of the time."""
+    """Skip the bootstrap, which these tests do not cover and which takes most of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sides, "DRAWS", 10)
         yield
@@ -101,7 +101,7 @@ def test_damaged_bytes(
 
 
 @analyses
-def test_each_place_with_what_does_not_belong_there(tmp_path: Path, name: str) -> None:
+def test_each_value_is_replaced_by_a_wrong_one(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     whole = json.dumps(DOCUMENTS[name])
     for shape in {shape for shape, _, _ in places(DOCUMENTS[name])}:
@@ -141,7 +141,7 @@ def test_other_values_in_the_place_of_some(
 
 
 @pytest.mark.parametrize("file", ["time_to_first_byte_recv", "time_to_last_byte_recv", "error_rate"])
-def test_each_place_of_plot_data_with_what_does_not_belong_there(tmp_path: Path, file: str) -> None:
+def test_each_value_of_plot_data_is_replaced_by_a_wrong_one(tmp_path: Path, file: str) -> None:
     folder = measured.plot_data(tmp_path / "simulation" / "tornet.plot.data")
     path = folder / f"{file}.exit.json"
     whole = path.read_text()

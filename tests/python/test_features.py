@@ -1,4 +1,4 @@
-"""The table of features is complete, and what it names is there."""
+"""The table of features is complete, and its files and tests exist."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ RANGES = {
     "X": [(1, 13)],
     "H": [(1, 12)],
 }
-"""First and last number of each run of ids, fixed for ever."""
+"""First and last number of each run of ids, fixed permanently."""
 
 STATUS = re.compile(r"done(: .+)?|(partly|not done): .+|not yet(: .+)?")
 
@@ -62,7 +62,7 @@ def test_every_feature_has_one_row_in_order() -> None:
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.id)
-def test_what_a_row_names_is_there(row: Row) -> None:
+def test_the_files_and_tests_of_a_row_exist(row: Row) -> None:
     assert row.item
     assert STATUS.fullmatch(row.status), row.status
     if row.status.startswith("done"):

@@ -1,4 +1,4 @@
-"""Whether runs fit into memory is said before they are begun."""
+"""The check before a job that its runs fit into memory."""
 
 import pytest
 from conftest import SMALL
@@ -7,7 +7,7 @@ from penstock import _core, fits
 from penstock.errors import PenstockError
 
 
-def test_what_fits_is_run_and_what_does_not_is_refused_with_advice() -> None:
+def test_runs_that_do_not_fit_into_memory_are_refused_with_advice() -> None:
     document = _core.Document(SMALL, "small.toml")
     most = max(document.estimate(name)["peak_heap_bytes"] for name in ("stock", "small"))
     memory = int(2.5 * most / fits.SHARE)

@@ -1,4 +1,4 @@
-"""What ends a job before its time keeps what is finished, says so in one sentence, and can be taken up again."""
+"""An interrupted job keeps its finished runs, prints one sentence, and can be resumed."""
 
 import json
 import shlex
@@ -70,7 +70,7 @@ def test_an_unfinished_directory_resumes_to_the_same_tables(penstock: Command, s
 
 
 def leave_half(directory: Path, whole: Path, scenario: Path) -> None:
-    """Leave what a kill leaves: a manifest that has no end, one finished part, and one torn one."""
+    """Write the output of a killed job: a manifest without an end, one finished part and one incomplete part."""
     parts = directory / "parts"
     (parts / "stock-1").mkdir(parents=True)
     document = _core.Document(scenario.read_text(), str(scenario))
@@ -196,7 +196,7 @@ def test_ctrl_c_in_the_merge_keeps_all_runs(penstock: Command, small: Path) -> N
 
 
 @pytest.mark.parametrize("left", [0, 1, 4])
-def test_what_a_kill_leaves_can_be_read_and_finished(penstock: Command, small: Path, left: int) -> None:
+def test_an_output_after_a_kill_can_be_read_and_completed(penstock: Command, small: Path, left: int) -> None:
     """The manifest of the beginning, some parts, and tables of a merge that did not end."""
     assert penstock("run", small, "--no-report", "--out", "whole").status == 0
     out = penstock.directory / "out"
@@ -234,7 +234,7 @@ def test_what_a_kill_leaves_can_be_read_and_finished(penstock: Command, small: P
     assert not list(out.glob("*.tmp"))
 
 
-def test_a_smaller_request_neither_finishes_nor_drops_what_was_asked_for(penstock: Command, small: Path) -> None:
+def test_a_smaller_request_neither_completes_nor_removes_a_larger_one(penstock: Command, small: Path) -> None:
     assert penstock("run", small, "--no-report", "--out", "out", "--seed", "1", "--runs", "2").status == 0
     out = penstock.directory / "out"
     manifest = json.loads((out / "manifest.json").read_text())
@@ -255,7 +255,7 @@ def test_a_smaller_request_neither_finishes_nor_drops_what_was_asked_for(penstoc
     assert result.command == "penstock run small.toml --set 'run.seeds=[1,2,9]'"
 
 
-def test_a_run_that_lasts_tells_a_log_how_far_it_is(penstock: Command, endless: Path) -> None:
+def test_a_long_run_writes_its_progress_to_a_log(penstock: Command, endless: Path) -> None:
     process = penstock.start("run", endless, "--variant", "endless", "--runs", "1", "--out", "out")
     assert process.stderr is not None
     line = process.stderr.readline()

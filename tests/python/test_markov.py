@@ -1,4 +1,4 @@
-"""`penstock workload`: tgen's GraphML becomes a workload, and what is no model is told in a sentence."""
+"""`penstock workload`: tgen's GraphML becomes a workload, and an invalid model gives one sentence."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def broken(change: str) -> networkx.DiGraph[str]:
         ("astray", "the edge from 's1' to 'o1' is a transition, but does not end at a state"),
     ],
 )
-def test_what_is_no_model_is_told(penstock: Command, tmp_path: Path, change: str, says: str) -> None:
+def test_an_invalid_model_is_refused_with_a_reason(penstock: Command, tmp_path: Path, change: str, says: str) -> None:
     path = written(tmp_path / "x.graphml", broken(change))
     assert sentence(penstock("workload", "x", "--packets", str(path))) == f"penstock: {path}: {says}"
 
@@ -160,7 +160,7 @@ def test_streams_without_end_at_one_instant_are_refused(tmp_path: Path) -> None:
         markov.read(path, "streams")
 
 
-def test_what_is_no_graphml_is_told(penstock: Command, model: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_graphml_is_refused_with_a_reason(penstock: Command, model: Path, tmp_path: Path) -> None:
     whole = model.read_bytes()
     for name, data in [
         ("truncated", whole[: len(whole) // 2]),
@@ -220,7 +220,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(model: Path, tmp_path: Path) -> 
     ["", "x", "[]", "{}", "null", "true", "-1", "0", "1.5", "1e300", "NaN", "9" * 400, "9" * 5000, "\u0661"],
     ids=lambda value: value[:12],
 )
-def test_each_place_with_what_does_not_belong_there(model: Path, tmp_path: Path, value: str) -> None:
+def test_each_value_is_replaced_by_a_wrong_one(model: Path, tmp_path: Path, value: str) -> None:
     whole = model.read_text()
     path = tmp_path / "misplaced.graphml"
     # Numbers as each type that GraphML has: networkx makes them.

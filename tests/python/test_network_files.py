@@ -153,7 +153,7 @@ def test_a_consensus_gives_relays_with_their_weight_as_link(write: Any) -> None:
     assert resolved(text).count("[relays.") == 3
 
 
-def test_descriptors_say_what_a_relay_carries(write: Any) -> None:
+def test_descriptors_set_the_bandwidth_of_a_relay(write: Any) -> None:
     path = write("consensus", consensus([(ALL, 100), (ALL, 7), (ALL, 1)]))
     one = write("one", descriptor(0, "5000 9000 1234567"))
     other = write("other", "@type server-descriptor 1.0\n" + descriptor(1, "5000 10 0") + descriptor(9, "1 1 1"))
@@ -253,7 +253,7 @@ def test_relays_and_round_trip_times_go_into_one_file(write: Any) -> None:
 
 
 def broken_staging() -> list[tuple[str, str]]:
-    """What is said of staged relays in which something is wrong."""
+    """The error for each damaged list of staged relays."""
     whole = staging(STAGED)
 
     def of(**changes: Any) -> str:
@@ -374,7 +374,7 @@ def network_or_sentence(path: Path, kind: str, tmp_path: Path) -> None:
         st.tuples(st.just("graph"), damaged(GRAPH)),
     )
 )
-def test_whatever_the_damage_there_is_a_network_or_a_sentence(tmp_path: Path, what: tuple[str, bytes]) -> None:
+def test_a_damaged_file_gives_a_network_or_one_sentence(tmp_path: Path, what: tuple[str, bytes]) -> None:
     kind, data = what
     path = tmp_path / "damaged"
     path.write_bytes(data)
@@ -382,7 +382,7 @@ def test_whatever_the_damage_there_is_a_network_or_a_sentence(tmp_path: Path, wh
 
 
 @pytest.mark.parametrize("value", [*NASTY, ...], ids=lambda value: repr(value)[:12])
-def test_staged_relays_with_what_does_not_belong_there(tmp_path: Path, value: Any) -> None:
+def test_each_value_of_staged_relays_is_replaced_by_a_wrong_one(tmp_path: Path, value: Any) -> None:
     whole = staging(STAGED)
     path = tmp_path / "staging"
     for place in range(len(list(places(json.loads(whole))))):
@@ -401,7 +401,7 @@ DIGITS = "9" * 400
     ["[ ]", "[ a 1 ]", '""', '"x"', "-1", "0", "1.5", "1.5E300", DIGITS, DIGITS * 12, f'"{DIGITS}"', "+INF", ""],
     ids=lambda value: value[:12],
 )
-def test_a_graph_with_what_does_not_belong_there(tmp_path: Path, value: str) -> None:
+def test_each_value_of_a_graph_is_replaced_by_a_wrong_one(tmp_path: Path, value: str) -> None:
     path = tmp_path / "graph"
     for found in re.finditer(r'(?<=\w )("[^"]*"|[\w.]+)', GRAPH):
         path.write_text(GRAPH[: found.start()] + value + GRAPH[found.end() :])
@@ -416,7 +416,7 @@ def test_a_graph_that_is_cut_anywhere(tmp_path: Path, after: str) -> None:
         network_or_sentence(path, "graph", tmp_path)
 
 
-def test_a_run_in_a_network_says_so_and_can_be_repeated(penstock: Command, write: Any, tmp_path: Path) -> None:
+def test_a_run_in_a_network_names_it_and_can_be_repeated(penstock: Command, write: Any, tmp_path: Path) -> None:
     scenario = write("x.toml", SCENARIO)
     source = write("consensus", consensus([(ALL, 100), (ALL, 200), (ALL, 300), (ALL, 400)]))
     net = tmp_path / "net.toml"

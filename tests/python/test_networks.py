@@ -1,4 +1,4 @@
-"""Several networks: which runs there are, what they leave, and what repeats them."""
+"""Several networks: their runs, their output, and how to repeat them."""
 
 import json
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_an_unfinished_directory_gets_more_networks(world: Path, tmp_path: Path)
     assert more.manifest["runs"][0] == first.manifest["runs"][0], "the first network was not run again"
 
 
-def test_what_all_relays_write_is_summed_by_interval(world: Path, tmp_path: Path) -> None:
+def test_the_bytes_of_all_relays_are_summed_by_interval(world: Path, tmp_path: Path) -> None:
     result = penstock.run(world, variants=["vanilla"], networks=1, out=tmp_path / "out", jobs=1)
     sums = totals.written(result, "vanilla", "*", "")
     late = result.relays.filter(pl.col("t_s") > result.transfers.filter(~pl.col("warmup"))["start_s"].min())

@@ -1,4 +1,4 @@
-"""Claims: the shipped files are right, verdicts are what the numbers say, and a paper runs and resumes."""
+"""Claims: the shipped files are right, verdicts follow from the numbers, and a paper runs and resumes."""
 
 import json
 import math
@@ -201,7 +201,7 @@ DIFFERENCE = {"compare": '"difference"', "variants": '["small", "stock"]'}
         ({"compare": '"quantiles-below"', "statistic": None, "variants": '["dynamic", "stock"]'}, 1 / 3),
     ],
 )
-def test_what_is_measured_is_the_mean_of_the_seeds_numbers(
+def test_a_measured_value_is_the_mean_over_seeds(
     claimed: Callable[..., Claims], known: Result, changes: dict[str, str], measured: float
 ) -> None:
     checked = decide(claimed(entry(**{**changes, "gate": "false", "why": '"no number"'})).claims[0], {"small": known})
@@ -252,7 +252,7 @@ def test_an_interval_is_that_of_the_seeds(claimed: Callable[..., Claims], known:
     assert checked.seeds == (4.0, 5.0, 6.0)
 
 
-def test_what_was_not_measured_is_undecided_and_missed(claimed: Callable[..., Claims], known: Result) -> None:
+def test_a_claim_without_measurement_is_undecided_and_missed(claimed: Callable[..., Claims], known: Result) -> None:
     nobody = decide(claimed(entry(workload='"mail"')).claims[0], {"small": known})
     assert (nobody.verdict, nobody.missed) == (UNDECIDED, True)
 
@@ -285,7 +285,7 @@ def test_a_figure_means_its_parts(claimed: Callable[..., Claims]) -> None:
         claims.of("6")
 
 
-def test_only_what_says_so_is_scaled(claimed: Callable[..., Claims]) -> None:
+def test_only_marked_values_are_scaled(claimed: Callable[..., Claims]) -> None:
     claims = claimed(entry())
     assert runner.scaled(claims, "small", 1.0) == ()
     assert runner.scaled(claims, "small", 0.5) == ('run.duration="15 s"',)
@@ -400,7 +400,7 @@ def test_a_figure_runs_only_the_variants_that_it_compares(penstock: Command, own
     assert manifest["asked"]["variants"] == ["small"]
 
 
-def test_a_stopped_paper_goes_on_where_it_stopped(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_paper_resumes_where_it_stopped(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     commit, kept = OutputDir.commit, list[str]()
 

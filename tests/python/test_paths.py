@@ -1,4 +1,4 @@
-"""`penstock paths`: what two circuits of a consensus share, and what is no consensus."""
+"""`penstock paths`: the relays that two circuits of a consensus share, and errors of documents."""
 
 import base64
 import lzma
@@ -61,7 +61,7 @@ def test_shares_are_those_of_counting(document: Path) -> None:
     assert outcome.counts["connection"] > outcome.counts["socket"]
 
 
-def test_the_command_says_what_it_found_and_how_long_it_took(penstock: Command, document: Path) -> None:
+def test_the_command_prints_its_results_and_its_duration(penstock: Command, document: Path) -> None:
     done = penstock("paths", document, "--pairs", "5000")
     assert done.status == 0, done
     assert "20 relays: 20 candidates for guards, 20 for middles and 20 for exits" in done.out
@@ -92,7 +92,7 @@ def test_mistakes_are_one_sentence(penstock: Command, document: Path) -> None:
 
 
 def broken() -> list[tuple[str, bytes]]:
-    """What is said of documents in which something is wrong."""
+    """The error for each damaged document."""
     text = consensus(20)
     return [
         (":1: it begins with", b""),

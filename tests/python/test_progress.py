@@ -1,4 +1,4 @@
-"""Progress is told only of jobs that last, as bars in a terminal and as lines elsewhere."""
+"""Long jobs print their progress: as bars in a terminal and as lines elsewhere."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_a_log_gets_a_line_after_two_seconds_and_then_now_and_then(
     assert capsys.readouterr().err.splitlines() == [line, line]
 
 
-def test_a_short_job_says_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_job_prints_no_progress(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with progress.Shown("quickstart") as watch:
         clock.now += 1.9
         watch.update(3, 4, {})

@@ -1,4 +1,4 @@
-"""Average rates, counts and what a closed loop has time for, on downloads that are written here."""
+"""Average rates, counts and the number of downloads of a closed loop, on synthetic downloads."""
 
 import json
 from pathlib import Path

@@ -125,7 +125,7 @@ def test_the_period_of_a_sawtooth_is_the_time_between_its_cuts(tmp_path: Path) -
     assert "3.00" in line_with(period, "ns-3.44")
 
 
-def test_figures_are_written_for_what_there_is(tmp_path: Path) -> None:
+def test_figures_are_written_for_the_available_data(tmp_path: Path) -> None:
     samples: list[list[float | None]] = [[0.01, 10, None, None], [0.02, 20, None, 0.01]]
     done = compare(tmp_path, row("ns-3.44", 0.0, 1.0), row("ns-3.44", 0.0, 9.0, experiment="window", samples=samples))
     assert done.returncode == 0, done.stderr

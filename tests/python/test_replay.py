@@ -56,7 +56,9 @@ def test_another_variant_asks_at_the_same_times(penstock: Command, original: Pat
     assert (out / "transfers.parquet").read_bytes() == (repeated / "transfers.parquet").read_bytes()
 
 
-def test_what_cannot_be_replayed_is_told(penstock: Command, original: Path, tmp_path: Path) -> None:
+def test_a_scenario_that_cannot_be_replayed_is_refused_with_a_reason(
+    penstock: Command, original: Path, tmp_path: Path
+) -> None:
     small, out = original / "small.toml", original / "out"
     other = tmp_path / "other.toml"
     other.write_text(small.read_text().replace("clients.web]", "clients.other]"))

@@ -1,4 +1,4 @@
-"""Networks and seeds: what counts as one, in tables, intervals, bands, sweeps and warnings."""
+"""Networks and seeds as replicates, in tables, intervals, bands, sweeps and warnings."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def values(*rows: tuple[str, int, float]) -> pl.DataFrame:
 
 
 def untraced(directory: Path) -> Path:
-    """Leaves one figure to be drawn: reports are what takes time here."""
+    """Draw only one figure, because reports take most of the time."""
     for table in ("circuits", "cells"):
         path = directory / f"{table}.parquet"
         pl.read_parquet(path).clear().write_parquet(path)
@@ -112,7 +112,7 @@ def test_a_curve_is_the_mean_of_the_units_functions_with_the_t_interval_of_that_
     assert stats.curve([[], [[]]], band_from=3).x.size == 0
 
 
-def test_a_band_holds_the_truth_as_often_as_it_says() -> None:
+def test_a_band_covers_the_truth_at_its_nominal_rate() -> None:
     rng = np.random.default_rng(3)
     held = []
     for _ in range(400):
@@ -151,7 +151,7 @@ def test_a_network_is_averaged_over_the_seeds_that_both_variants_have(make_up: C
     assert with_one_lost["pairs"].unique().to_list() == [3]
 
 
-def test_the_report_and_the_terminal_say_what_the_units_are(
+def test_the_report_and_the_terminal_name_the_replicates(
     make_up: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = Result(untraced(make_up(seeds=2, networks=3)))

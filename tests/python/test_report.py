@@ -16,7 +16,7 @@ from penstock.output import TABLES
 from penstock.result import Result
 
 
-def test_the_summary_leaves_out_the_warmup_and_counts_what_did_not_finish(made_up: Path) -> None:
+def test_the_summary_excludes_the_warmup_and_counts_unfinished_downloads(made_up: Path) -> None:
     summary = Result(made_up).summary()
     assert summary.select("variant", "workload").rows() == [
         ("stock", "web"), ("stock", "bulk"), ("small", "web"), ("small", "bulk"),
@@ -80,7 +80,7 @@ class Links(HTMLParser):
         self.found += [value or "" for name, value in attributes if name in ("src", "href", "srcset", "poster", "data")]
 
 
-def test_the_page_opens_alone(make_up: Callable[..., Path]) -> None:
+def test_the_page_needs_no_other_files(make_up: Callable[..., Path]) -> None:
     directory = make_up(seeds=2)
     page = report.write([Result(directory)], directory / "report.html").read_text()
     links = Links()
@@ -90,7 +90,7 @@ def test_the_page_opens_alone(make_up: Callable[..., Path]) -> None:
     assert not re.search(r"@import|url\(|https?://", page)
 
 
-def test_the_page_says_what_was_run_how_sure_it_is_and_how_to_repeat_it(
+def test_the_page_has_the_runs_their_uncertainty_and_how_to_repeat_them(
     make_up: Callable[..., Path],
 ) -> None:
     page = " ".join(report.render([Result(make_up())]).split())
@@ -102,7 +102,7 @@ def test_the_page_says_what_was_run_how_sure_it_is_and_how_to_repeat_it(
     assert "not finished:" not in page
 
 
-def test_the_page_says_when_there_is_one_seed_or_an_end_is_missing(make_up: Callable[..., Path]) -> None:
+def test_the_page_warns_of_one_seed_or_a_missing_end(make_up: Callable[..., Path]) -> None:
     page = report.render([Result(make_up(seeds=1, finished=False))])
     assert "gives no interval" in page
     assert "runs are finished. The command at the end" in page

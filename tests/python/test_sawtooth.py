@@ -72,7 +72,7 @@ def test_a_cut_to_the_same_threshold_is_a_cut_and_a_recovery_is_one() -> None:
     assert [epoch.before for epoch in epochs(same)] == pytest.approx([1000, 1000, 983.5])
 
 
-def test_an_origin_that_was_lowered_is_what_the_next_window_is_held_to() -> None:
+def test_a_lowered_origin_applies_to_the_next_window() -> None:
     # Cut at 1000, at 900 (origin 765) and at 800: below 900, and above 765.
     def to(low: float, high: float) -> tuple[float, Curve]:
         return 1.0, straight(low, (high - low) / 0.99)

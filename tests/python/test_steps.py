@@ -30,7 +30,7 @@ CHANGED = STILL + '[[changes]]\nat = "1000 ms"\nset = { "relay.bandwidth_rate" =
 
 
 def result(**tables: list[dict[str, Any]]) -> Result:
-    """What the measures look at of a result, with a change at one second."""
+    """The parts of a result that the measures use, with a change at one second."""
     frames = {name: pl.DataFrame([RUN | row for row in rows]) for name, rows in tables.items()}
     variants = [{"name": "it", "resolved": CHANGED}, {"name": "still", "resolved": STILL}]
     manifest = {"scenario": {"variants": variants}}
@@ -81,7 +81,7 @@ def test_peaks_are_summed_from_the_exit_on_and_queues_held_against_the_window_be
 
 
 def downloads() -> Result:
-    """One client with two circuits of 10 B/s, and one with one of 20 B/s; what is cut off or early does not count."""
+    """One client with two circuits of 10 B/s, one with one of 20 B/s. Cut off or early downloads do not count."""
     rows = [
         ("web", "a", 0, 100, 10.0, "ok", False),
         ("web", "a", 1, 100, 10.0, "ok", False),
@@ -111,7 +111,7 @@ def tracked() -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def test_equals_are_held_against_their_mean_and_what_waits_is_littles() -> None:
+def test_equal_circuits_are_compared_with_their_mean_and_queues_follow_littles_law() -> None:
     assert sorted(values(shares.of_equals(tracked(), "middle"))) == pytest.approx([0.5, 1.5])
     # From 6 to 10 s: three of five cells wait 0.2 s longer than the luckiest.
     assert sorted(values(shares.backlog(tracked(), "middle"))) == pytest.approx([10 * 0.12, 30 * 0.12])

@@ -1,4 +1,4 @@
-"""A sweep: its grid, what it leaves behind, its mistakes, and going on after Ctrl-C."""
+"""A sweep: its grid, its output, its errors, and how it resumes after Ctrl-C."""
 
 import json
 import shlex
@@ -82,7 +82,7 @@ def test_a_points_numbers_are_means_of_its_runs_medians(penstock: Command, small
     assert row["ttlb_low_s"] < row["ttlb_s"] < row["ttlb_high_s"]
 
 
-def test_a_point_is_what_a_run_with_its_values_is(penstock: Command, small: Path) -> None:
+def test_a_point_equals_a_run_with_its_values(penstock: Command, small: Path) -> None:
     swept = package.sweep(small, [LINKS], runs=1, out=penstock.directory / "swept")
     alone = package.run(small, sets=["relays.middle.link=128 KiB/s"], runs=1, out=penstock.directory / "alone")
     for name in ("stock", "small"):

@@ -1,4 +1,4 @@
-"""`penstock run --world testbed`, with a program in the testbed's place that says what it is told to."""
+"""`penstock run --world testbed`, with a program that replaces the testbed and prints prepared output."""
 
 import json
 import signal
@@ -66,7 +66,7 @@ def test_tables_of_the_testbed_are_read_as_any(monkeypatch: pytest.MonkeyPatch, 
     assert [(run["sim_seconds"], run["packets"], run["cells"]) for run in manifest["runs"]] == [(2.0, 7, 9)] * 2
 
 
-def test_a_run_that_was_late_is_refused_and_another_world_cannot_go_on_with_it(
+def test_a_late_run_is_refused_and_another_backend_cannot_continue_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path
 ) -> None:
     stand_in(monkeypatch, tmp_path, void="one packet in a hundred was 3 ms late or more")
@@ -77,7 +77,7 @@ def test_a_run_that_was_late_is_refused_and_another_world_cannot_go_on_with_it(
         penstock.run(scenario, runs=1, out=tmp_path / "out")
 
 
-def test_what_the_program_complains_of_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path) -> None:
+def test_an_error_of_the_program_is_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path) -> None:
     stand_in(monkeypatch, tmp_path, does='sys.exit("penstock-testbed: no user namespace can be made here")')
     with pytest.raises(PenstockError, match=r"^default, seed 1: no user namespace can be made here$"):
         penstock.run(scenario, world="testbed", runs=1, out=tmp_path / "out")
@@ -86,7 +86,7 @@ def test_what_the_program_complains_of_is_said(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     ("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSEGV, "SIGSEGV"), (40, "signal 40")]
 )
-def test_a_program_that_a_signal_ends_failed_and_nobody_stopped_it(
+def test_a_program_killed_by_a_signal_counts_as_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path, number: int, name: str
 ) -> None:
     stand_in(monkeypatch, tmp_path, does=f"import os; os.kill(os.getpid(), {int(number)})")

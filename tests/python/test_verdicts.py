@@ -1,4 +1,4 @@
-"""Verdicts: what follows from the numbers of some seeds, one path after the other, on numbers of known answer."""
+"""Verdicts from the numbers of several seeds, one rule after the other, with known answers."""
 
 import json
 import math
@@ -102,7 +102,7 @@ HALF = T * math.sqrt(2.5) / math.sqrt(5)
         (gate_of(EVERY_SEED, at_least=8.1), FAILS, ""),
     ],
 )
-def test_what_decides_is_what_the_gate_says(ask: Asked, gate: Gate, verdict: str, reason: str) -> None:
+def test_the_gate_decides_the_verdict(ask: Asked, gate: Gate, verdict: str, reason: str) -> None:
     checked = ask({"a": FIVE}, [["a"]], "value", gate)
     assert (checked.measured, checked.low, checked.high) == pytest.approx((10, 10 - HALF, 10 + HALF), rel=1e-6)
     assert (checked.verdict, checked.reason) == (verdict, reason)
@@ -234,7 +234,7 @@ def test_a_distance_is_that_of_each_seed_and_decides_nothing(ask: Asked) -> None
     assert checked.reason == "so; largest distance of a seed 1.000; significant at 5 % above 1.921"
 
 
-def test_a_share_of_quantiles_is_judged_as_the_paper_says_it(ask: Asked) -> None:
+def test_a_ratio_of_quantiles_is_judged_by_the_definition_of_the_paper(ask: Asked) -> None:
     gate = gate_of(INTERVAL, at_least=0.8)
     numbers = {"a": (1.0,) * 5, "b": (2.0,) * 5}
     checked = ask(numbers, [["a"], ["b"]], "quantiles-below", gate)
@@ -253,7 +253,7 @@ def test_a_share_of_quantiles_is_judged_as_the_paper_says_it(ask: Asked) -> None
     assert averaged.seeds == (1.0, 0.5)
 
 
-def test_networks_are_the_units_where_there_are_several(ask: Asked) -> None:
+def test_several_networks_are_the_replicates(ask: Asked) -> None:
     # Two seeds of five networks: what two seeds of one network differ by says nothing.
     numbers = {"a": (8.0, 9.0, 10.0, 11.0, 12.0, 18.0, 19.0, 20.0, 21.0, 22.0)}
     checked = ask(numbers, [["a"]], "value", gate_of(INTERVAL, at_least=10.0), "12345")
@@ -276,7 +276,7 @@ def test_a_property_is_that_of_every_run_also_with_networks(ask: Asked) -> None:
     assert ask(numbers, [["a"]], "value", gate_of(EVERY_SEED, at_most=10.0), "12").verdict == FAILS
 
 
-def test_few_networks_are_said_whatever_their_seeds(ask: Asked) -> None:
+def test_few_networks_give_a_warning_with_any_number_of_seeds(ask: Asked) -> None:
     checked = ask({"a": (10.0, 11.0) * 5}, [["a"]], "value", gate_of(MEAN, at_least=1.0), "12")
     assert (checked.n, checked.reason) == (2, "2 networks; a final verdict needs 5")
     alone = ask({"a": FIVE}, [["a"]], "value", gate_of(MEAN, at_least=1.0), "1")
