@@ -34,7 +34,7 @@ def result(tmp_path: Path) -> Result:
         ]
     ).write_parquet(tmp_path / "transfers.parquet")  # fmt: skip
     runs = [{"variant": "backtap", "network": "", "seed": seed, "sim_seconds": 90.0} for seed in (1, 2)]
-    manifest = {"version": "0.1.0", "finished": True, "scenario": {"variants": []}, "runs": runs}
+    manifest = {"version": "0.1.0", "finished": True, "scenario": {"name": "made", "variants": []}, "runs": runs}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     return Result(tmp_path)
 

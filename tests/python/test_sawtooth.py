@@ -114,7 +114,7 @@ def test_a_claim_measures_every_epoch_that_has_a_value(tmp_path: Path) -> None:
     runs = [{"seed": seed, "client": client} for seed, client in ((1, "a"), (1, "b"), (2, "a"))]
     table = pl.concat(rows.with_columns(**{name: pl.lit(value) for name, value in (key | run).items()}) for run in runs)
     table.write_parquet(tmp_path / "circuits.parquet")
-    manifest = {"version": "0.1.0", "finished": True, "scenario": {"variants": []}, "runs": []}
+    manifest = {"version": "0.1.0", "finished": True, "scenario": {"name": "made", "variants": []}, "runs": []}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     for measure, value in {
         "window_kept": 0.7,

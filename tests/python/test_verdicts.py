@@ -52,7 +52,7 @@ def ask(tmp_path: Path) -> Asked:
             (variant, *at, time) for variant, times in numbers.items() for at, time in zip(where, times, strict=False)
         ]
         records = [{"variant": variant, "network": network, "seed": seed} for variant, network, seed, _ in runs]
-        manifest = {"version": "0.1.0", "finished": True, "scenario": {"variants": []}, "runs": records}
+        manifest = {"version": "0.1.0", "finished": True, "scenario": {"name": "made", "variants": []}, "runs": records}
         (directory / "manifest.json").write_text(json.dumps(manifest))
         rows = [row(variant, network, seed, time) for variant, network, seed, time in runs if time is not None]
         pl.DataFrame(rows).write_parquet(directory / "transfers.parquet")
