@@ -41,7 +41,7 @@ def test_algorithms_are_listed_with_all_that_is_known_of_them(penstock: Command)
     assert "rate       required [B/s]" in static
     schedulers = penstock("list", "algorithms", "scheduler").out
     assert schedulers.count("scheduler = ") == 5
-    assert "  no effect with: transport = datagram: it reads limits from the kernel" in schedulers
+    assert "  no effect with: transport = datagram: it limits only writes to TCP sockets" in schedulers
     everything = penstock("list", "algorithms").out
     assert schedulers in everything
     assert all(f"\n{line}\n" in f"\n{everything}" for line in ("edge_control = vegas", "throttle = none"))

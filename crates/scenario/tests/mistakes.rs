@@ -98,7 +98,7 @@ mistakes! {
         "x.toml:27: changes.0.set: this changes nothing; it must set a value that some of these nodes do not have already";
     a_change_to_no_rate_is_rejected_if_a_throttle_divides_the_rate:
         "[relays.middle]" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.bandwidth_rate\" = \"none\" }\n[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nthrottle = \"bit-splitting\"",
-        "x.toml:19: relays.middle.throttle.kind: \"bit-splitting\" divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate";
+        "x.toml:19: relays.middle.throttle.kind: \"bit-splitting\" needs a rate to divide; set bandwidth_rate";
     a_client_without_workloads_is_rejected:
         "workload = \"web\"\npath" => "workload = []\npath",
         "x.toml:22: clients.web.workload: the list is empty; it must be a workload, or several";
@@ -116,7 +116,7 @@ mistakes! {
         "x.toml:27: relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";
     a_throttle_without_a_bandwidth_to_divide_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = \"bit-splitting\"",
-        "x.toml:14: relays.entry.throttle.kind: \"bit-splitting\" divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate";
+        "x.toml:14: relays.entry.throttle.kind: \"bit-splitting\" needs a rate to divide; set bandwidth_rate";
     a_static_throttle_without_a_rate_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = \"static\"",
         "x.toml:14: relays.entry.throttle.rate: this key is missing; it must be a rate with its unit, like \"10 MiB/s\"";
@@ -134,7 +134,7 @@ mistakes! {
         "x.toml:14: relays.entry.throttle.fraction: 1 is a number and out of range; it must be a fraction from 0 to below 1, like 0.01";
     a_change_to_an_impossible_throttle_is_rejected:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.throttle\" = \"flagging\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: relays.entry.throttle.kind: \"flagging\" divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate";
+        "x.toml:27: relays.entry.throttle.kind: \"flagging\" needs a rate to divide; set bandwidth_rate";
     a_wrong_type_is_rejected:
         "size = \"300 KiB\"" => "size = true",
         "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\", \"uniform(100 KiB, 500 KiB)\", \"quantiles(LEAST, ..., GREATEST)\" or \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";

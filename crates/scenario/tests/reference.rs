@@ -24,7 +24,9 @@ fn line(kind: &str, partner: &PartnerInfo) -> String {
     if *refused {
         format!("Penstock refuses `{kind}` with `{key} = \"{not}\"`, because `{kind}` {why}.")
     } else {
-        format!("Penstock accepts `{kind}` with `{key} = \"{not}\"`, but it has no effect, because it {why}.")
+        format!(
+            "Penstock accepts `{kind}` with `{key} = \"{not}\"`, but `{kind}` then has no effect, because it {why}."
+        )
     }
 }
 

@@ -223,7 +223,7 @@ const NEEDS_MARKS: PartnerInfo = PartnerInfo {
     key: "ecn_threshold",
     not: "none",
     refused: false,
-    why: "depends on marks: its window only grows if no relay marks cells",
+    why: "reduces its window only for marked cells",
 };
 
 algorithm! {

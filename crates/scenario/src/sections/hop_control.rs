@@ -140,7 +140,7 @@ const NEEDS_DATAGRAMS: PartnerInfo = PartnerInfo {
 algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum HopControl("HopControl") {
-        /// A hop carries all cells that the ends of the circuit permit.
+        /// Hops have no windows or credits. Only the client and the exit limit a circuit's cells in flight.
         None("none"): NoKeys, "C tor", &[];
         /// A hop uses credits if both of its nodes have N23. No circuit queue holds more than N2 + N3 cells.
         N23("n23"): N23Keys,

@@ -28,7 +28,7 @@ section! {
 algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum CircuitPolicy("CircuitPolicy") {
-        /// Circuits take turns, and each turn sends one cell.
+        /// The relay sends one cell of each circuit in turn.
         RoundRobin("round-robin"): NoKeys, "C tor 0.2.3; DefenestraTor section 3.1", &[];
         /// The circuit that sent the fewest cells recently goes first.
         Ewma("ewma"): EwmaKeys, "EWMA sections 2.3 and 3.5; C tor circuitmux_ewma.c", &[];
@@ -110,7 +110,7 @@ const ASKS_THE_KERNEL: PartnerInfo = PartnerInfo {
     key: "transport",
     not: "datagram",
     refused: false,
-    why: "reads limits from the kernel's TCP sockets, and a socket of datagrams has no such limit",
+    why: "limits only writes to TCP sockets",
 };
 
 algorithm! {
@@ -122,7 +122,7 @@ algorithm! {
         Global("global"): GlobalConfig, "KIST sections 5.2 and 5.3, without write limits", &[];
         /// Global scheduling that writes at most the bytes that the kernel can send immediately.
         Kist("kist"): KistKeys, "KIST section 5.2, algorithms 1 and 2, equations 1 and 2", &[ASKS_THE_KERNEL];
-        /// KIST as in C tor. The congestion window of each socket limits the writes.
+        /// The version of KIST in C tor. The congestion window of each socket limits the writes.
         KistDeployed("kist-deployed"): KistDeployedConfig, "C tor scheduler_kist.c", &[ASKS_THE_KERNEL];
         /// C tor's KIST without information from the kernel. The size of output buffers limits the writes.
         KistLite("kist-lite"): KistLiteConfig, "C tor scheduler_kist.c, channeltls.c", &[];

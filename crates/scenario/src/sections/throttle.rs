@@ -80,7 +80,7 @@ const NEEDS_A_RATE: PartnerInfo = PartnerInfo {
     key: "bandwidth_rate",
     not: "none",
     refused: true,
-    why: "divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate",
+    why: "needs a rate to divide; set bandwidth_rate",
 };
 
 algorithm! {
@@ -93,9 +93,9 @@ algorithm! {
             "throttling section 3.1; C tor connection_or_update_token_buckets_helper()", &[];
         /// The relay divides its bandwidth_rate equally among its clients.
         BitSplitting("bit-splitting"): (BitSplittingConfig, ClientBuckets), "throttling section 3.2, algorithm 1", &[NEEDS_A_RATE];
-        /// All clients that recently received more than the fair share get the same low rate.
+        /// The relay gives the same low rate to every client that recently received more than its fair share.
         Flagging("flagging"): (FlaggingConfig, ClientBuckets), "throttling section 3.2, algorithm 2", &[NEEDS_A_RATE];
-        /// The relay throttles the clients that received the most. Their rate is the lowest recent throughput among
+        /// The relay throttles the clients that received the most bytes. Each gets the lowest recent throughput among
         /// them.
         Threshold("threshold"): (ThresholdConfig, ClientBuckets), "throttling section 3.2, algorithm 3", &[];
     }
