@@ -11,7 +11,7 @@ pub trait Key: Copy {
 }
 
 /// Values with dense keys. A new value takes the most recently freed slot. If no slot is free, the arena grows by a
-/// slot. Iteration follows the order of the slots. Simulation results depend on both orders.
+/// slot. Iteration follows the order of the slots. A change of either rule would change simulation results.
 ///
 /// [`get`](Self::get) and the other lookups check the generation, so the key of a removed value finds nothing. Indexing
 /// requires a key in use and checks the generation only in debug builds.

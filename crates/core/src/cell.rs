@@ -23,16 +23,17 @@ pub struct StreamId(pub NonZeroU16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// The number of a cell whose times at the six stations are recorded.
+/// The number of a cell whose times are recorded on its way through relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub NonZeroU32);
 
 /// Cell commands.
 ///
-/// Source: tor-spec §3. RELAY_EARLY is represented as RELAY; a live cell limits RELAY_EARLY in [`Cell::admit`].
+/// Source: tor-spec §3. RELAY_EARLY is represented as RELAY. [`Cell::admit`] of a live cell limits the number of
+/// RELAY_EARLY cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Creates a circuit, or adds a hop to it on behalf of an EXTEND.
+    /// Creates the first hop of a circuit, or a further hop after an EXTEND.
     Create,
     /// Answers a CREATE.
     Created,
@@ -76,7 +77,7 @@ pub enum Message<C: Cell> {
     Truncate,
     /// Reports that the circuit has lost the hops behind the sender.
     Truncated(DestroyReason),
-    /// Padding of the circuit, or a command that this version does not know. The receiver ignores it.
+    /// Circuit padding, or a command that this version does not know. The receiver ignores both.
     Drop,
 }
 
@@ -104,9 +105,9 @@ pub trait Cell: Sized + fmt::Debug {
     type Target: fmt::Debug;
     /// The content of an exit's CONNECTED.
     type Connected: fmt::Debug;
-    /// The content of an END: the reason, or the answer to a request (for example the addresses of a name).
+    /// The content of an END: a reason, or the answer to a request (for example a name's addresses).
     type End: fmt::Debug + From<EndReason>;
-    /// The name of a relay in an EXTEND.
+    /// Identifies the new relay in an EXTEND.
     type LinkSpec: fmt::Debug;
     /// The content of CREATE, CREATED, EXTEND and EXTENDED.
     type Handshake: fmt::Debug;

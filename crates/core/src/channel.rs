@@ -98,7 +98,7 @@ impl CircIds {
         self.own + 1 >= self.end
     }
 
-    /// Takes a free id of this side's half of the id space; the half must not be full.
+    /// Takes a free id from this side's half of the id space. At least one id must be free.
     pub(crate) fn allocate(&mut self, circuit: CircuitIndex) -> CircId {
         loop {
             let low = self.next;

@@ -65,7 +65,7 @@ impl<C: Cell> HalfCircuit<C> {
         !self.queue.is_empty() && (self.unlimited > 0 || self.hop.credit() > Cells::ZERO)
     }
 
-    /// Takes the first cell that may leave. Without credit, control cells overtake RELAY cells.
+    /// Takes the next cell to send. Without credit, RELAY cells wait and control cells overtake them.
     pub(crate) fn pop(&mut self) -> Option<Queued<C>> {
         if self.unlimited == 0 {
             return take_first(&mut self.queue);
@@ -96,8 +96,8 @@ impl<C: Cell> HalfCircuit<C> {
         std::mem::take(&mut self.queue).len() as u64
     }
 
-    /// Two queue lengths of this half-circuit's edge [cell]. Below the first length the edge resumes reading its
-    /// streams; at the second length it stops. With hop control, both lengths are its limit.
+    /// Two queue lengths [cell]. The edge resumes reading streams below the first length, and stops at the second. With
+    /// hop control, both are the hop control's queue limit.
     fn edge_marks(&self, marks: EdgeQueue) -> (u64, u64) {
         match self.hop.edge_queue_limit() {
             Some(limit) => (limit.get(), limit.get()),
@@ -132,7 +132,7 @@ pub(crate) enum Role<C: Cell> {
 
 #[derive(Debug)]
 pub(crate) struct Origin<C: Cell> {
-    /// Relays by which the client must still extend the circuit, in order.
+    /// Relays to which the client must still extend the circuit, in order.
     pub(crate) to_extend: VecDeque<C::LinkSpec>,
     /// The encryption layers of the hops that exist so far, nearest hop first.
     pub(crate) layers: Vec<C::Layer>,
@@ -151,11 +151,11 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) waiting: u64,
     /// The index of the stream that is read first.
     pub(crate) turn: usize,
-    /// The circuit's queue has reached its high mark and has not fallen to its low mark since. No stream is read.
+    /// True from when the queue reaches its high mark until it falls to its low mark. Meanwhile no stream is read.
     pub(crate) queue_full: bool,
-    /// At least one DATA cell since the last acknowledged one contains [`sendme_padding`](crate::RelayConfig).
+    /// Whether a DATA cell that the next SENDME acknowledges contains [`sendme_padding`](crate::RelayConfig).
     pub(crate) has_padding: bool,
-    /// How often this circuit is in the relay's list of circuits that resume reading streams.
+    /// This circuit's entries in the relay's list of circuits that resume reading streams.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
 }

@@ -45,8 +45,8 @@ pub struct RelayConfig {
     pub client_buckets: ClientBuckets,
     /// Decides which channel a circuit uses.
     pub channel_map: ChannelMapConfig,
-    /// A RELAY cell that joins a longer circuit queue gets a congestion [mark](crate::Cell::mark) [cell]; `None` marks
-    /// no cell.
+    /// If a circuit queue is longer than this, a RELAY cell that joins it gets a congestion [mark](crate::Cell::mark)
+    /// [cell]; `None` marks no cell.
     ///
     /// Source: Alizadeh et al. 2010 section 3.1 (the threshold K).
     pub ecn_threshold: Option<u32>,
@@ -60,8 +60,8 @@ pub struct RelayConfig {
     ///
     /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
     pub authenticated_sendmes: bool,
-    /// Padding bytes [B] in at least one of the DATA cells that one SENDME acknowledges. In a live cell the padding is
-    /// random, so that a peer cannot guess the digest. Set 0 if cells carry no real bytes.
+    /// Size of padding [B]. At least one of the DATA cells that a SENDME acknowledges contains padding. In a live cell
+    /// the padding is random, so that a peer cannot guess the digest. Set 0 if cells carry no real bytes.
     ///
     /// Source: proposal 289 section 3.4.
     pub sendme_padding: u16,
@@ -108,16 +108,16 @@ pub struct Limits {
     pub circuits_per_channel: u32,
     /// Maximum number of streams on one circuit [1]. If the peer opens more, the circuit closes.
     pub streams_per_circuit: u32,
-    /// Maximum output buffer when a link-control cell is added [B]. If the buffer exceeds it, the channel closes. The
-    /// scheduler moves no circuit's cell into a buffer near this size.
+    /// Maximum output buffer [B]. If a link-control cell makes the buffer larger, the channel closes. The scheduler
+    /// keeps circuits' cells well below this size.
     pub outbuf: Bytes,
     /// Maximum number of a circuit's DATA cells that wait for applications [cell]. If it is exceeded, the circuit
     /// closes. Windows keep each stream far below this limit. XOFF takes effect only after one round trip. C tor has no
     /// corresponding limit and relies on the out-of-memory handler.
     pub edge_buffer: u32,
     /// Maximum memory that peers make the relay use [B]: circuits, their queues, streams, output buffers, and the
-    /// driver's connections. `None` sets no limit. Above it, the relay closes circuits of the holder with the most
-    /// memory until nine tenths of the limit are in use.
+    /// driver's connections. `None` sets no limit. Above it, the relay closes circuits of the peer that uses the most
+    /// memory, until nine tenths of the limit are in use.
     ///
     /// Source: C tor `MaxMemInQueues`, `circuits_handle_oom()`.
     pub memory: Option<Bytes>,

@@ -11,15 +11,15 @@ const MEMORY: u64 = 60;
 /// Measures how long cells stay in the output buffer of one channel. [`DelayConfig`] decides whether the delay ends
 /// when the cell leaves the buffer or when it leaves the kernel.
 ///
-/// Each cell that leaves gives one sample. The delay is the exponentially weighted mean of the samples. The unavoidable
-/// delay is the minimum of the last minute. If the oldest waiting cell is older than the mean, the age of this cell
-/// counts as the delay, because a stalled connection gives no samples.
+/// Each cell that leaves gives one sample. The delay is the exponentially weighted mean of the samples. The minimum of
+/// the last minute is unavoidable and is subtracted. If the oldest waiting cell is older than the mean, the age of this
+/// cell counts as the delay, because a stalled connection gives no samples.
 #[derive(Debug)]
 pub(crate) struct Delay {
     config: DelayConfig,
     waiting: VecDeque<Instant>,
-    /// Cells that the kernel took but has not sent. For each cell: the value of `written` at the cell's last byte, and
-    /// when the cell entered the output buffer.
+    /// Cells that the kernel took but has not sent. For each cell: `written` after its last byte, and the time when it
+    /// entered the output buffer.
     in_kernel: VecDeque<(u64, Instant)>,
     /// Total bytes that the kernel took from the output buffer [B].
     written: u64,

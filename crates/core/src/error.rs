@@ -37,7 +37,7 @@ pub enum Violation {
     /// The next hop leaves too many cells of a circuit unacknowledged, or acknowledges nothing for too long.
     #[error("the next hop does not acknowledge the cells that it gets")]
     Unacknowledged,
-    /// The peer sent a cell that is too far ahead of the missing cells.
+    /// The peer sent a cell whose sequence number is too far beyond a missing cell.
     #[error("the peer sent a cell far beyond the cells that it may have in flight")]
     TooFarAhead,
     /// The peer sent so many cells that a circuit's queue exceeds [`Limits::max_circuit_queue`](crate::config::Limits).

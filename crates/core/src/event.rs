@@ -15,7 +15,7 @@ pub enum Event<C: Cell> {
     /// Answer a CREATE: call [`Relay::agree`](crate::Relay::agree) with the client's congestion control request, then
     /// [`Relay::on_handshake`](crate::Relay::on_handshake).
     HandshakeRequested { circuit: CircuitIndex, handshake: C::Handshake },
-    /// Find the relay that a client's EXTEND names, then call [`Relay::extend`](crate::Relay::extend).
+    /// Find the relay that a client's EXTEND identifies, then call [`Relay::extend`](crate::Relay::extend).
     ExtendRequested {
         circuit: CircuitIndex,
         /// The relay to which the client extends the circuit.
@@ -45,7 +45,7 @@ pub enum Event<C: Cell> {
     StreamRequested { stream: StreamKey, target: C::Target },
     /// Clients only: the stream is open.
     StreamConnected { stream: StreamKey },
-    /// The stream is closed, and the kernel has accepted all its data.
+    /// The kernel has accepted all data of the stream, and the stream is closed.
     StreamClosed {
         /// The stream. Another stream may reuse its key.
         stream: StreamKey,

@@ -1,8 +1,8 @@
-//! The relay's view of its host.
+//! The relay's interface to its host.
 //!
-//! The interface is synchronous, non-blocking and monomorphised. The simulator's kernel and Linux implement it. Relay
-//! code calls the kernel directly, because vanilla Tor writes until the kernel refuses, and KIST reads the socket state
-//! again after writing.
+//! It is synchronous, non-blocking and monomorphised. The simulator's kernel and Linux implement it. Relay code calls
+//! the kernel directly, because vanilla Tor writes until the kernel refuses, and KIST reads the socket state again
+//! after writing.
 
 use crate::cell::Cell;
 use crate::datagram::Message;
@@ -71,8 +71,8 @@ pub trait Kernel<C: Cell> {
     /// Sets the readiness that the kernel reports for the channel.
     fn want(&mut self, channel: ChannelKey, interest: Interest);
 
-    /// The holder of a channel, for the memory limit: channels of one host have the same holder. A host without a
-    /// memory limit need not implement this.
+    /// The holder of a channel: a number for its remote host, for the memory limit. A [`Kernel`] without a memory limit
+    /// need not implement this.
     fn holder(&self, channel: ChannelKey) -> u128 {
         channel.index() as u128
     }

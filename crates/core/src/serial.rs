@@ -1,5 +1,5 @@
-/// How far a received count is ahead of `count`; negative if it is behind. `wire` is the lower half of the received
-/// count (RFC 1982).
+/// A received count minus `count`; negative if the received count is behind. `wire` has the lower 32 bits of the
+/// received count (RFC 1982).
 pub(crate) fn ahead(wire: u32, count: u64) -> i64 {
     i64::from(wire.wrapping_sub(count as u32).cast_signed())
 }

@@ -7,10 +7,11 @@ use crate::token_bucket::TokenBucket;
 use penstock_units::{Bytes, Cells};
 use std::collections::VecDeque;
 
-/// Estimates the age of a queue's first item from two time stamps, as an upper bound.
+/// Estimates the age of a queue's first item with two time stamps. The estimate is an upper bound.
 ///
-/// A mark with a time stamp follows the last item. When all items before the mark have left, the remaining items are
-/// younger than the mark, and a new mark is set. So a reader that takes single items does not reset the age.
+/// A mark with a time stamp is set behind the queue's last item. When all items before the mark have left, the
+/// remaining items are younger than the mark, and a new mark is set. So a reader that takes single items does not reset
+/// the age.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
     /// The first item arrived at this time or later.

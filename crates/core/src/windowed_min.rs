@@ -1,7 +1,7 @@
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// The minimum of the samples in the last `memory` seconds. Samples of the same second expire together.
+/// The minimum of the samples in the last `memory` seconds, with a resolution of one second.
 #[derive(Debug)]
 pub(crate) struct WindowedMin {
     memory: u64,

@@ -50,7 +50,7 @@ pub trait CircuitPolicy: fmt::Debug + Send {
     fn on_close(&mut self, circuit: CircuitKey);
     /// The eligible circuit that sends next at `now`, with its priority.
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)>;
-    /// How many circuits the policy examines for one choice [circuit]. A processor model charges for them.
+    /// How many circuits the policy examines for one choice [circuit], for models of processor time.
     fn scans(&self) -> u64 {
         1
     }

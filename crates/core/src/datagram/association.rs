@@ -97,20 +97,20 @@ struct CircuitState<C> {
     /// The values of the last hop-control feedback that this node sent to the peer.
     forwarded: u32,
     downstream: Downstream,
-    /// FEEDBACKs that wait to be sent: one with new counts, and up to three for cells beyond a missing one.
+    /// Whether a FEEDBACK with new counts waits, and how many FEEDBACKs that report a missing cell wait.
     feedback_pending: bool,
     duplicates_pending: u8,
     /// This node has closed the circuit. The state is removed when the peer has acknowledged the DESTROY.
     closing: bool,
-    /// When the timer expires. The timer never expires later than the sender's timeout.
+    /// When the timer expires: at the sender's timeout, or earlier.
     timer: Option<Instant>,
 }
 
-/// Maximum number of waiting FEEDBACKs for cells beyond a missing cell [1]. More than three have no effect.
+/// Maximum number of waiting FEEDBACKs that report a missing cell [1]. More than three have no effect.
 const MAX_DUPLICATES: u8 = 3;
 /// Maximum number of GONE messages that wait to be sent [1]. If a GONE is dropped, the peer asks again.
 const MAX_UNKNOWN: usize = 64;
-/// Maximum number of early cells, in all circuits together [cell]. The receiver drops further early cells.
+/// Maximum number of cells that wait for missing earlier cells, in all circuits [cell]. The receiver drops more.
 pub(crate) const MAX_EARLY: usize = 16_384;
 
 /// Sends and receives the cells of one channel as datagrams.
@@ -415,7 +415,7 @@ impl<C: Cell> Association<C> {
 }
 
 impl<C: Cell> Association<C> {
-    /// Reports how many of the peer's cells this node has forwarded. Returns false if a waiting FEEDBACK will do so.
+    /// Reports how many of the peer's cells this node has forwarded. Returns false if no new FEEDBACK is queued.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,

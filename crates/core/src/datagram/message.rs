@@ -42,10 +42,10 @@ pub enum Message<B> {
 /// The congestion of a circuit further along the path than the node that sends a FEEDBACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Downstream {
-    /// The excess cells at the most congested hop downstream (`c_diff`) [1/64 cell].
+    /// Estimated cells that wait at the most congested hop downstream (`c_diff`) [1/64 cell].
     pub congestion: Option<u16>,
-    /// How many cells the circuit's last node has forwarded or delivered [cell], modulo 2³². Counted are the cells of
-    /// the node that receives this FEEDBACK.
+    /// Of the cells that the receiver of this FEEDBACK sent, those that the circuit's last node has forwarded or
+    /// delivered, modulo 2³² [cell].
     pub ended: Option<u32>,
 }
 

@@ -3,7 +3,7 @@ use crate::error::Violation;
 use crate::serial::ahead;
 use std::collections::BTreeMap;
 
-/// The receiving half of a hop: orders the cells of one circuit, with at most [`MAX_IN_FLIGHT`] early cells.
+/// The receiving half of a hop. It puts a circuit's cells in order, and stores cells that wait for a missing cell.
 #[derive(Debug)]
 pub struct Receiver<B> {
     /// All cells with a sequence number below this have arrived.
@@ -26,8 +26,8 @@ impl<B> Receiver<B> {
         Receiver { tail: first, early: BTreeMap::new() }
     }
 
-    /// Handles the cell with this sequence number, and delivers all cells that are in order now. A cell is a
-    /// [`Violation`] if it is further ahead than a correct sender's cells in flight can be.
+    /// Handles the cell with this sequence number, and delivers all cells that are in order now. A number
+    /// [`MAX_IN_FLIGHT`] or more beyond the expected number is a [`Violation`].
     pub fn on_data(&mut self, seq: u32, body: B, mut deliver: impl FnMut(B)) -> Result<Arrival, Violation> {
         let Ok(distance) = u64::try_from(ahead(seq, self.tail)) else { return Ok(Arrival::Again) };
         if distance >= MAX_IN_FLIGHT {
@@ -55,12 +55,12 @@ impl<B> Receiver<B> {
         self.tail as u32
     }
 
-    /// How many early cells wait for a missing cell [cell].
+    /// How many cells wait for a missing earlier cell [cell].
     pub fn early(&self) -> usize {
         self.early.len()
     }
 
-    /// Whether an early cell waits for a missing cell.
+    /// Whether a cell waits for a missing earlier cell.
     pub fn has_hole(&self) -> bool {
         !self.early.is_empty()
     }

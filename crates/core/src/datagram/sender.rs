@@ -11,7 +11,7 @@ const DUPLICATES: u32 = 3;
 /// Consecutive timeouts after which the sender gives up [1]. With a minimum timeout of 1 s this takes half an hour.
 /// With 30 % loss in each direction, up to thirteen consecutive timeouts were observed although the peer was alive.
 const GIVE_UP: u32 = 30;
-/// Cells that each new ACK retransmits after a timeout [cell], as in slow start.
+/// After a timeout, the cells that are retransmitted for each new ACK [cell], as in slow start.
 const AGAIN_PER_ACK: u32 = 2;
 
 /// How round trips are measured on a channel.
@@ -38,7 +38,7 @@ pub enum RoundTrips {
 ///
 /// Deviation: RTT samples of cells queued behind a retransmission are skipped, because they include the repair.
 ///
-/// Deviation: where nstor stalls, the sender sends a PROBE. It has already deleted acknowledged cells.
+/// Deviation: where nstor stalls, the sender sends a PROBE, because it no longer has the acknowledged cells.
 #[derive(Debug)]
 pub struct Sender<B> {
     round_trips: RoundTrips,
@@ -46,8 +46,8 @@ pub struct Sender<B> {
     cells: VecDeque<Sent<B>>,
     head: u64,
     next: u64,
-    /// `counted` RELAY cells were sent. The next node has forwarded `forwarded` of them, and `ended` of them have
-    /// reached the circuit's last node; `None` if the last node does not report this.
+    /// RELAY cells that were sent (`counted`), that the next node forwarded, and that reached the circuit's last node
+    /// (`ended`). `ended` is `None` if the last node does not report it.
     counted: u64,
     forwarded: u64,
     ended: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Sender<B> {
     /// How many cells from `cursor` on may be retransmitted now.
     again: u32,
     head_again: bool,
-    /// The timeout for ACKs since `acked_at`, and the timeout for counts of forwarded cells since `forwarded_at`.
+    /// `timeout` waits for ACKs, from `acked_at` on. `patience` waits for forwarded cells, from `forwarded_at` on.
     timeout: Timeout,
     acked_at: Instant,
     patience: Timeout,
@@ -244,7 +244,7 @@ impl<B> Sender<B> {
         }
     }
 
-    /// Whether enough time has passed for the ACK of the first cell to arrive.
+    /// Whether the first cell was sent at least one smoothed round trip ago.
     fn head_has_rested(&self, now: Instant) -> bool {
         let sent = self.cells.front().and_then(|cell| cell.at);
         let trip = self.timeout.smooth().unwrap_or_default();

@@ -1,7 +1,7 @@
 use penstock_units::Duration;
 
 const MAX: Duration = Duration::from_secs(64);
-/// This many doublings reach the maximum timeout from any minimum [1].
+/// Maximum number of doublings [1]; realistic minimum timeouts reach `MAX` earlier.
 const MAX_DOUBLINGS: u32 = 30;
 
 /// The retransmission timeout of one circuit over one hop.

@@ -46,7 +46,7 @@ pub struct Acknowledged {
     pub rtt: Duration,
     /// The number of cells in flight before this SENDME [cell].
     pub in_flight: u64,
-    /// Whether the window had no space for the cells of another SENDME.
+    /// Whether the window's free space was less than the cells of one SENDME.
     pub full: bool,
 }
 

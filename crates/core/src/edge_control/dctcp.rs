@@ -10,10 +10,10 @@ use std::num::NonZeroU8;
 /// Source: Alizadeh et al. 2010 §3.4; RFC 8257 §4.2 (g = 1/16). Linux `tcp_dctcp.c` (minimum window of two segments).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DctcpConfig {
-    /// The bounds of the window. A SENDME acknowledges 10 cells, not 31, because a burst in slow start is twice as
-    /// large. A burst of 20 cells does not exceed the marking threshold K = 20 (Alizadeh et al. 2010 §3.5). The initial
-    /// and the minimum window are 20 cells (two SENDMEs). The maximum window is 1000 cells, as for fixed windows. It is
-    /// needed if no relay marks cells.
+    /// The bounds of the window. A SENDME acknowledges 10 cells, while Vegas uses 31. So a burst in slow start has 20
+    /// cells, which do not exceed the marking threshold K = 20 (Alizadeh et al. 2010 §3.5). The initial and the minimum
+    /// window are 20 cells (two SENDMEs). The maximum is 1000 cells, as for fixed windows; it applies if no relay marks
+    /// cells.
     pub bounds: CwndBounds,
     /// The weight of the newest fraction of marked cells in the average `alpha`, in [0, 1).
     pub g: f64,
@@ -41,7 +41,7 @@ impl Default for DctcpConfig {
 /// cell that was sent after the previous observation window. If F is the fraction of marked cells in the window, alpha
 /// then becomes (1 - g) alpha + g F, and cwnd changes once. If a cell was marked, cwnd becomes cwnd (1 - alpha / 2).
 /// Otherwise cwnd grows by the cells of one SENDME, as TCP grows by one segment. Slow start lasts until the first mark;
-/// each SENDME then adds the number of acknowledged cells. cwnd does not grow while the cells in flight do not fill it.
+/// each SENDME then adds the number of acknowledged cells. cwnd grows only if the cells in flight fill it.
 ///
 /// Source: Alizadeh et al. 2010 §3.1, equations 1 and 2; RFC 8257 §3.3; RFC 5681 §3.1 (growth, with the cells of a
 /// SENDME for a segment). Alpha begins at one, as in Linux (`dctcp_alpha_on_init`).

@@ -118,7 +118,7 @@ impl DynamicWindow {
         CIRCUIT.increment + u32::from(self.config.peer_bug_101)
     }
 
-    /// Whether the cell that was just sent triggers a SENDME when it arrives.
+    /// Whether the last sent cell will trigger a SENDME at the other end.
     fn triggers_sendme(&self) -> bool {
         let late = u64::from(self.config.peer_bug_101);
         self.sent > late && (self.sent - late).is_multiple_of(CIRCUIT.increment.into())

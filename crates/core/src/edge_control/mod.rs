@@ -5,7 +5,7 @@
 //! [`HopControl`](crate::hop_control::HopControl) applies in addition.
 //!
 //! A circuit has congestion control if its two ends agreed on an algorithm ([`Negotiation`]). If all hops have hop
-//! control, the ends may agree on no end-to-end limit ([`Ends`]). All other circuits have fixed windows.
+//! control, the ends may agree to use no end-to-end limit ([`Ends`]). All other circuits have fixed windows.
 
 mod congestion;
 mod dctcp;
@@ -42,7 +42,7 @@ pub struct Signals {
     pub queue: Cells,
     /// Bytes in the output buffer of the circuit's channel [B].
     pub outbuf: Bytes,
-    /// The queue has reached its high mark and has not fallen to its low mark since. No stream is read.
+    /// True from when the queue reaches its high mark until it falls to its low mark. Meanwhile no stream is read.
     ///
     /// Source: C tor `circuit_blocked_on_p_chan`, `circuit_blocked_on_n_chan`.
     pub blocked: bool,
@@ -111,7 +111,7 @@ pub struct Backlog {
 pub trait StreamControl: fmt::Debug + Send {
     /// How many more DATA cells of the stream may be packaged now [cell].
     fn package_window(&self) -> Cells;
-    /// The rate limit for reads of the stream's socket, with bursts of one second; `None` sets no limit.
+    /// The rate limit for reads of the stream's socket; `None` sets no limit. A burst is at most one second's bytes.
     fn rate(&self) -> Option<DataRate> {
         None
     }
@@ -169,7 +169,7 @@ impl EdgeControlConfig {
         Some((congestion, bounds.sendme_inc))
     }
 
-    /// Whether this end prefers no end-to-end windows if all hops of the circuit have hop control.
+    /// Whether this end's setting disables end-to-end windows if all hops have hop control.
     fn opens_ends(&self) -> bool {
         matches!(self, EdgeControlConfig::Windows(config) if config.ends != Ends::Enforced)
     }

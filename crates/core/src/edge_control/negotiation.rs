@@ -5,7 +5,7 @@ use std::num::NonZeroU8;
 /// The handshake field in which the two ends of a circuit negotiate congestion control and end-to-end windows.
 ///
 /// The client requests its congestion control from the last hop. A relay that supports the same algorithm answers with
-/// the number of cells per SENDME; any other relay answers nothing. If each hop of the path has credits, the client can
+/// the number of cells per SENDME; any other relay sends no answer. If each hop of the path has credits, the client can
 /// instead request to use no end-to-end windows. The relay agrees if it has the same setting.
 ///
 /// Source: proposal 324 §10.3; C tor `congestion_control_build_ext_request()`,
@@ -71,7 +71,7 @@ impl EdgeControlConfig {
         }
     }
 
-    /// The answer that a relay sends to the request `asked`. `controlled`: the hop before the relay has hop control.
+    /// A relay's answer to the request `asked`. `controlled`: the relay's hop towards the client has hop control.
     pub(crate) fn answer(&self, asked: Negotiation, controlled: bool) -> Negotiation {
         match (asked, self.congestion()) {
             (Negotiation::Asked(theirs), Some((ours, inc))) if theirs == ours => {

@@ -12,15 +12,15 @@ use std::num::NonZeroU8;
 /// [`Timely`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimelyConfig {
-    /// The bounds of the window. The 31 cells of one SENDME are 16 KB, the smallest segment of the paper (§4.1). The
-    /// initial window is that of Vegas. The minimum window is the cells of two SENDMEs; the maximum is 1000 cells as
-    /// for fixed windows.
+    /// The bounds of the window. One SENDME acknowledges 31 cells (16 KB), as much as the paper's smallest segment
+    /// (§4.1). The initial window is that of Vegas. The minimum window is the cells of two SENDMEs; the maximum is 1000
+    /// cells as for fixed windows.
     pub bounds: CwndBounds,
     /// The rate grows if the round trip is below the circuit's minimum plus this time [ns], whatever the gradient is.
     pub t_low: Duration,
     /// The rate falls if the round trip is above the circuit's minimum plus this time [ns], whatever the gradient is.
     pub t_high: Duration,
-    /// How much the rate increases in one round trip [B/s]. Counted are the bytes of whole cells.
+    /// How much the rate increases in one round trip [B/s]. A cell counts 512 B.
     pub delta: DataRate,
     /// The factor by which a gradient or an excess round trip reduces the rate, in [0, 1).
     pub beta: f64,
@@ -48,9 +48,9 @@ impl Default for TimelyConfig {
     }
 }
 
-/// This many consecutive gradients that are not positive make the rate steps this many times as large (HAI mode) [1].
+/// After this many consecutive gradients that are not positive, rate steps become this many times as large (HAI) [1].
 const HAI: u32 = 5;
-/// The size that a cell counts in the rate [B].
+/// The size of a cell for the rate [B].
 const CELL: f64 = 512.0;
 /// The minimum valid sample. No relay can have a shorter round trip.
 const MIN_RTT: Duration = Duration::from_micros(1);
@@ -102,8 +102,8 @@ impl Timely {
         self.measured.map(|measured| measured.rate)
     }
 
-    /// Handles a SENDME. `rtt` is the round trip of the cell that triggered it. `full`: before this SENDME, the window
-    /// had no space for the cells of another SENDME.
+    /// Handles a SENDME. `rtt` is the round trip of the cell that triggered it. `full`: before this SENDME, the
+    /// window's free space was less than the cells of one SENDME.
     pub fn on_sendme(&mut self, now: Instant, rtt: Duration, full: bool) {
         if rtt < MIN_RTT {
             return;

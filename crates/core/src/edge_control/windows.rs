@@ -14,17 +14,17 @@ pub struct WindowsConfig {
     pub circuit_window: u32,
     /// Initial window of a stream [cell].
     pub stream_window: u32,
-    /// Whether this end sends the first SENDME one cell late, as clients from 0.0.0 to 0.2.1.19 did.
+    /// Whether this end sends the first SENDME one cell late, as clients before 0.2.1.20 did.
     pub sendme_bug_101: bool,
-    /// How many cells this end acknowledges before they arrive [cell]; 0 is a correct receiver. A larger value models a
-    /// selfish receiver that wants a larger window. The first SENDME is on time. Each later SENDME acknowledges twice
-    /// the cells that arrived since the previous SENDME, until this lead is reached. The sender cannot detect the lead
-    /// while it has already sent the acknowledged cells.
+    /// The lead: how many cells this end acknowledges before they arrive [cell]; 0 is a correct receiver. A larger
+    /// value models a selfish receiver that wants a larger window. The first SENDME is on time. Each later SENDME
+    /// acknowledges twice the cells that arrived since the previous SENDME, until the lead is reached. The sender
+    /// cannot detect this if it has already sent the acknowledged cells.
     ///
     /// Source: DefenestraTor §4.1, footnote 5, which only says that this attack is possible. A constant lead would
     /// shorten all round trips equally. Eq. 1 only compares round trips, so the lead must grow.
     pub early_sendmes: u32,
-    /// Whether the windows apply if every hop of a circuit has hop control and the other end has the same setting.
+    /// Whether the windows apply to circuits with hop control at every hop. They are off only if both ends agree.
     pub ends: Ends,
 }
 

@@ -49,8 +49,8 @@ impl XonXoffConfig {
 
 const LEAST_PAYLOAD: u64 = 488;
 
-/// If at least this much data waits, the code assumes that the application reads nothing [B]. Every cell then updates
-/// the drain rate (C tor `MAX_EXPECTED_CELL_BURST`, 32 cells).
+/// If more data than this waits, the application probably reads nothing [B]. Each arriving cell then updates the drain
+/// rate (C tor `MAX_EXPECTED_CELL_BURST`, 32 cells).
 const BURST: u64 = 32 * LEAST_PAYLOAD;
 
 /// The maximum rate in an XON of C tor [kB/s].
@@ -158,11 +158,11 @@ impl Gate {
 #[derive(Debug, Default)]
 struct Drain {
     xoff_sent: bool,
-    /// Since when the waiting data exceeds the XOFF limit.
+    /// When the waiting data began to exceed the XOFF limit.
     too_much_since: Option<Instant>,
     /// When the current measurement of the drain rate began. `None` if no data waits.
     since: Option<Instant>,
-    /// Bytes that the application read in the current measurement [B]; if no data waits, since the queue became empty.
+    /// Bytes that the application read [B]. A new measurement starts this count at zero.
     drained: u64,
     /// Bytes that the application read in the previous measurement [B]; 0 before the first measurement.
     before: u64,
@@ -194,7 +194,7 @@ impl Drain {
         true
     }
 
-    /// The application took `drained` bytes and left `waiting` bytes [B]. Returns the rate of an XON that must be sent.
+    /// Handles `drained` bytes that the application took; `waiting` bytes remain [B]. Returns the rate of a due XON.
     /// Source: C tor `flow_control_decide_xon()`, which divides the bytes of the previous measurement by the duration
     /// of the current one.
     /// Deviation: counts are not halved to prevent an overflow, because they cannot overflow.

@@ -22,8 +22,8 @@ pub struct MarutConfig {
     pub interval: ControlInterval,
     /// A node rounds c_diff down to a multiple of this [1/64 cell]; at least 1. Coarse steps reveal less.
     pub quantum: u16,
-    /// After this many circuit round trips a reported c_diff decays; after twice as many it is zero [1]. `None` keeps
-    /// it.
+    /// A reported c_diff is valid for this many circuit round trips [1]. Then it decays to zero in the same time.
+    /// `None` keeps it.
     pub memory: Option<u32>,
     /// A middle node with more cells than this in its queue sends no feedback [cell]; `None` always sends feedback.
     pub queue_cap: Option<u32>,
@@ -59,7 +59,7 @@ pub enum Counts {
 pub enum MiddleWindow {
     /// A constant window [cell]. The node's rate may limit it further.
     Fixed(u32),
-    /// No window: only the limit of a hop's cells in flight applies. Marut's authors want no window at middle nodes.
+    /// No window at middle nodes, as Marut's authors want. Only the general maximum window applies.
     Open,
     /// A window that follows the middle node's own diff, as in BackTap. The node still reports to the first node.
     Own,
@@ -80,8 +80,8 @@ pub enum Occupancy {
 pub enum ControlInterval {
     /// The window changes once in each round trip of the first hop.
     Hop,
-    /// The window changes at most once in each round trip of the circuit. If the last node reports no count, the
-    /// circuit's round trip is estimated as a multiple of the first hop's round trip.
+    /// The window changes at most once in each round trip of the circuit. If the last node reports no count, this round
+    /// trip is estimated from the first hop's.
     Circuit {
         /// The multiple of the first hop's round trip [1].
         hops: u32,
@@ -117,19 +117,19 @@ struct After {
     /// How many of the sent cells have reached the circuit's last node, as last reported.
     ended: u64,
     trips: Trips,
-    /// How many cells were sent before the current round, and the maximum of outstanding cells in the round.
+    /// `round_end`: the cells sent before the current round. `most`: the maximum of outstanding cells in the round.
     round_end: u64,
     most: u64,
-    /// The diff of the last round. `fresh`: the window does not take it into account yet.
+    /// `own`: the diff of the last round. `fresh`: the window has not yet used this diff.
     own: f64,
     fresh: bool,
-    /// The round trip of the hop in the last round, and the minimum round trip of the hop.
+    /// `trip`: the hop's minimum round trip in the last round. `base`: its minimum so far.
     trip: Duration,
     base: Duration,
     /// The last c_diff that the next hop reported [1/64 cell], and the time of the report.
     reported: (u16, Instant),
-    /// `timed`: the cell whose round trip to the circuit's last node is being measured, and when it was sent.
-    /// `circuit_trip`: the last result.
+    /// `timed`: a cell whose round trip to the last node is being measured, and its send time. `circuit_trip`: the last
+    /// result.
     timed: Option<(u64, Instant)>,
     circuit_trip: Option<Duration>,
     circuit_base: Option<Duration>,
@@ -140,12 +140,12 @@ struct After {
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     received: u64,
-    /// `forwarded` cells were forwarded or delivered; `taken` of them were delivered at this node.
+    /// `forwarded`: cells forwarded or delivered. `taken`: only those that were delivered at this node.
     forwarded: u64,
     taken: u64,
     /// Cells that the circuit's last node has forwarded or delivered.
     ended: u64,
-    /// Cells forwarded without feedback to the previous hop.
+    /// Forwarded cells for which the previous hop got no feedback.
     silent: u64,
 }
 
@@ -250,7 +250,7 @@ impl Marut {
         self.after = Some(after);
     }
 
-    /// Records that a cell from the previous hop was forwarded, or delivered at this node if `taken`.
+    /// Records that a cell from the previous hop was forwarded or, if `taken`, delivered at this node.
     fn on_gone(&mut self, taken: bool) -> Option<Feedback> {
         let cap = self.config.queue_cap.map_or(u64::MAX, u64::from);
         let before = self.before.as_mut()?;

@@ -33,7 +33,7 @@ pub struct Feedback {
     pub direction: Direction,
     /// All RELAY cells that the sender of this feedback has forwarded or delivered so far, modulo 2³² [cell].
     pub forwarded: u32,
-    /// How many cells more than `forwarded` the previous hop may send in total [cell]: N2 + N3.
+    /// How many cells beyond `forwarded` may be outstanding [cell]: N2 + N3.
     pub allowance: u32,
 }
 
@@ -126,7 +126,7 @@ pub enum Source {
 /// How feedback travels to the previous hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CreditPath {
-    /// In a link-control cell. It leaves after the cells in the output buffer, but before the cells in circuit queues.
+    /// In a link-control cell, which leaves after the cells in the output buffer and before those in circuit queues.
     #[default]
     Link,
     /// In a cell of the circuit's queue for the opposite direction. It overtakes RELAY cells only if they lack credit.
@@ -144,7 +144,7 @@ pub struct RoundTrip {
     pub base: Duration,
 }
 
-/// How the delay of a channel's cells is measured.
+/// Where the measured delay of a channel's cells ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayConfig {
     /// True: the delay ends when the kernel has sent the cell. False: when the kernel has taken it from the output

@@ -1,4 +1,4 @@
-//! Whether a limit makes a relay wait. Instruments call these functions many times a second.
+//! Which limits make a relay wait. Measurements call these functions many times a second.
 
 use super::Relay;
 use crate::cell::Cell;
@@ -12,8 +12,7 @@ impl<C: Cell> Relay<C> {
         self.parts.buckets.waiting.any()
     }
 
-    /// Whether a circuit has cells but no credit for the next hop. Examines every circuit if this relay has hop
-    /// control.
+    /// Whether a circuit's cells wait for credit. Examines every circuit if this relay has hop control.
     pub fn lacks_credit(&self) -> bool {
         let limited = !matches!(self.parts.config.hop_control, HopControlConfig::None);
         let mut circuits = self.parts.circuits.values();
@@ -22,8 +21,8 @@ impl<C: Cell> Relay<C> {
                 .any(|circuit| circuit.halves().iter().any(|half| !half.queue.is_empty() && !half.may_send()))
     }
 
-    /// Whether a stream that this node packages has used up its own window or the circuit's window. The stream may have
-    /// no data to send. Examines every stream.
+    /// Whether this node packages a stream whose window, or whose circuit's window, is used up. The stream may have no
+    /// data to send. Examines every stream.
     pub fn lacks_window(&self) -> bool {
         self.parts.edges.streams.values().any(|stream| {
             let edge = self.parts.circuits[stream.circuit].edge.as_ref();

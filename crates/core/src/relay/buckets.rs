@@ -26,7 +26,7 @@ pub(super) struct TokenBuckets {
     spare: Waiting,
 }
 
-/// Channels and streams that wait for a refill, in the order in which they began to wait.
+/// Channels and streams that wait for a refill, longest wait first.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     reads: OrderedSet<ChannelKey>,

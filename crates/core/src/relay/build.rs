@@ -90,7 +90,7 @@ impl<C: Cell> Relay<C> {
 
 impl<C: Cell> Relay<C> {
     /// Returns a function that answers the client's request about congestion control and windows. Any thread may call
-    /// it. It agrees to use no end-to-end windows only if the circuit's previous hop has hop control.
+    /// the function. It agrees to use no end-to-end windows only if the hop towards the client has hop control.
     pub fn agree(
         &self,
         circuit: CircuitIndex,
@@ -187,8 +187,8 @@ impl<C: Cell> Parts<C> {
         self.enqueue(now, circuit, Direction::Forward, C::create(leg.id, handshake));
     }
 
-    /// Sends a relay message from this end of the circuit to the other end. Returns the message's digest if it was
-    /// sent.
+    /// Sends a relay message from this end of the circuit to the other end. Returns its digest, or `None` if it cannot
+    /// be sent.
     pub(super) fn send_relay(
         &mut self,
         now: Instant,

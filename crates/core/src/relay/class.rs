@@ -6,7 +6,7 @@ use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use penstock_units::Instant;
 
 impl<C: Cell> Parts<C> {
-    /// Announces the class of a built circuit for a client, unless the relays already know it.
+    /// Announces the client's priority class to the relays of a built circuit, unless they already use it.
     pub(super) fn announce_class(&mut self, now: Instant, circuit: CircuitIndex) {
         self.set_class(now, circuit, self.config.priority_class);
     }

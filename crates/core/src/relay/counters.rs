@@ -2,7 +2,7 @@ use penstock_units::Bytes;
 
 /// Counters since the start of a relay.
 ///
-/// `received + made = sent + consumed + dropped + held`, where `held` cells wait in circuit queues and output buffers.
+/// `received + made = sent + consumed + dropped + waiting`. `waiting` cells are in circuit queues and output buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Cells read from channels.

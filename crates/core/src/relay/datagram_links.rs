@@ -56,8 +56,7 @@ impl<C: Cell> Relay<C> {
         self.parts.associations().map(Association::unacknowledged).sum()
     }
 
-    /// Runs the expired timers of channels of datagrams, in the order of expiry time; timers of the same time run in
-    /// the order of keys.
+    /// Runs the expired timers of datagram channels in the order of expiry, and at equal times in the order of keys.
     pub(super) fn on_datagram_timer(&mut self, now: Instant) {
         let parts = &mut self.parts;
         let mut fired = std::mem::take(&mut parts.datagrams.fired);

@@ -38,8 +38,8 @@ impl<C: Cell> Relay<C> {
         Some(Cells::new(circuit.half(direction).queue.len() as u64))
     }
 
-    /// The maximum queue of `circuit` in `direction`, if this node packages the circuit's cells [cell]. It is N2 + N3
-    /// for credits; `None` without hop control.
+    /// The maximum queue of `circuit` in `direction`, if this node packages the circuit's cells [cell]. With credits it
+    /// is N2 + N3; without hop control, `None`.
     pub fn edge_queue_limit(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
         self.parts.circuits.get(circuit)?.half(direction).hop.edge_queue_limit()
     }

@@ -24,11 +24,11 @@ pub(super) struct MemoryUse {
     driver: Bytes,
 }
 
-/// The circuits and channels of one holder, the next to close last.
+/// The circuits and channels of one holder. The last entry of each list closes first.
 #[derive(Debug, Default)]
 struct Holder {
     bytes: u64,
-    /// The bytes of circuits that were neither extended nor used.
+    /// Bytes of circuits that end here and have no stream and no queued cell.
     unused: u64,
     circuits: Vec<Closing>,
     channels: Vec<(u64, ChannelKey)>,
@@ -56,13 +56,13 @@ impl<C: Cell> Relay<C> {
 
     /// Closes circuits and channels if peers use more than the memory limit, until nine tenths of the limit are in use.
     ///
-    /// The [holder](Kernel::holder) of the most memory loses a circuit first: the one with the oldest queued cell, or
-    /// with the oldest payload that waits for an application. So a flood with a slow or absent reader closes first, and
-    /// busy circuits stay. If most of the holder's memory is that of unused circuits, these close first. A holder
-    /// without circuits loses its channels.
+    /// The [holder](Kernel::holder) that uses the most memory loses a circuit first: the circuit with the oldest queued
+    /// cell or the oldest payload that waits for an application. So a flooded circuit whose reader is slow closes
+    /// before busy circuits. If unused circuits use most of the holder's memory, they close first. A holder without
+    /// circuits loses its channels.
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
-    /// Deviation: C tor compares the ages of all circuits, whoever holds them, and counts no idle circuits.
+    /// Deviation: C tor compares the circuits of all holders by age, and counts no idle circuits.
     /// Deviation: if an application does not read a stream, the whole circuit closes; C tor may close only the stream.
     /// The age of a payload is overestimated by a factor of up to two ([`Wait`](crate::stream::Wait)).
     pub(super) fn handle_oom(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {

@@ -83,8 +83,8 @@ impl<C: Cell> Parts<C> {
         room
     }
 
-    /// The maximum payload of the circuit's next DATA cell [B]. If no DATA cell since the last acknowledged cell had
-    /// padding, the maximum leaves space for padding.
+    /// The maximum payload of the circuit's next DATA cell [B]. It leaves space for padding if none of the DATA cells
+    /// that the next SENDME acknowledges has padding yet.
     /// Source: proposal 289 section 3.4; C tor `connection_edge_get_inbuf_bytes_to_package()`.
     /// Deviation: the first of these cells has the padding, while C tor chooses a random one.
     fn max_payload(&mut self, circuit: CircuitIndex) -> u16 {
@@ -124,9 +124,9 @@ impl<C: Cell> Parts<C> {
         Signals { queue, outbuf, blocked, marked: 0 }
     }
 
-    /// Packages DATA cells from the circuit's streams in turn, then selects the streams that the kernel reports.
+    /// Packages DATA cells from the circuit's streams in turn. Then sets which streams the kernel reports as ready.
     /// Source: C tor `circuit_resume_edge_reading_helper()`, which gives each stream ceil(room / streams) cells until
-    /// either the room or the streams' data is used up.
+    /// no room or no data is left.
     /// Deviation: the first stream is the next one in turn, not a random one. There is no input buffer, so the payloads
     /// are read from the kernel now, limited by the buckets.
     pub(super) fn resume_reading(

@@ -8,7 +8,7 @@ pub(super) struct Timers {
     hop_tick: Option<Instant>,
     idle: BTreeSet<(Instant, ChannelKey)>,
     retransmit: BTreeSet<(Instant, ChannelKey)>,
-    /// When single messages must leave their channels, oldest first (the delay is the same for all). An entry is
+    /// Times when a channel's single message must leave, earliest first, because all wait equally long. An entry is
     /// outdated if it differs from the channel's own [`ChannelTimers::coalesce`].
     coalesce: VecDeque<(Instant, ChannelKey)>,
 }
@@ -73,8 +73,8 @@ impl Timers {
         at.map(|at| self.retransmit.insert((at, channel)));
     }
 
-    /// Sets the retransmission timer to `at`, unless it expires earlier. A timer that expires too early is only set
-    /// again, because most timers are no longer needed when they expire.
+    /// Sets the retransmission timer to `at` if this is earlier. A later time is set only when the timer expires,
+    /// because most timers are no longer needed then.
     pub(super) fn advance_retransmit(
         &mut self,
         channel: ChannelKey,

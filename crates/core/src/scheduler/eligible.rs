@@ -7,9 +7,9 @@ use std::collections::binary_heap::PeekMut;
 
 /// Channels that may take cells in the current run, ordered by the priority of their best circuits.
 ///
-/// Within a run, only the priority of the best channel changes. So a heap whose first entry can change is enough. If
-/// priorities are equal, the least recently served channel comes first, so these channels take turns (round robin).
-/// Among channels that were never served, the lower key comes first.
+/// Within a run, only the priority of the first entry changes, so a binary heap is enough. If priorities are equal, the
+/// least recently served channel comes first, so these channels take turns (round robin). Among channels that were
+/// never served, the lower key comes first.
 ///
 /// Source: KIST §5.2 (`scheduleCell`); C tor `scheduler_compare_channels()`. Deviation: C tor breaks ties by address.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Eligible {
     }
 }
 
-/// The heap returns the greatest candidate first, so the best channel must be the greatest.
+/// The heap returns the greatest candidate first, so a better channel compares as greater.
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
         let priority = other.priority.0.total_cmp(&self.priority.0);

@@ -6,7 +6,7 @@ use penstock_units::{Bytes, Duration, Instant};
 /// The configuration of global scheduling without KIST's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalConfig {
-    /// The time from when the first channel gets cells until a round serves it [ns] (`GlobalWriteTimeout`).
+    /// How long the first channel with new cells waits for the next round [ns] (`GlobalWriteTimeout`).
     pub interval: Duration,
 }
 

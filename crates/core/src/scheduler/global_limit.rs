@@ -3,7 +3,7 @@ use penstock_units::{Bytes, DataRate, Duration, Instant, time};
 /// The limit of the first round, before any bytes have left the kernel [B].
 const COLD_START: Bytes = Bytes::kib(32);
 
-/// The minimum number of tokens that the prototype adds in one step [B].
+/// The prototype adds tokens only when at least this many are due [B].
 const LUMP: u128 = 16 << 10;
 
 /// How a relay limits the bytes that all its sockets together get in one round.
@@ -11,14 +11,14 @@ const LUMP: u128 = 16 << 10;
 pub enum GlobalLimitConfig {
     /// There is no global limit.
     Off,
-    /// The limit is the maximum number of bytes that left the kernel between two rounds so far. Unused bytes expire
-    /// with the round.
+    /// The limit is the largest number of bytes that left the kernel between two rounds so far. Bytes that a round does
+    /// not use expire.
     #[default]
     Drained,
     /// A token bucket limits the bytes. Its rate is the highest rate so far at which bytes left the kernel.
     Rate {
-        /// The time in which the empty bucket becomes full [ns] (the prototype's `AutotuneFillLimitUSec`, by default
-        /// the interval of its rounds).
+        /// How long the empty bucket takes to fill [ns] (the prototype's `AutotuneFillLimitUSec`, by default one round
+        /// interval).
         fill: Duration,
         /// The rate that the operator configured [B/s] (the prototype's `AutotuneWriteBWOverride`); `None` measures the
         /// rate.
@@ -28,9 +28,9 @@ pub enum GlobalLimitConfig {
 
 /// KIST's global limit: how many bytes all sockets of a relay together may still get in the current round.
 ///
-/// The limit follows the bytes that leave the kernel. A relay that has not yet written measures nothing, and a slow
-/// relay measures its own slow rate. So the initial limit is 32 KiB in a round, and the initial rate is 32 KiB in the
-/// time that fills the bucket.
+/// The limit follows the bytes that leave the kernel. Without initial values the limit would stay near zero, because
+/// few bytes could leave. So the initial limit is 32 KiB in a round, and the initial rate is 32 KiB in the time that
+/// fills the bucket.
 ///
 /// Source: KIST §5.2, equation 2; the rule with a rate is that of its prototype (`autotune.c`).
 ///

@@ -13,8 +13,8 @@ use std::fmt;
 /// The paper's `GlobalWriteTimeout` [ns] (KIST §5.3).
 pub(super) const GLOBAL_WRITE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// When a channel's output buffer holds this many bytes, the channel is written [B]. C tor passes this many bytes to
-/// TLS in one call.
+/// The scheduler writes a channel when its output buffer holds this many bytes [B]. C tor passes this many bytes to TLS
+/// in one call.
 const BATCH: Bytes = Bytes::kib(4);
 
 /// The TLS overhead of a cell [B] (C tor: `TLS_PER_CELL_OVERHEAD`).
@@ -22,7 +22,7 @@ const TLS_OVERHEAD: Bytes = Bytes::new(29);
 
 /// The write limits of a round: one for each channel, and one for all channels together.
 pub trait WriteLimits: fmt::Debug + Send {
-    /// The maximum output buffer of a channel while the kernel or token buckets block the channel [B].
+    /// While the kernel or token buckets block a channel, it takes cells only if its output buffer is smaller [B].
     const UNFLUSHED: Bytes;
     /// Begins a round that serves these channels.
     fn begin_round(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext);
@@ -38,16 +38,17 @@ pub trait WriteLimits: fmt::Debug + Send {
 
 /// Collects channels with cells, and serves all of them in one round after an interval.
 ///
-/// A round first writes the output buffers, in the order of the last round. Then it moves one cell at a time, each from
-/// the best circuit of all channels whose limits are not used up. A channel with remaining cells waits for the next
-/// round. If the kernel blocks a channel, the channel waits until it is writable. A channel without tokens waits for a
-/// refill. The timer is set only while a channel waits.
+/// A round first writes the output buffers, in the order of the last round. Then it moves single cells, each from the
+/// best circuit of all channels whose limits are not used up. A channel with remaining cells waits for the next round.
+/// If the kernel blocks a channel, the channel waits until it is writable. A channel without tokens waits for a refill.
+/// The timer is set only while a channel waits.
 ///
-/// Source: KIST §5.2, algorithms 1 and 2; §5.2 on the order of line 3, which the paper's prototype ignored.
+/// Source: KIST §5.2, algorithms 1 and 2; the order in line 3 is that of §5.2, which the paper's prototype ignored.
 /// Deviation: a chosen cell is not written immediately. A channel is written when 4 KiB wait or the round ends, so that
 /// cells share TLS records as in C tor.
-/// Deviation: a channel whose limit is zero in line 8 stays in the list. In the printed algorithm it would starve.
-/// Deviation: a channel that is blocked in line 6 takes cells only up to [`WriteLimits::UNFLUSHED`]. In the printed
+/// Deviation: a channel whose limit is zero (algorithm 2, line 8) stays in the list. In the printed algorithm it would
+/// starve.
+/// Deviation: a channel that is blocked (line 6) takes cells only up to [`WriteLimits::UNFLUSHED`]. In the printed
 /// algorithm its output buffer would grow by one cell in each round.
 /// Deviation: a channel joins the list when it gets cells. In the paper it joins when the kernel notifies the relay.
 #[derive(Debug)]

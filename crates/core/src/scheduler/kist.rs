@@ -11,7 +11,7 @@ use penstock_units::{Bytes, Duration, Instant};
 /// The configuration of KIST.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KistConfig {
-    /// The time from when the first channel gets cells until a round serves it [ns] (`GlobalWriteTimeout`).
+    /// How long the first channel with new cells waits for the next round [ns] (`GlobalWriteTimeout`).
     pub interval: Duration,
     /// How many bytes all channels together may write in one round.
     pub global_limit: GlobalLimitConfig,
@@ -36,8 +36,8 @@ pub fn socket_limit(info: &SocketInfo) -> Bytes {
 /// Limits that follow the kernel's socket state at the beginning of each round.
 ///
 /// Source: KIST §5.2, equations 1 and 2.
-/// Deviation: the relay queries only sockets that may hold bytes; the sum is the same. The bytes of a closed connection
-/// do not count as drained.
+/// Deviation: the relay queries only the round's sockets and those that may still hold bytes. Other sockets add nothing
+/// to the sum. The bytes of a closed connection do not count as drained.
 #[derive(Debug)]
 pub struct KernelLimits {
     global: GlobalLimit,

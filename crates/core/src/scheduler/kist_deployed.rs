@@ -10,7 +10,7 @@ pub struct KistDeployedConfig {
     /// Minimum time between two runs [ns], above zero (`KISTSchedRunInterval`: 10 ms in C tor's first KIST, 2 ms in
     /// 0.4.9).
     pub interval: Duration,
-    /// How many congestion windows of unsent bytes the kernel may hold, in addition to the window in flight [1]
+    /// In addition to the window in flight, the kernel may hold this many congestion windows of unsent bytes [1]
     /// (`KISTSockBufSizeFactor`).
     pub factor: f64,
 }
@@ -21,7 +21,7 @@ impl Default for KistDeployedConfig {
     }
 }
 
-/// The write limit of one socket [B]: the bytes that the kernel can send now, plus a reserve for the next ACKs.
+/// The write limit of one socket [B]: bytes that the kernel can send now, and bytes to send when the next ACKs arrive.
 ///
 /// (cwnd - unacked) · mss + cwnd · mss · factor - unsent bytes in the kernel - bytes in the output buffer, at least
 /// zero.

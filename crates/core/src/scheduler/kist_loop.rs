@@ -16,7 +16,7 @@ pub(super) const CELL: u64 = 514;
 /// The charge for one cell, TLS included [B] (`TLS_PER_CELL_OVERHEAD` is 29).
 pub(super) const CHARGE: Bytes = Bytes::new(CELL + 29);
 
-/// When a run goes on to another channel, it first writes an output buffer of more than this size [B].
+/// If a channel's output buffer is larger than this, the run writes it before going on to another channel [B].
 const UNWRITTEN: Bytes = Bytes::new(8 * CELL);
 
 /// Limits how many bytes a run may move to a channel's output buffer.

@@ -22,7 +22,7 @@ impl Default for VanillaConfig {
 /// Writes each socket when the kernel reports it writable, one I/O quantum for each notification.
 ///
 /// The sockets are served in the order of the kernel's notifications. KIST §5.1 describes this order as a defect of
-/// Tor, so this code must keep it.
+/// Tor; Penstock reproduces it.
 ///
 /// Source: C tor 0.2.3 `connection_handle_write()`, `connection_or_flushed_some()`, `append_cell_to_circuit_queue()`.
 /// Deviation: a write takes whole cells, while C tor's write takes bytes. The buckets' long-run rate is the same.

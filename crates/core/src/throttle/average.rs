@@ -25,7 +25,7 @@ pub struct Averages {
 pub(super) struct Step {
     /// The factor by which old counts are multiplied [1].
     pub(super) kept: f64,
-    /// How much one cell a second adds to a count from one refill to the next [s].
+    /// What a count gains from one refill to the next if one cell a second is sent [s].
     pub(super) gain: f64,
     /// The time between the refills [s].
     span: f64,
@@ -55,7 +55,7 @@ impl Averages {
         step
     }
 
-    /// The count of a client to which one cell a second was always sent [s].
+    /// The constant count of a client that always gets one cell a second [s].
     pub(super) fn memory(&self) -> f64 {
         self.half_life.as_secs_f64() / math::ln(2.0)
     }

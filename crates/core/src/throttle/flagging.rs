@@ -26,7 +26,7 @@ pub enum Unflag {
     /// The fair count at the current refill (algorithm 2, line 13).
     #[default]
     Current,
-    /// The fair count at the last refill that found the client above it, as in the authors' prototype.
+    /// The fair count at the last refill at which the client exceeded it, as in the authors' prototype.
     Frozen,
 }
 
@@ -45,8 +45,8 @@ impl Default for FlaggingConfig {
 
 /// Flags a client whose count C exceeds the fair count M, and throttles it to a fixed rate until C is below P·M.
 ///
-/// M is the count of a client that always gets its fair share. At every refill, which is δ after the previous refill, M
-/// ← M·2^(−δ/H) + (B/N)·(1 − 2^(−δ/H))·H/ln 2, in cells. A relay without a configured rate does not throttle.
+/// M is the count of a client that always gets its fair share. At each refill, δ after the previous one, M ←
+/// M·2^(−δ/H) + (B/N)·(1 − 2^(−δ/H))·H/ln 2, in cells. A relay without a configured rate does not throttle.
 ///
 /// Source: throttling §3.2, algorithm 2.
 /// Deviation: M starts at its steady value B·H/(N·512 B·ln 2). A start at zero would flag the first clients. A refill

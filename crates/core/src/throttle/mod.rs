@@ -75,7 +75,7 @@ pub enum Count {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Throttle: fmt::Debug + Send {
-    /// Called once at every bucket refill, before the relay adds the tokens. `now` differs between two calls.
+    /// Called once at every bucket refill, before the relay adds the tokens. Each call has a later `now`.
     fn on_refill(&mut self, now: Instant, signals: &ThrottleSignals<'_>);
     /// The rate of each of the client's two buckets from this refill on; `None` does not throttle the client. Called
     /// after [`on_refill`](Self::on_refill), once for each client of that call.

@@ -11,8 +11,8 @@ pub struct StaticRateConfig {
 
 /// Static throttling: every client has the same fixed rate. C tor has this feature, off by default.
 ///
-/// Source: throttling §3.1; C tor `connection_or_update_token_buckets_helper()`, in which a relay that the consensus
-/// lists has no limit of its own. Deviation: none.
+/// Source: throttling §3.1; C tor `connection_or_update_token_buckets_helper()`, which sets no such limit for relays in
+/// the consensus. Deviation: none.
 #[derive(Clone, Copy, Debug)]
 pub struct StaticRate(StaticRateConfig);
 

@@ -18,8 +18,8 @@ pub struct ThresholdConfig {
     pub throughput: Throughput,
     /// Which clients are throttled, and at what rate.
     pub order: Order,
-    /// Whether a throughput of zero is also raised to F, as the paper intends. The authors' prototype does not raise
-    /// it.
+    /// Whether the minimum rate F also replaces a throughput of zero, as the paper intends. In the authors' prototype
+    /// it does not.
     pub lift_zero: bool,
 }
 
@@ -169,8 +169,8 @@ impl Throttle for Threshold {
     }
 }
 
-/// ⌊`fraction` · `all`⌋. Decimal fractions are rarely exact in binary, so a product slightly below a whole number (by
-/// less than 10⁻⁹) counts as the whole number.
+/// ⌊`fraction` · `all`⌋. Decimal fractions are rarely exact in binary, so a product less than 10⁻⁹ below a whole number
+/// is rounded up to it.
 fn part(fraction: f64, all: usize) -> usize {
     (fraction * all as f64 + 1e-9) as usize
 }

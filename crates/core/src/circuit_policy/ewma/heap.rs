@@ -1,4 +1,4 @@
-//! The heap implementation: all counts refer to one fixed time, so their decay does not change their order.
+//! The heap implementation. All counts refer to one fixed time, so they keep their order without updates.
 
 use super::{EwmaConfig, IndexedHeap, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
@@ -20,7 +20,8 @@ pub struct Heap {
     reference: Instant,
     /// All circuits. The count of an ineligible circuit has its own reference time [ns].
     circuits: IndexedHeap,
-    /// The last time, and the charge V at that time. One write event sends many cells at the same time (EWMA §3.5).
+    /// The last time for which V was computed, and this V. One write event sends many cells at the same time (EWMA
+    /// §3.5).
     cached: Cell<(Instant, f64)>,
 }
 

@@ -33,8 +33,8 @@ struct Slot {
     epoch: u64,
 }
 
-/// The sequence number of a circuit's last service. A circuit that was never served sorts before all served circuits,
-/// by key. No two circuits have the same turn.
+/// The sequence number of a circuit's last service. Circuits that were never served sort first, in the order of their
+/// keys. No two circuits have the same turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn(u64);
 
@@ -99,7 +99,7 @@ impl IndexedHeap {
         slot
     }
 
-    /// How many circuits a change of the first circuit examines: one at each level of the heap.
+    /// The cost of charging the first circuit, in examined circuits: one at each level of a binary heap.
     pub(super) fn scans(&self) -> u64 {
         1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
     }
@@ -187,8 +187,9 @@ impl IndexedHeap {
         place
     }
 
-    /// Moves `standing` down from `place` to its position. The empty place first moves down to a leaf, and then
-    /// `standing` rises from there. A charged circuit mostly belongs near the leaves, so this saves comparisons.
+    /// Moves `standing` down from `place` to its position. First the smallest children move up until `place` is a leaf.
+    /// Then `standing` rises from this leaf. A charged circuit mostly belongs near the leaves, so this saves
+    /// comparisons.
     fn sink(&mut self, mut place: usize, standing: Standing) {
         loop {
             let first = ARITY * place + 1;

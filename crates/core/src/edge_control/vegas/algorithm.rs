@@ -46,8 +46,8 @@ impl Vegas {
         }
     }
 
-    /// Handles a SENDME that came `rtt` after the cell that triggered it, when `in_flight` cells were not acknowledged.
-    /// `blocked` and `queue` [cell] describe the circuit's queue at this end.
+    /// Handles a SENDME. `rtt` is the round trip of the cell that triggered it. `in_flight` counts the cells in flight
+    /// before it. `blocked` and `queue` [cell] describe the circuit's queue at this end.
     pub fn on_sendme(&mut self, rtt: Duration, in_flight: u64, blocked: bool, queue: u64) {
         self.next_update = self.next_update.saturating_sub(1);
         self.next_window = self.next_window.saturating_sub(1);

@@ -16,7 +16,7 @@ pub struct VegasConfig {
     pub bounds: CwndBounds,
     /// After slow start, how many cells one update adds to or removes from the window [cell].
     pub cwnd_inc: u32,
-    /// After slow start, the number of window updates while one window of cells is acknowledged [1].
+    /// After slow start, how often the window changes for each acknowledged window of cells [1].
     pub cwnd_inc_rate: u32,
     /// The increase of the window for one SENDME in slow start, as a percentage of the SENDME's cells [%].
     pub cwnd_inc_pct_ss: u32,
@@ -33,20 +33,20 @@ pub struct VegasConfig {
     /// If more cells than this wait in queues, the window drops in one step to the bandwidth-delay product plus this
     /// [cell].
     pub delta: u32,
-    /// After slow start, how many updates the round trip is averaged over, in percent of those in one window [%].
+    /// After slow start, the number of round trips in the average, in percent of the SENDMEs between two updates [%].
     pub ewma_cwnd_pct: u32,
     /// The maximum number of round trips in the average [1].
     pub ewma_max: u32,
     /// In slow start, the number of round trips in the average [1].
     pub ewma_ss: u32,
-    /// While the window is at its minimum, RTT_min rises by this percentage of its distance to the average [%].
+    /// While the window is at its minimum, RTT_min moves towards the average by this part of their difference [%].
     pub rtt_reset_pct: u32,
-    /// The window counts as full if it has space for at most the cells of this many SENDMEs [SENDME].
+    /// The window counts as full if its free space is at most the cells of this many SENDMEs [SENDME].
     pub cwnd_full_gap: u32,
     /// The window stops counting as full if the cells in flight fall below this percentage of the window [%].
     pub cwnd_full_minpct: u32,
-    /// To grow, the window must be full once while a whole window is acknowledged; if false, once in each update
-    /// interval.
+    /// The window grows only if it was full in the current period. True: a period is one window of cells. False: a
+    /// period is one update interval.
     pub cwnd_full_per_cwnd: bool,
     /// Flow control of streams on circuits that use Vegas.
     pub streams: XonXoffConfig,

@@ -23,7 +23,7 @@ impl Outstanding {
         self.sent - self.forwarded
     }
 
-    /// Handles the next node's report of forwarded cells, modulo 2³². Returns false if the report is outdated.
+    /// Handles the next node's count of forwarded cells (modulo 2³²). Returns false if the count is outdated.
     pub(super) fn on_forwarded(&mut self, forwarded: u32) -> Result<bool, Violation> {
         let Ok(ahead) = u64::try_from(ahead(forwarded, self.forwarded)) else { return Ok(false) };
         if self.forwarded + ahead > self.sent {
@@ -36,12 +36,12 @@ impl Outstanding {
 
 /// BackTap: a window for each circuit and hop that follows the delay until the next node forwards a cell.
 ///
-/// At most cwnd cells are outstanding, which means sent but not reported as forwarded. A round ends when the next node
-/// has forwarded a cell that was sent after the previous round ended. If the round has three or more round trips, diff
-/// = cwnd · (actualRtt / baseRtt − 1) estimates the cells that wait at the next node. actualRtt is the minimum of the
-/// round, and baseRtt the minimum of all circuits to this neighbour. The window grows by one cell if diff is below α,
-/// and shrinks by one cell if diff is above β. A round with fewer round trips continues. Each forwarded cell causes
-/// feedback to the previous node. The first node of a circuit reads its streams only if the window has space.
+/// At most cwnd cells are outstanding: sent, but not reported as forwarded. A round ends when the next node has
+/// forwarded a cell that was sent after the previous round ended, and the round has at least three round trips. Then
+/// diff = cwnd · (actualRtt / baseRtt − 1) estimates the cells that wait at the next node. actualRtt is the minimum of
+/// the round, and baseRtt the minimum of all circuits to this neighbour. The window grows by one cell if diff is below
+/// α, and shrinks by one cell if diff is above β. Each forwarded cell causes feedback to the previous node. The first
+/// node of a circuit reads its streams only if the window has space.
 ///
 /// Source: slides, "BackTap Congestion Control" and "Bktap Queue Management"; nstor for rounds and numbers.
 /// Deviation: see [`WindowConfig`] for questions that the slides leave open. A cell counts as sent when it leaves the

@@ -1,6 +1,6 @@
 use penstock_units::{DataRate, Duration};
 
-/// The maximum window [cell]. It is below the limit of cells in flight, which link-control cells need as well.
+/// The maximum window [cell]. It leaves space for link-control cells below the limit of cells in flight.
 pub const MAX_WINDOW: u32 = 2000;
 /// Stream bytes in one cell [B].
 const PAYLOAD: u64 = 498;
@@ -17,12 +17,11 @@ pub struct WindowConfig {
     pub beta: u32,
     /// The initial window [cell].
     pub start: u32,
-    /// γ [cell]: in slow start the window doubles in each round until more than γ cells wait; `None` disables slow
-    /// start.
+    /// γ [cell]: slow start doubles the window in each round until more than γ cells wait; `None` disables slow start.
     pub slow_start: Option<u32>,
     /// The minimum number of round trips in a round [1]; nstor requires 3, Marut's authors require none.
     pub samples: u32,
-    /// Whether the node's own bandwidth rate times the base round trip limits the window.
+    /// Whether the window is at most the node's own bandwidth rate times the base round trip.
     pub cap: bool,
 }
 
@@ -68,7 +67,7 @@ pub(in super::super) struct Window {
     config: WindowConfig,
     rate: Option<DataRate>,
     cwnd: u64,
-    /// In slow start, how many cells were sent before the window last doubled.
+    /// In slow start, how many cells had been sent when the window last doubled.
     doubled_at: Option<u64>,
 }
 
@@ -91,9 +90,9 @@ impl Window {
         carried.map_or(MAX_WINDOW.into(), |cells| cells.clamp(1, MAX_WINDOW.into()))
     }
 
-    /// Ends slow start if `diff`, the estimate of waiting cells, exceeds γ. The window then becomes the number of cells
-    /// that were forwarded since the last doubling.
-    /// Source: CircuitStart (by BackTap's authors), which corrects the overshoot of the last doubling in this way.
+    /// Ends slow start if `diff` (the estimated waiting cells) exceeds γ. The window is then set to the number of cells
+    /// forwarded since the last doubling.
+    /// Source: CircuitStart (by BackTap's authors): this corrects the overshoot of the last doubling.
     pub(in super::super) fn on_forwarded(&mut self, diff: Option<f64>, forwarded: u64) {
         let (Some(gamma), Some(doubled_at)) = (self.config.slow_start, self.doubled_at) else { return };
         if diff.is_some_and(|diff| diff > f64::from(gamma)) {

@@ -1,6 +1,6 @@
 use penstock_units::{Duration, math};
 
-/// N3 becomes N3 · e^(−delay / scale), rounded down, if the delay exceeds the threshold; otherwise N3 grows by a step.
+/// If the delay exceeds the threshold, N3 becomes N3 · e^(−delay / scale), rounded down. Otherwise N3 grows by a step.
 ///
 /// The delay is the recent delay in the connection's output buffer minus the minimum delay. A small delay reduces N3 a
 /// little; a large delay removes nearly all of N3 immediately. So N3 falls in the same period in which a queue forms.

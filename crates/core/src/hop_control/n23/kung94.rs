@@ -1,6 +1,6 @@
 use super::super::LinkSignals;
 
-/// N3 is the circuit's share of a pool of buffers, in proportion to the cells that it moved in the last period.
+/// N3 is the circuit's share of a buffer pool, in proportion to the cells that the circuit moved in the last period.
 ///
 /// Each outgoing connection has a pool of M cells. Q cells wait in the queues of its N circuits. In the last period the
 /// connection moved T cells, and this circuit moved V of them: N3 = (M/2 − Q − N) · V/T + 1. If T is zero, N3 does not
@@ -8,8 +8,7 @@ use super::super::LinkSignals;
 ///
 /// Source: Kung, Blackwell, Chapman, SIGCOMM 1994, adaptive credit allocation at the receiver, from a summary.
 /// Deviation: the pools belong to outgoing connections, as the delay of DefenestraTor §4.2 does, not to incoming ones.
-/// Deviation: DefenestraTor's bounds of 100 and 500 cells apply to each circuit, so many circuits together may get more
-/// cells than the pool has.
+/// Deviation: DefenestraTor's bounds of 100 and 500 cells apply to each circuit, so their sum may exceed the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kung94Config {
     /// M, the size of the pool [cell].

@@ -75,9 +75,9 @@ impl N23Config {
 
 /// N23 at one node, for one direction of a circuit.
 ///
-/// A node may send as many RELAY cells to the next node as its credit allows, N2 + N3 at first. The next node counts
-/// the cells that leave its circuit queue, and reports this count after each N2 cells. The sender's credit is then N2 +
-/// N3 minus the cells that the next node has not yet forwarded. So no queue of the circuit behind the first node
+/// The credit limits how many RELAY cells a node may send to the next node. It is N2 + N3 at first. The next node
+/// counts the cells that leave its circuit queue, and reports this count after each N2 cells. The credit is then N2 +
+/// N3 minus the sent cells that are not reported as forwarded. So behind the first node, no queue of the circuit
 /// exceeds N2 + N3 cells. The first node reads its streams only while its own queue is shorter than N2 + N3.
 ///
 /// Source: DefenestraTor §4.2 and figure 3; Kung, Blackwell, Chapman, SIGCOMM 1994.
@@ -90,7 +90,7 @@ pub struct N23 {
     /// The current N3 [cell].
     n3: u64,
     law: Law,
-    /// The number at which all counts of cells start [cell]; zero except in tests of the modulo arithmetic.
+    /// All counts of cells start at this number [cell]. It is zero except in tests of the modulo arithmetic.
     counted: u64,
     /// The next hop; `None` while it is unknown, or if it has no hop control.
     after: Option<Credit>,
