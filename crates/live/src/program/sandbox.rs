@@ -192,6 +192,7 @@ const CALLS: &[i64] = &[
     libc::SYS_fsync,
     libc::SYS_fdatasync,
     libc::SYS_linkat,
+    #[cfg(not(target_arch = "riscv64"))]
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
