@@ -87,6 +87,7 @@ impl Node {
         let (Some(names), Some((peer, circuit))) = (&self.names, sender) else {
             return self.found(stream, purpose, &Found::Later);
         };
+        self.sockets.resolving.insert(stream);
         match self.lookups.begin(peer, circuit, stream, purpose) {
             Begun::Started(number) => names.ask(number, question),
             Begun::Replaces(number, other, old) => {
@@ -99,6 +100,7 @@ impl Node {
     }
 
     pub(super) fn forget_lookup(&mut self, stream: StreamKey) {
+        self.sockets.resolving.remove(&stream);
         if let (Some(number), Some(names)) = (self.lookups.forget(stream), &self.names) {
             names.cancel(number);
         }
@@ -107,6 +109,7 @@ impl Node {
     pub(super) fn on_names(&mut self) {
         while let Some((number, found)) = self.names.as_ref().and_then(crate::names::Names::answer) {
             if let Some((stream, purpose)) = self.lookups.answered(number) {
+                self.sockets.resolving.remove(&stream);
                 self.found(stream, purpose, &found);
             }
         }

@@ -98,6 +98,8 @@ pub(super) struct Sockets {
     pub(super) lingering: slab::Slab<(Stream, Instant)>,
     /// The buffers of all channels, and directory requests with their answers [B].
     pub(super) buffered: u64,
+    /// Streams that wait for a name lookup.
+    pub(super) resolving: BTreeSet<StreamKey>,
     /// The links of each host.
     pub(super) links: Shares<Host, ChannelKey>,
     /// The sockets of streams, open or lingering, of each host and circuit.
@@ -129,6 +131,7 @@ impl Sockets {
             streams,
             lingering,
             buffered: 0,
+            resolving: BTreeSet::new(),
             links: Shares::new(),
             held: NestedShares::new(),
             closed_clients: Vec::new(),
@@ -474,7 +477,9 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn stream_memory(&self, stream: StreamKey) -> Bytes {
-        self.directory_streams.get(&stream).map_or(Bytes::ZERO, |exchange| Bytes::new(exchange.counted))
+        let lookup = if self.resolving.contains(&stream) { super::LOOKUP_MEMORY } else { 0 };
+        let directory = self.directory_streams.get(&stream).map_or(0, |exchange| exchange.counted);
+        Bytes::new(lookup + directory)
     }
 
     fn close(&mut self, channel: ChannelKey) {

@@ -358,6 +358,37 @@ fn idle_circuits(limit: u64, links: u32, each: u32, spare: u64, timing: Timing) 
     });
 }
 
+/// The relay counts constant sizes. They must not be below the real sizes by more than a tenth.
+#[test]
+fn counted_sizes_are_not_below_real_ones() {
+    let _guard = one_at_a_time();
+    let node = node(|_| {});
+    let counted = || node.observations.next_observation().memory.get();
+    let mut client = Client::connect_from(ATTACKER, &node.spec);
+    let (real, before) = (resident(), counted());
+    let circuits = 1000;
+    for number in 0..circuits {
+        client.new_circuit(number + 100);
+        client.build(&[node.hop()]);
+        client.send_message(None, &RelayMessage::Drop);
+    }
+    let each = |real: u64, counted: u64, number: u32| [real / u64::from(number), counted / u64::from(number)];
+    let counts = [resident().saturating_sub(real), counted() - before];
+    let [real, size] = each(counts[0], counts[1], circuits);
+    println!("a circuit takes {real} B and counts as {size} B");
+    assert!(real < size * 11 / 10, "{real} B, {size} B");
+
+    let (real, before) = (resident(), counted());
+    let links = 200;
+    let held: Vec<_> = (0..links).map(|_| Client::connect_from(ATTACKER, &node.spec)).collect();
+    let counts = [resident().saturating_sub(real), counted() - before];
+    let [real, size] = each(counts[0], counts[1], links);
+    // Both ends are in this process.
+    println!("both ends of a link take {real} B, and one counts as {size} B");
+    assert!(real < size * 2 * 11 / 10, "{real} B, {size} B");
+    drop(held);
+}
+
 #[test]
 fn idle_circuits_count_as_memory() {
     idle_circuits(24 << 20, 2, 8000, 24 << 20, SMALL);
