@@ -88,7 +88,7 @@ const INITIATOR: u32 = 1 << 31;
 const NARROW: u32 = 1 << 15;
 
 impl CircIds {
-    /// The ids of one channel. `initiator`: this side opened the channel. `narrow`: datagrams may carry the ids.
+    /// The id table of a new channel. `initiator`: this side opened the channel. `narrow`: datagrams may carry the ids.
     pub(crate) fn new(initiator: bool, narrow: bool) -> Self {
         let end = if narrow { NARROW } else { INITIATOR };
         CircIds { by_id: BTreeMap::new(), initiator, next: 1, end, own: 0 }

@@ -137,7 +137,7 @@ pub(crate) struct Origin<C: Cell> {
     /// The encryption layers of the hops that exist so far, nearest hop first.
     pub(crate) layers: Vec<C::Layer>,
     pub(crate) built: bool,
-    /// The consensus says that every relay of the path offers hop control.
+    /// Whether, by the consensus, every relay of the path offers hop control.
     pub(crate) controlled: bool,
 }
 

@@ -56,7 +56,8 @@ pub struct RelayConfig {
     ///
     /// Source: proposal 174; C tor `OptimisticData`.
     pub optimistic_data: bool,
-    /// Whether a circuit SENDME without the digest of the acknowledged cell closes the circuit.
+    /// Whether a circuit SENDME must contain the digest of the acknowledged cell. A SENDME without it closes the
+    /// circuit.
     ///
     /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
     pub authenticated_sendmes: bool,
@@ -75,7 +76,7 @@ pub struct RelayConfig {
 /// applies.
 ///
 /// Source: C tor 0.2.4 to 0.3.0 `IDLE_OR_CONN_TIMEOUT_NONCANONICAL` and `IDLE_OR_CONN_TIMEOUT_CANONICAL`,
-/// `run_connection_housekeeping()`. The relay's end of a connection to a client is not canonical.
+/// `run_connection_housekeeping()`. For C tor's relay, a connection to a client is not canonical.
 /// Deviation: the timeout is exact, while C tor checks once a second. The timeout is fixed, while C tor since 0.3.1
 /// samples one for each channel (`channelpadding_get_channel_idle_timeout()`: 3 to 4.5 minutes with clients, 45 to 75
 /// minutes between relays).

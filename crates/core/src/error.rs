@@ -22,7 +22,7 @@ pub enum Violation {
     /// The peer sent an XON, XOFF or stream SENDME that the state or the data of the stream does not allow.
     #[error("the peer sent flow control that the stream's state does not allow")]
     UnexpectedFlowControl,
-    /// The peer agreed to congestion control or to cells per SENDME that this node did not request.
+    /// The peer agreed to a congestion control, or to a number of cells per SENDME, that this node did not request.
     #[error("the peer agreed to congestion control that this node did not request")]
     UnwantedAgreement,
     /// The peer gave credit for cells that were never sent, or more credit than the maximum that it announced.

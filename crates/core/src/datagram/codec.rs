@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! every message   circuit u16, type u8, flags u8
-//! type 0          FEEDBACK: ack u32, forwarded u32; flag 2 adds c_diff u16, flag 4 adds ended u32; flag 1: the answer to
-//!                 a cell beyond a missing cell
+//! type 0          FEEDBACK: ack u32, forwarded u32; flag 2 adds c_diff u16, flag 4 adds ended u32;
+//!                 flag 1: the answer to a cell beyond a missing cell
 //! type 1, 2       PROBE, GONE: no fields, no flags
 //! type 128 to 255 DATA: seq u32, a cell's body of 509 B; the lower seven bits of the type are the cell's command;
 //!                 flag 1: the cell met congestion

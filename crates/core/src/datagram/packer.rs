@@ -2,7 +2,7 @@ use super::MAX_DATAGRAM;
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// A message that waits to be sent. The content is read only at sending.
+/// A message that waits to be sent. Its content is read when it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
     /// A cell, by circuit and sequence number.

@@ -54,7 +54,7 @@ pub struct Sender<B> {
     /// The send time of each RELAY cell that is not yet forwarded; `None` if its round trip is not measured.
     times: VecDeque<Option<Instant>>,
     duplicates: u32,
-    /// Cells with a sequence number below this were in flight at the last loss.
+    /// Cells with a sequence number below this were sent before the last loss was detected.
     recover: u64,
     /// After a timeout, the sequence number of the next cell to retransmit. Retransmission ends at `recover`.
     cursor: u64,
@@ -122,7 +122,8 @@ impl<B> Sender<B> {
         }
     }
 
-    /// Adds a cell and returns its sequence number. Too many unacknowledged cells are the peer's violation.
+    /// Adds a cell and returns its sequence number. A peer that leaves too many cells unacknowledged violates the
+    /// protocol.
     pub fn push(&mut self, body: B, counts: bool) -> Result<u64, Violation> {
         if self.cells.len() as u64 >= MAX_IN_FLIGHT {
             return Err(Violation::Unacknowledged);

@@ -35,7 +35,7 @@ use penstock_units::{Bytes, Cells, DataRate, Instant};
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU32};
 
-/// The measurements that an edge control gets of a circuit.
+/// Measurements of a circuit for its edge control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
     /// Cells in the circuit's queue at this edge [cell].
@@ -68,8 +68,8 @@ pub trait EdgeControl: fmt::Debug + Send {
     }
     /// A circuit SENDME arrived. On a [`Violation`] the circuit must close.
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation>;
-    /// Whether SENDMEs change the windows at the two ends. If they do not, SENDMEs contain no digests, and a relay
-    /// sends none while the circuit's queue is full.
+    /// Whether SENDMEs change the windows at the two ends. If not, they contain no digests, and a relay whose circuit
+    /// queue is full sends no SENDME.
     fn obeys_windows(&self) -> bool {
         true
     }

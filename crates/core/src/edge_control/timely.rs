@@ -22,7 +22,7 @@ pub struct TimelyConfig {
     pub t_high: Duration,
     /// How much the rate increases in one round trip [B/s]. A cell counts 512 B.
     pub delta: DataRate,
-    /// The factor by which a gradient or an excess round trip reduces the rate, in [0, 1).
+    /// How strongly a positive gradient or a long round trip reduces the rate, in [0, 1).
     pub beta: f64,
     /// The weight of the newest round-trip difference in the average gradient, in [0, 1).
     pub alpha: f64,

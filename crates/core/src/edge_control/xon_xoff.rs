@@ -10,8 +10,8 @@ use std::num::NonZeroU32;
 /// Parameters of XON and XOFF. Source: proposal 324 §6.5; C tor `flow_control_new_consensus_params()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XonXoffConfig {
-    /// An XOFF is due while data of more cells than this waits for the application [cell] (consensus `cc_xoff_client`,
-    /// `cc_xoff_exit`). Both ends of a circuit should use the same value.
+    /// An XOFF is due while the data of more than this many cells waits for the application [cell] (consensus
+    /// `cc_xoff_client`, `cc_xoff_exit`). Both ends of a circuit should use the same value.
     pub xoff: u32,
     /// The grace period. When an XOFF has been due for this time, it is sent at the next cell's arrival.
     pub grace: Duration,

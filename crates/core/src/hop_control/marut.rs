@@ -114,7 +114,7 @@ struct After {
     window: Window,
     cells: Outstanding,
     here: u64,
-    /// How many of the sent cells have reached the circuit's last node, as last reported.
+    /// How many sent cells have reached the circuit's last node, by its last report.
     ended: u64,
     trips: Trips,
     /// `round_end`: the cells sent before the current round. `most`: the maximum of outstanding cells in the round.

@@ -147,8 +147,8 @@ pub struct RoundTrip {
 /// Where the measured delay of a channel's cells ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayConfig {
-    /// True: the delay ends when the kernel has sent the cell. False: when the kernel has taken it from the output
-    /// buffer.
+    /// True: the delay ends when the kernel has sent the cell. False: it ends when the kernel has taken the cell from
+    /// the output buffer.
     pub kernel: bool,
 }
 
@@ -242,7 +242,7 @@ pub trait DatagramHop {
     fn on_downstream(&mut self, _now: Instant, _downstream: Downstream) -> Option<Feedback> {
         None
     }
-    /// The congestion further along the path, which feedback to the previous hop reports.
+    /// The congestion further along the path, for feedback to the previous hop.
     fn downstream(&self, _now: Instant) -> Downstream {
         Downstream::default()
     }

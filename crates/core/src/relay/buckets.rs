@@ -38,7 +38,7 @@ pub(super) struct Waiting {
 /// A set of keys in the order in which they were added. The cost of an operation does not depend on the number of keys.
 #[derive(Debug)]
 struct OrderedSet<K> {
-    /// The keys in order, including removed keys until all keys are taken.
+    /// The keys in order. Removed keys stay in this list until all keys are taken.
     list: Vec<K>,
     members: SecondaryMap<K, ()>,
 }

@@ -140,8 +140,8 @@ impl<C: Cell> Relay<C> {
         self.parts.channels.insert(peer, ends, &self.parts.config)
     }
 
-    /// Corrects the peer of a channel, because another node answered than expected. The channel becomes the newest
-    /// channel to the new peer. The driver calls this before [`on_channel_open`](Self::on_channel_open).
+    /// Corrects the peer of a channel after an unexpected node has answered. The channel becomes the newest channel to
+    /// the new peer. The driver calls this before [`on_channel_open`](Self::on_channel_open).
     pub fn set_peer(&mut self, channel: ChannelKey, peer: PeerId) {
         self.parts.channels.set_peer(channel, peer);
     }

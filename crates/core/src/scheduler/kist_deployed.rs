@@ -36,7 +36,7 @@ pub fn window_limit(info: &SocketInfo, outbuf: Bytes, factor: f64) -> Bytes {
     Bytes::new(extra).saturating_sub(info.not_sent).saturating_sub(outbuf)
 }
 
-/// Limits a channel by [`window_limit`], from the socket state at the time when the run reaches the channel.
+/// Limits a channel by [`window_limit`]. The socket state is read when the run reaches the channel.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimit {
     factor: f64,

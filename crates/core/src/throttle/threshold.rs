@@ -8,7 +8,7 @@ use penstock_units::{DataRate, Duration, Instant};
 pub struct ThresholdConfig {
     /// T, the fraction of all clients that is throttled [1]; in `[0, 1)`.
     pub fraction: f64,
-    /// R, the period in which the throttle measures throughputs and then chooses the throttled clients [ns].
+    /// R, the period in which throughputs are measured [ns]. Then the throttle chooses the throttled clients.
     pub refresh: Duration,
     /// F, the minimum rate of a throttled client [B/s].
     pub floor: DataRate,

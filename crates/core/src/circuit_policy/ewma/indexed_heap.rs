@@ -75,8 +75,8 @@ impl Standing {
 }
 
 impl IndexedHeap {
-    /// The slot of a circuit. A new circuit gets a count of zero. The count of an ineligible circuit is rescaled to the
-    /// reference time `epoch`; `decay` returns the factor for the old reference time.
+    /// The slot of a circuit. A new circuit gets a count of zero. For an ineligible circuit, the reference time of its
+    /// count becomes `epoch`: the count is multiplied by `decay` of its old reference time.
     pub(super) fn slot_of(&mut self, key: CircuitKey, epoch: u64, decay: impl FnOnce(u64) -> f64) -> usize {
         // The circuit served last is at the root, so no search is needed.
         if let Some(first) = self.heap.first()

@@ -152,7 +152,7 @@ impl Vegas {
         }
     }
 
-    /// The number of SENDMEs between two updates of the window; 0 updates it at each SENDME.
+    /// The number of SENDMEs between two updates of the window; 0 means an update at each SENDME.
     /// Source: C tor `CWND_UPDATE_RATE()`.
     fn update_rate(&self) -> u64 {
         if self.slow_start {

@@ -23,7 +23,7 @@ impl Credit {
         Credit { sent: counted, forwarded: counted, limit: counted + start, most }
     }
 
-    /// How many more cells may be sent. If the allowance was reduced, this may be zero for some time.
+    /// How many more cells may be sent. After a reduction of the allowance this may be zero for some time.
     pub(super) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.sent)
     }

@@ -10,8 +10,8 @@ use penstock_units::Duration;
 pub struct AdaptConfig {
     /// Time between adjustments [ns].
     pub interval: Duration,
-    /// True: the delay ends when the kernel has sent the cell. False: when the kernel has taken it from the output
-    /// buffer.
+    /// True: the delay ends when the kernel has sent the cell. False: it ends when the kernel has taken the cell from
+    /// the output buffer.
     pub kernel: bool,
     /// How N3 follows the congestion signal.
     pub law: LawConfig,
