@@ -143,8 +143,8 @@ impl<K: Key, T> IndexMut<K> for Arena<K, T> {
     }
 }
 
-/// Values for the objects of a relay, stored outside the relay by key (for example a driver's sockets). The key of a
-/// removed object finds nothing, even if a new object uses the same index.
+/// Stores a value for the key of each object of a relay, for example a driver's sockets. The key of a removed object
+/// finds nothing, even if a new object uses the same index.
 #[derive(Clone, Debug)]
 pub struct SecondaryMap<K, V> {
     slots: Vec<Option<(u32, V)>>,

@@ -33,10 +33,10 @@ impl Weight {
 
 /// Orders the circuits of one channel.
 ///
-/// A circuit is *eligible* between [`on_ready`](Self::on_ready) and [`on_blocked`](Self::on_blocked) or
-/// [`on_close`](Self::on_close), which means that it may send. The relay calls `on_ready` when an ineligible circuit
-/// has cells and credit. It calls `on_flush` after each cell that left a circuit's queue, and then `on_blocked` if the
-/// queue is empty or out of credit. Repeated calls of `on_ready` or `on_blocked` change nothing.
+/// A circuit is *eligible* (it may send) from [`on_ready`](Self::on_ready) until [`on_blocked`](Self::on_blocked) or
+/// [`on_close`](Self::on_close). The relay calls `on_ready` when an ineligible circuit has cells and credit. It calls
+/// `on_flush` after each cell that left a circuit's queue, and then `on_blocked` if the queue is empty or out of
+/// credit. Repeated calls of `on_ready` or `on_blocked` change nothing.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait CircuitPolicy: fmt::Debug + Send {

@@ -44,7 +44,7 @@ pub enum Message<B> {
 pub struct Downstream {
     /// Estimated cells that wait at the most congested hop downstream (`c_diff`) [1/64 cell].
     pub congestion: Option<u16>,
-    /// Of the cells that the receiver of this FEEDBACK sent, those that the circuit's last node has forwarded or
+    /// Of the cells that the receiver of this FEEDBACK sent, the number that the circuit's last node has forwarded or
     /// delivered, modulo 2³² [cell].
     pub ended: Option<u32>,
 }

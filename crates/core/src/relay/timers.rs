@@ -8,8 +8,8 @@ pub(super) struct Timers {
     hop_tick: Option<Instant>,
     idle: BTreeSet<(Instant, ChannelKey)>,
     retransmit: BTreeSet<(Instant, ChannelKey)>,
-    /// Times when a channel's single message must leave, earliest first, because all wait equally long. An entry is
-    /// outdated if it differs from the channel's own [`ChannelTimers::coalesce`].
+    /// Times when a channel's single message must leave. All messages wait equally long, so the earliest is first. An
+    /// entry is outdated if it differs from the channel's own [`ChannelTimers::coalesce`].
     coalesce: VecDeque<(Instant, ChannelKey)>,
 }
 

@@ -25,8 +25,7 @@ impl Default for KistConfig {
 
 /// The smaller of the free send buffer and the free congestion window of a socket [B].
 ///
-/// Source: KIST §5.2, equation 1. Deviation: the limit is zero, not negative, where Linux's values contradict each
-/// other.
+/// Source: KIST §5.2, equation 1. Deviation: the limit is zero, not negative, if Linux reports contradictory values.
 pub fn socket_limit(info: &SocketInfo) -> Bytes {
     let socket_space = info.capacity.saturating_sub(info.queued);
     let tcp_space = u64::from(info.cwnd.saturating_sub(info.unacked)) * u64::from(info.mss);

@@ -99,7 +99,7 @@ impl IndexedHeap {
         slot
     }
 
-    /// The cost of charging the first circuit, in examined circuits: one at each level of a binary heap.
+    /// How many circuits are examined after the first is charged: one at each level of a binary heap.
     pub(super) fn scans(&self) -> u64 {
         1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
     }

@@ -17,8 +17,8 @@ const JUMP: u64 = 5000;
 impl RoundTrips {
     /// Adds a sample. Returns false if the sample is invalid.
     /// Source: proposal 324 §2.1; C tor `congestion_control_update_circuit_rtt()`.
-    /// Deviation: a sample below a microsecond is invalid, as in C tor. C tor then also marks the clock as stalled for
-    /// other circuits; Penstock's clock does not stall.
+    /// Deviation: after a sample below a microsecond (invalid in both), C tor also marks the clock as stalled for other
+    /// circuits. Penstock's clock does not stall.
     pub(super) fn add(&mut self, config: &VegasConfig, sample: Duration, at: Moment) -> bool {
         let micros = u64::try_from(sample.as_micros()).unwrap_or(u64::MAX);
         let jumped = !at.slow_start && self.ewma > 0 && micros > self.ewma.saturating_mul(JUMP);
