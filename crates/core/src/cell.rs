@@ -29,8 +29,7 @@ pub struct Tag(pub NonZeroU32);
 
 /// Cell commands.
 ///
-/// Source: tor-spec §3. RELAY_EARLY is represented as RELAY. [`Cell::admit`] of a live cell limits the number of
-/// RELAY_EARLY cells.
+/// Source: tor-spec §3. RELAY_EARLY is represented as RELAY. [`Cell::admit`] of a live cell limits RELAY_EARLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Creates the first hop of a circuit, or a further hop after an EXTEND.

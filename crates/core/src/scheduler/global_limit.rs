@@ -17,7 +17,7 @@ pub enum GlobalLimitConfig {
     Drained,
     /// A token bucket limits the bytes. Its rate is the highest rate so far at which bytes left the kernel.
     Rate {
-        /// How long the empty bucket takes to fill [ns] (the prototype's `AutotuneFillLimitUSec`, by default one round
+        /// How long the empty bucket takes to fill [ns] (the prototype's `AutotuneFillLimitUSec`, by default an
         /// interval).
         fill: Duration,
         /// The rate that the operator configured [B/s] (the prototype's `AutotuneWriteBWOverride`); `None` measures the

@@ -187,9 +187,8 @@ impl IndexedHeap {
         place
     }
 
-    /// Moves `standing` down from `place` to its position. First the smallest children move up until `place` is a leaf.
-    /// Then `standing` rises from this leaf. A charged circuit mostly belongs near the leaves, so this saves
-    /// comparisons.
+    /// Moves `standing` down from `place` to its position. The smallest children move up until `place` is a leaf. Then
+    /// `standing` rises from there. A charged circuit mostly belongs near the leaves, so this saves comparisons.
     fn sink(&mut self, mut place: usize, standing: Standing) {
         loop {
             let first = ARITY * place + 1;
