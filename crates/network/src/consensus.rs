@@ -1,7 +1,7 @@
-//! Reads relays, parameters and position weights from consensus documents, plain and with microdescriptors.
+//! Reads relays, parameters and position weights from consensus documents of the flavours `ns` and `microdesc`.
 //!
 //! Source: dir-spec section 3.4.1 and 3.9 (microdesc flavour). The reader skips lines that path selection does not
-//! need, and checks no signatures. It needs a few times the memory of the document.
+//! need, and checks no signatures. Its peak memory is a few times the size of the document.
 
 use crate::document::{self, BadPair, Item, Malformed, items};
 use crate::error::{Error, quoted};
@@ -15,7 +15,7 @@ use std::net::Ipv4Addr;
 pub struct Consensus {
     /// The flavour: `ns` or `microdesc`.
     pub flavor: String,
-    /// The start of validity in UTC, such as `2022-11-19 10:00:00`.
+    /// The valid-after time in UTC, such as `2022-11-19 10:00:00`.
     pub valid_after: String,
     /// The consensus parameters by name.
     pub params: BTreeMap<String, i64>,
@@ -41,7 +41,7 @@ pub enum Origin {
 }
 
 impl Consensus {
-    /// Reads a document. Errors call it `file`.
+    /// Reads a document. Its name in error messages is `file`.
     pub fn parse(text: &[u8], file: &str) -> Result<Self, Error> {
         if text.is_empty() {
             return Err(Error::in_line(file, 1, no_consensus(text).0));
@@ -57,7 +57,7 @@ impl Consensus {
     }
 }
 
-/// What is wrong in a line, without the line number.
+/// A message about an error in a line. It does not contain the line number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mistake(pub(crate) String);
 
@@ -103,7 +103,7 @@ struct Reader<'a> {
     file: &'a str,
     number: u32,
     footer: u32,
-    /// The value of a position weight that means 1.
+    /// The position weight that corresponds to the fraction 1.
     scale: u32,
     part: Part,
     flavor: String,

@@ -1,7 +1,7 @@
 //! Reads server descriptors, which contain the bandwidth of each relay.
 //!
-//! A document contains many descriptors, as in a Tor client's `cached-descriptors` or in an archive. Of several
-//! descriptors of a relay the latest counts; of equal times, the first. Signatures are not checked.
+//! A document contains many descriptors, as in a Tor client's `cached-descriptors` or in an archive. If a relay has
+//! several descriptors, the latest counts. If their times are equal, the first counts. Signatures are not checked.
 //! Source: dir-spec section 2.1.1.
 
 use crate::consensus::{Mistake, once, time};
@@ -16,7 +16,7 @@ pub struct Bandwidth {
     pub rate: u64,
     /// The bucket depth that the relay's operator allows (torrc BandwidthBurst) [B].
     pub burst: u64,
-    /// The highest rate of ten seconds in the last days, for the slower of the relay's two directions [B/s].
+    /// The highest rate that the relay sustained for ten seconds in the last days, in its slower direction [B/s].
     pub observed: u64,
 }
 
@@ -40,7 +40,7 @@ struct Entry {
 }
 
 impl Descriptors {
-    /// Adds the descriptors of a document. Errors call it `file`.
+    /// Adds the descriptors of a document. Its name in error messages is `file`.
     pub fn read(&mut self, text: &[u8], file: &str) -> Result<(), Error> {
         let mut entry: Option<Entry> = None;
         let mut any = false;

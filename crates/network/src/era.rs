@@ -16,17 +16,17 @@ const TABLES: &str = include_str!("../data/eras.csv");
 
 static ERAS: LazyLock<[Era; Era::YEARS.len()]> = LazyLock::new(|| Era::YEARS.map(Era::read));
 
-/// The distributions of Tor's relays in one year.
+/// The distributions of bandwidth, weight and country of Tor's relays in one year.
 #[derive(Debug)]
 pub struct Era {
     /// The year.
     pub year: u16,
-    /// The distributions of plain relays, guards, exits, and relays that are both.
+    /// The distributions of four classes of relays: neither guard nor exit, guard, exit, both guard and exit.
     classes: [ClassDistribution; 4],
-    /// Quantiles of the ratio of consensus weight to capacity, at equal steps of probability [1/1000]. The first row is
-    /// for slow relays, the second for all others.
+    /// The quantiles 0 %, 10 % ... 100 % of the ratio of consensus weight to capacity [1/1000]. The first row is for
+    /// slow relays, the second for all others.
     weight: [[u32; 11]; 2],
-    /// Quantiles of the ratio of burst to rate, at equal steps of probability [1/1000].
+    /// The quantiles 0 %, 10 % ... 100 % of the ratio of bucket depth to bucket rate [1/1000].
     burst: [u32; 11],
     countries: Vec<(&'static str, u32)>,
 }
@@ -34,10 +34,10 @@ pub struct Era {
 #[derive(Debug)]
 struct ClassDistribution {
     relays: u32,
-    /// Quantiles of the link rate (in the slower direction) at the probabilities [`STEPS`] [KiB/s].
+    /// Quantiles of the link rate in the slower direction [KiB/s]. [`STEPS`] contains their probabilities.
     link: [u32; STEPS.len()],
-    /// Quantiles of the ratio of bandwidth rate to link rate, at equal steps of probability [1/1000]. The ratio is at
-    /// most ten. The rows are for the slowest third of the links, the next third and the fastest third.
+    /// The quantiles 0 %, 10 % ... 100 % of the ratio of bucket rate to link rate [1/1000]. The ratio is at most ten.
+    /// Each third of the links has one row, the slowest third first.
     rate: [[u32; 11]; 3],
 }
 
@@ -45,7 +45,7 @@ struct ClassDistribution {
 const STEPS: [u32; 25] =
     [0, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 93, 96, 98, 99, 100];
 
-/// Relays with a lower capacity count as slow [B/s].
+/// Relays with a capacity below this value count as slow [B/s].
 const SLOW: u64 = 100 * 1024;
 
 /// A relay that was sampled from an era.
@@ -129,7 +129,7 @@ impl Era {
         sampled
     }
 
-    /// A relay with the link rate at quantile `rank`, and the bucket rate at quantile `limit` for similar links.
+    /// A relay with quantile `rank` of the link rates. Its bucket rate is quantile `limit` of its third of the links.
     fn relay(
         &self,
         class: Class,
@@ -185,7 +185,7 @@ impl ClassDistribution {
     }
 }
 
-/// The quantile `rank`, interpolated linearly from quantiles at equal steps of probability.
+/// The quantile `rank`, interpolated linearly between the quantiles 0 %, 10 % ... 100 % in `values`.
 fn at(values: &[u32; 11], rank: f64) -> f64 {
     let step = ((rank * 10.0) as usize).min(9);
     let [low, high] = [step, step + 1].map(|step| f64::from(values[step]));

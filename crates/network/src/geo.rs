@@ -4,8 +4,8 @@
 //! Because of routes, queues and detours, the effective speed is 4/9 of the speed of light.
 //!
 //! Source: Katz-Bassett et al., Towards IP geolocation using delay and topology measurements (IMC 2006), for the factor
-//! 4/9. With 11 ms for the access link of each end, the medians match the round trips that nstor has from RIPE Atlas:
-//! 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/reference/networks.md).
+//! 4/9. With 11 ms for the access link of each end, the median round trips match those in nstor, which come from RIPE
+//! Atlas: 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/reference/networks.md).
 
 use penstock_units::{Duration, Rng, math};
 use std::sync::LazyLock;
@@ -85,7 +85,7 @@ pub fn draw(shares: &[(&str, u32)], rng: &mut Rng) -> &'static Country {
     Country::of(code).expect("every table has only known countries")
 }
 
-/// Where Tor's users are: mean daily number of users that connect directly, June to August 2013 [100 users].
+/// Where Tor's users are: the mean daily number of users without bridges, June to August 2013 [100 users].
 ///
 /// Source: Tor Metrics, top ten countries by directly connecting users, 2013-05-30 to 2013-09-05. These countries have
 /// 56 % of all users.
@@ -102,7 +102,7 @@ pub const USERS: &[(&str, u32)] = &[
     ("IN", 831),
 ];
 
-/// All known countries: those of relays from 2012 to 2022, those of users, and some others.
+/// The countries that this crate supports: those of relays from 2012 to 2022, those of users, and some others.
 pub static COUNTRIES: LazyLock<Vec<Country>> = LazyLock::new(|| {
     let country = |line: &'static str| {
         let (code, numbers) = line.split_once(',').expect("a line begins with a code");

@@ -1,8 +1,7 @@
 //! The relays of a simulation, imported from a consensus and server descriptors.
 //!
-//! Deviation: without a descriptor the capacity of a relay is unknown. The link then has the rate of the consensus
-//! weight, which is about the capacity of a measured relay (dir-spec section 3.4.1, the "w" line, in kilobytes a
-//! second).
+//! Deviation: without a descriptor the capacity of a relay is unknown. The link rate is then equal to the consensus
+//! weight [kB/s]. The weight of a measured relay is about its capacity (dir-spec section 3.4.1, the "w" line).
 
 use crate::consensus::Consensus;
 use crate::descriptors::{Descriptors, MOST};
@@ -20,7 +19,7 @@ pub struct Member {
     pub weight: u64,
     /// The rate of the access link in each direction [B/s].
     pub link: u64,
-    /// The rate [B/s] and burst [B] of the relay's token buckets; `None` without a descriptor.
+    /// The rate [B/s] and burst [B] of the relay's token buckets; `None` for a relay without a descriptor.
     pub bandwidth: Option<[u64; 2]>,
 }
 
@@ -29,14 +28,14 @@ pub struct Member {
 pub struct Imported {
     /// The usable relays, in the order of the document.
     pub relays: Vec<Member>,
-    /// How many relays were left out, because they are not Fast, Running and Valid or have no weight or rate.
+    /// How many relays were unusable. A usable relay is Fast, Running and Valid, and its weight and rate are not zero.
     pub unused: usize,
     /// The number of relays without a descriptor.
     pub undescribed: usize,
 }
 
 impl Imported {
-    /// Combines a consensus with descriptors. Errors call the consensus `file`.
+    /// Combines a consensus with descriptors. The name of the consensus in error messages is `file`.
     pub fn new(
         consensus: &Consensus,
         descriptors: Option<&Descriptors>,
@@ -87,7 +86,7 @@ impl Imported {
     }
 }
 
-/// The relay's class in path selection. A guard must be stable, and an exit must accept connections.
+/// The relay's class in path selection. A guard must be Stable. An exit must accept port 443 and be no bad exit.
 fn class(relay: &Relay) -> Class {
     Class::of(relay.may_be(Position::Guard), relay.flags.exit && relay.may_be(Position::Exit))
 }

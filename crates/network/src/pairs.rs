@@ -1,7 +1,7 @@
 //! Relays, connections and sockets that two circuits of a network share.
 //!
-//! A relay can prioritise one circuit over another only if both send through the same socket. KIST measures how often
-//! this happens (section 5.1, with TorPS).
+//! A relay can prioritise one circuit over another only if both send through the same socket. KIST section 5.1 measures
+//! with TorPS how often two circuits share a socket.
 
 use crate::error::Error;
 use crate::select::Selector;
@@ -23,9 +23,9 @@ pub struct Pairs {
     pub exit: u64,
     /// Pairs that have at least one relay in common, at any position.
     pub relay: u64,
-    /// Pairs that use the same socket of a relay when both download or both upload (same relay and same next relay).
+    /// Pairs in which a relay has the same next relay on both circuits, so two downloads share a socket.
     pub socket: u64,
-    /// Pairs that use the same connection between two relays, possibly for opposite directions.
+    /// Pairs in which two relays are neighbours on both circuits, in any order, so the circuits share a connection.
     pub connection: u64,
 }
 
@@ -57,12 +57,12 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler for all circuits of one seed.
+    /// A sampler whose random numbers derive from `seed`.
     pub fn new(selector: Selector, seed: Seed) -> Self {
         Sampler { selector, rng: seed.stream("paths"), pairs: Pairs::default(), failures: 0 }
     }
 
-    /// Samples `pairs` more pairs. Errors call the network `name`.
+    /// Samples `pairs` more pairs. The name of the network in error messages is `name`.
     pub fn advance(&mut self, pairs: u64, name: &str) -> Result<(), Error> {
         for _ in 0..pairs {
             let (one, other) = (self.circuit(name)?, self.circuit(name)?);
@@ -76,7 +76,7 @@ impl Sampler {
         self.pairs
     }
 
-    /// How many circuits were sampled again because no relay was compatible with the first chosen relays.
+    /// How many circuits failed because no relay was compatible with the relays chosen before. They were sampled again.
     pub fn failures(&self) -> u64 {
         self.failures
     }

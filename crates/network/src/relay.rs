@@ -30,10 +30,10 @@ pub struct Relay {
     pub weight: u32,
     /// The relay's flags.
     pub flags: Flags,
-    /// The relay's address. Two relays with the same first 16 bits are never on one circuit. A relay without an address
-    /// shares its /16 with no other relay.
+    /// The relay's address. Relays with the same first 16 bits of the address are never on one circuit. A relay without
+    /// an address shares its /16 with no other relay.
     pub address: Option<Ipv4Addr>,
-    /// The relays in this relay's family, as indices. Two relays are in a family if both declare this.
+    /// The relays in this relay's family, as indices. Two relays are in a family if each of them declares the other.
     pub family: Vec<u32>,
     /// Whether the relay's exit policy accepts port 443.
     pub exits: bool,

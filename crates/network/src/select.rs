@@ -4,9 +4,8 @@
 //! consensus weight times its position weight. All relays of a circuit are different, and no two relays are in the same
 //! /16 or the same family.
 //!
-//! A sample takes one random number and one lookup in an alias table (Walker 1977, built as in Vose 1991). An
-//! incompatible relay is sampled again, which does not change the shares of the others. After many incompatible
-//! samples, the code scans all relays.
+//! A sample takes one random number and one lookup in an alias table (Walker 1977, built as in Vose 1991). If a relay
+//! is incompatible, another one is sampled. This does not change the relative probabilities of compatible relays.
 
 use crate::error::Error;
 use crate::relay::{Position, Relay};
@@ -31,7 +30,7 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// A selector of these relays. Errors call the network `name`.
+    /// A selector of these relays. The name of the network in error messages is `name`.
     ///
     /// Fails if no relay may have one of the positions. Indices of family members beyond the end of the list are
     /// ignored.
@@ -112,7 +111,7 @@ struct Table {
     weighted: Vec<(u32, f64)>,
 }
 
-/// A slot of the alias table. It gets 1/n of all samples and divides them between one or two relays.
+/// One of the n slots of the alias table. It gets 1/n of all samples and divides them between one or two relays.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// The fraction of the slot's samples that `relay` gets [2^-64].
@@ -122,7 +121,8 @@ struct Slot {
 }
 
 impl Table {
-    /// The alias table; `None` without relays. If all weights are zero, all relays are equally likely, as in C tor.
+    /// The alias table; `None` if there are no relays. If all weights are zero, all relays are equally likely, as in C
+    /// tor.
     fn new(mut weighted: Vec<(u32, f64)>) -> Option<Self> {
         if weighted.is_empty() {
             return None;

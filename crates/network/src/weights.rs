@@ -1,4 +1,4 @@
-//! The position weights: which fraction of a relay's bandwidth clients use at each position, by class.
+//! The position weights: the fraction of a relay's bandwidth that clients use at a position, for each class of relays.
 //!
 //! Guards and exits are scarce. The weights reserve them for the positions that other relays cannot have.
 
@@ -47,7 +47,7 @@ impl PositionWeights {
         PositionWeights { parts: [[1; 4]; 3], scale: 1 }
     }
 
-    /// The weights that the authorities would compute; `None` if a class has no bandwidth or no weights fit.
+    /// The weights that the authorities would compute; `None` if a class has no bandwidth or a weight is out of range.
     ///
     /// Source: dir-spec section 3.8.3; C tor `networkstatus_compute_bw_weights_v10()`, with the same integer
     /// arithmetic.
@@ -60,7 +60,7 @@ impl PositionWeights {
         balanced(m, g, e, d, i128::from(scale))
     }
 
-    /// The fraction of its bandwidth that a relay of `class` offers at `position`, from 0 to 1.
+    /// The fraction of the bandwidth that a relay of `class` offers at `position`, from 0 to 1.
     pub fn share(&self, position: Position, class: Class) -> f64 {
         f64::from(self.parts[position as usize][class as usize]) / f64::from(self.scale)
     }

@@ -12,7 +12,7 @@ impl Document {
         &self.0
     }
 
-    /// Reads a scenario. `network` is the text of a network file, and the name of the file in error messages.
+    /// Reads a scenario. `network` contains the text of a network file, and the name of this file for error messages.
     fn read(
         (text, name): (&str, &str),
         network: Option<(String, String)>,

@@ -29,7 +29,7 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Counts a change of this thread's heap. While a thread ends, its changes are not counted.
+/// Counts a change of this thread's heap, unless the thread is ending.
 fn count(bytes: i64) {
     let _ = HELD.try_with(|held| {
         let now = held.get().wrapping_add(bytes);

@@ -59,7 +59,7 @@ pub(crate) fn eras() -> Vec<(&'static str, u32, u64, u64)> {
     Era::YEARS.iter().map(facts).collect()
 }
 
-/// The country codes of scenarios.
+/// The country codes that a scenario may contain.
 #[pyfunction]
 pub(crate) fn countries() -> Vec<&'static str> {
     geo::CODES.to_vec()

@@ -24,7 +24,7 @@ pub enum Error {
         /// The error of the Parquet library.
         source: ParquetError,
     },
-    /// A table has other columns, because another version wrote it.
+    /// Another version of Penstock wrote the table, with different columns.
     #[error("{}: it has other columns than this version writes", path.display())]
     Columns {
         /// The path of the file.
@@ -37,7 +37,7 @@ impl Error {
         Error::Io { path: path.to_owned(), source }
     }
 
-    /// Converts an error of the Parquet library at `path`, or the file system error that it wraps.
+    /// Converts an error of the Parquet library at `path`. If it wraps a file system error, returns that error.
     pub(crate) fn parquet(path: &Path, error: ParquetError) -> Self {
         let source = match error {
             ParquetError::External(inner) => match inner.downcast::<io::Error>() {

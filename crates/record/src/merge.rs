@@ -67,7 +67,7 @@ fn append(path: &Path, writer: &mut SerializedFileWriter<Named<'_>>) -> Result<(
     Ok(())
 }
 
-/// An output file that adds its path to errors, because the Parquet library does not.
+/// An output file. It adds the path to errors, because the Parquet library returns errors without a path.
 struct Named<'a> {
     file: &'a File,
     path: &'a Path,

@@ -1,6 +1,6 @@
 //! The cost of a run.
 
-/// The cost of a run. The manifest has it in `runs`, next to the run's key.
+/// The cost of a run. The manifest lists it under `runs`, together with the run's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RunStats {
     /// Simulated time [s].

@@ -31,15 +31,15 @@ row! {
         client: Name,
         /// The workload's name: `web`, `bulk`, `perf50k` ...
         workload: Name,
-        /// The number of the circuit within the run; none without Tor.
+        /// The number of the circuit within the run; none for a transfer without Tor.
         circuit: Option<u64>,
-        /// The number of the stream on the circuit; none without Tor.
+        /// The number of the stream on the circuit; none for a transfer without Tor.
         stream: Option<u64>,
         /// The direction of the payload.
         direction: Direction,
         /// The requested payload [B].
         bytes: u64,
-        /// The payload that was received at the end of the transfer or run [B].
+        /// The payload that was received until the transfer or the run ended [B].
         bytes_received: u64,
         /// When the client requested the transfer [s].
         start_s: f64,
@@ -125,9 +125,9 @@ row! {
         position: Position,
         /// The end of the interval [s].
         t_s: f64,
-        /// Bytes read from the kernel during the interval [B], from channels (with TLS) and streams.
+        /// Bytes that the relay read from channels and streams during the interval, with the overhead of TLS [B].
         read_bytes: u64,
-        /// Bytes written to the kernel during the interval [B], to channels (with TLS) and streams.
+        /// Bytes that the relay wrote to channels and streams during the interval, with the overhead of TLS [B].
         written_bytes: u64,
         /// Cells in all circuit queues at the end of the interval [cell].
         circuit_queue_cells: u64,
@@ -137,14 +137,14 @@ row! {
         kernel_out_bytes: u64,
         /// The number of channels that waited for a token bucket at the end of the interval.
         throttled_conns: u64,
-        /// The limit for which the relay's work waited most often during the interval: link, bucket, TCP window,
-        /// processor, credit or circuit window.
+        /// The most frequent bottleneck of the relay during the interval: link, bucket, TCP window, processor, credit
+        /// or circuit window.
         bound_by: Option<Name>,
         /// Cells written to channels during the interval [cell].
         written_cells: u64,
         /// N23 credits sent during the interval [cell].
         credits: u64,
-        /// The longest circuit queue since the start of the run, in one direction [cell].
+        /// The longest circuit queue since the start of the run [cell]. Each direction of a circuit has its own queue.
         longest_queue_cells: u64,
     }
 }
@@ -152,7 +152,7 @@ row! {
 row! {
     /// A sample of a traced circuit at one hop, or of a download without Tor at the server.
     pub struct CircuitRow("circuits.parquet") {
-        /// The number of the circuit within the run; none without Tor.
+        /// The number of the circuit within the run; none for a download without Tor.
         circuit: Option<u64>,
         /// The name of the circuit's workload.
         workload: Name,
@@ -178,10 +178,10 @@ row! {
 }
 
 row! {
-    /// The times at which a tracked cell passed the stations of one hop.
+    /// The times at which a tracked cell passed the queues and buffers of one hop.
     ///
-    /// Times are absolute [ns]. A time is none if the cell does not pass the station at this hop. An exit receives
-    /// bytes instead of cells, and the client forwards no cells.
+    /// Times count from the start of the run [ns]. A time is none if the cell does not pass that queue or buffer at
+    /// this hop. An exit receives bytes instead of cells, and the client forwards no cells.
     pub struct CellRow("cells.parquet") {
         /// The number of the circuit within the run.
         circuit: u64,
@@ -191,7 +191,7 @@ row! {
         cell: u64,
         /// The hop to which these times belong.
         hop: Position,
-        /// When the cell's last byte arrived at the network interface and the kernel.
+        /// When the cell's last byte reached the kernel from the network interface.
         nic_in_ns: Option<u64>,
         /// When the relay read the cell's last byte from the kernel.
         read_ns: Option<u64>,

@@ -1,14 +1,14 @@
 //! The cost of a segment in TCP alone: two endpoints without a network.
 //!
-//! `cargo run --release -p penstock-sim --example tcp_bench [-- SEGMENTS]` prints millions of data segments per second
-//! for every profile, with their ACKs. It is the median of five runs.
+//! `cargo run --release -p penstock-sim --example tcp_bench [-- SEGMENTS]` prints the speed of every profile [million
+//! data segments/s]. The speed includes the work for ACKs. It is the median of five runs.
 
 use penstock_sim::tcp::{Congestion, Endpoint, Segment, TcpConfig};
 use penstock_units::{Duration, Instant};
 /// One-way delay.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// Sends so many segments, a window per round trip, and drops one of `lost`.
+/// Sends at least `segments` data segments, one window in each round trip. Every `lost`-th segment is dropped.
 fn send(cfg: &TcpConfig, segments: u64, lost: u64) -> u64 {
     let (mut sender, mut receiver) = (Endpoint::new(), Endpoint::new());
     let (mut forth, mut back): (Vec<Segment>, Vec<Segment>) = Default::default();

@@ -1,14 +1,14 @@
 //! The bound of a relay: the resource or limit for which the relay's work waits.
 //!
 //! The simulator checks each relay several times in a sample, and records the most frequent result. A check looks for
-//! the last station of cells that has a queue, because this queue also fills the earlier stations. The check of the
-//! token bucket comes before that of TCP. After one refill, bytes may wait in a socket because they exceed the
-//! congestion window, but the bucket limits the rate.
+//! the last queue on the path of cells that is not empty, because this queue also fills the queues before it. The token
+//! bucket is checked before TCP. After a refill, bytes may wait in a socket because they exceed the congestion window,
+//! although the bucket limits the rate.
 
 /// Number of checks of each relay in one sample [1].
 pub(crate) const BOUND_CHECKS_PER_SAMPLE: u32 = 20;
 
-/// The bound of a relay. Variants are ordered from the last station to the first.
+/// The bound of a relay. The variants are in the reverse order of the path of cells through a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// More than one packet waits for the relay's access link, in either direction.
@@ -51,8 +51,8 @@ impl BoundCounts {
         self.0[bound as usize] += 1;
     }
 
-    /// The bound that was found most often; `None` if the relay was idle. Of two equally frequent bounds, the later
-    /// station counts.
+    /// The bound that was found most often; `None` if the relay was idle. Of two equally frequent bounds, the one later
+    /// on the path of cells counts.
     pub(crate) fn most(&self) -> Option<Bound> {
         let most = *self.0.iter().max().expect("there are six");
         ALL.into_iter().find(|bound| most > 0 && self.0[*bound as usize] == most)

@@ -1,4 +1,4 @@
-//! The simulator's cell: a descriptor without a body.
+//! The simulator's cell.
 
 use penstock_core::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use penstock_core::circuit_policy::PriorityClass;
@@ -8,7 +8,7 @@ use penstock_core::keys::Direction;
 use penstock_core::reason::{DestroyReason, EndReason};
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// The size of a cell on the wire [B]; all papers use 512.
+/// The size of a cell on the wire [B], as in all reproduced papers.
 pub(crate) const CELL_BYTES: u32 = 512;
 
 /// A payload: only the number of bytes is simulated, not their content.
@@ -21,7 +21,7 @@ pub(crate) struct SimPayload {
     pub(crate) request: Option<Request>,
 }
 
-/// A request for a number of bytes [B]; in a stream of a Markov model, for the server's script.
+/// A request for a download of some bytes [B], or for the server's script in a stream that follows a Markov model.
 ///
 /// The stored value is the request plus one, so that `Option<Request>` takes no extra space in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +31,11 @@ pub(crate) struct Request(NonZeroU64);
 pub(crate) enum RequestKind {
     /// A download of this many bytes [B].
     Bytes(u64),
-    /// The server's script: it follows the Markov model of this workload, with this seed.
+    /// The server sends as the Markov model of this workload decides, with this seed.
     Script { workload: usize, seed: u64 },
 }
 
-/// The bit that marks a script request. The size of a download is always smaller.
+/// The bit that marks a script request. It is larger than the size of any download.
 const SCRIPT: u64 = 1 << 63;
 /// The number of seed bits in a script request. The workload is in the bits above them.
 const SEED_BITS: u32 = 43;
@@ -109,8 +109,8 @@ const LAYER: u8 = 2;
 /// The simulator's cell: a descriptor without a body.
 ///
 /// The cell counts its onion layers: sealing sets the count to one, and each hop towards the client adds one. The node
-/// that removes the last layer checks the cell's number, where real Tor checks the digest. A wrong number is a panic,
-/// because only a bug in Penstock can lose, duplicate or reorder cells.
+/// that removes the last layer checks the cell's number, where real Tor checks the digest. A wrong number causes a
+/// panic, because only a bug in Penstock can lose, duplicate or reorder cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimCell {
     id: CircId,

@@ -40,7 +40,7 @@ pub(crate) struct Client {
 
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Repeats a download or a hold, followed by a pause.
+    /// Repeatedly downloads, or holds a circuit open, and then pauses.
     Loop,
     /// Starts other sessions.
     Generator(Box<Generator>),
@@ -190,11 +190,11 @@ impl Client {
         }
     }
 
-    /// The sessions of a client in a replay. Recorded downloads are requested again, circuit by circuit. Holds and
-    /// Markov models run as usual.
+    /// The sessions of a client in a replay. Recorded downloads are requested again, circuit by circuit. Workloads that
+    /// hold circuits or follow Markov models run as usual.
     ///
     /// If the client samples paths of up to three relays, circuits use the recorded relays. Other paths, and all
-    /// servers, are sampled with the random streams of the first session.
+    /// servers, are sampled with the random streams of the client's first session.
     pub(crate) fn replayed(
         index: usize,
         scenario: &model::Scenario,
@@ -295,7 +295,7 @@ impl Client {
         matches!(&self.task, Task::Stream(stream) if stream.script.is_some())
     }
 
-    /// The download of a replayed session that still waits for its circuit.
+    /// In a replay, the download of a session that still waits until its circuit is built.
     pub(crate) fn waiting_replay(&self) -> Option<Download> {
         let Task::Stream(stream) = &self.task else { return None };
         Some(Download {

@@ -1,4 +1,4 @@
-//! Progress and cancellation of a run, for another thread.
+//! Lets another thread watch the progress of a run and cancel the run.
 
 use penstock_units::Instant;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -37,7 +37,7 @@ pub enum Error {
         /// The client's name.
         client: String,
     },
-    /// The record contains downloads of a workload that only holds circuits in the scenario.
+    /// The record contains downloads of a workload. In the scenario, this workload only holds circuits open.
     #[error("it has downloads of the workload {workload:?}, which only holds circuits")]
     WorkloadWithoutDownloads {
         /// The workload's name.

@@ -88,8 +88,8 @@ pub fn run(scenario: &Scenario, seed: u64, control: &Control) -> Result<Outcome,
     run_in(scenario, seed, seed, control)
 }
 
-/// Runs a variant in the network of another seed. `network` determines relays, rates, locations and software; `seed`
-/// determines the clients' behaviour.
+/// Runs a variant with separate seeds for the network and the clients. `network` determines relays, rates, locations
+/// and software; `seed` determines the clients' behaviour.
 pub fn run_in(scenario: &Scenario, network: u64, seed: u64, control: &Control) -> Result<Outcome, Error> {
     world::World::new(&scenario.sampled(Seed(network)), Seed(seed), None).run(control)
 }

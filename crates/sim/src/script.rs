@@ -1,6 +1,6 @@
 //! One side of a stream whose packets follow a Markov model.
 //!
-//! Client and server run the same model with the same random numbers, each at its own times. So each side knows how
+//! Client and server run the same model with the same random numbers, but not at the same times. So each side knows how
 //! many bytes the peer will send.
 //!
 //! Source: tgen 1.0, `tgen-stream.c`.
@@ -13,8 +13,7 @@ use penstock_units::{Duration, Seed};
 const MAX_BURST: u64 = 32 * 1024;
 /// If the gap between two packets is at most this, they leave in one burst.
 const BATCH_GAP: Duration = Duration::from_millis(10);
-/// After this many steps without a byte to send and without a pause, the script pauses [step]. A model may generate
-/// only packets of the peer.
+/// The maximum number of model steps before a pause [step]. In some models, only the peer sends.
 const MAX_STEPS: u32 = 4096;
 
 /// The state of the script on one side of a stream.

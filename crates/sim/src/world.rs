@@ -51,7 +51,7 @@ pub(crate) struct World<'a> {
     traced_plain: Vec<HostId>,
     /// The number of complete downloads of each workload.
     finished: Vec<u64>,
-    /// When relays are sampled next, and when traced circuits are.
+    /// The time of the next sample of all relays. `next_trace` is the time of the next sample of traced circuits.
     next_sample: Instant,
     next_trace: Instant,
     next_bound_check: Instant,
@@ -69,7 +69,7 @@ struct Node {
     timer: Option<Instant>,
     /// The times of all relay timers in the event queue. Some of these timers may be outdated.
     armed: Vec<Instant>,
-    /// The number and hop of each circuit, indexed by the relay's circuit index.
+    /// The number of each circuit in the run, and the node's hop on it. The index is the relay's circuit index.
     circuits: Vec<Option<SimHandshake>>,
     /// The number of circuits built through this relay as guard, as middle and as exit.
     served: [u32; 3],
@@ -177,7 +177,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Applies changes and takes samples at a barrier, where all hosts have reached `now`.
+    /// Applies changes and takes samples at a barrier.
     fn at_barrier(&mut self, now: Instant) {
         self.net.at_barrier(now);
         while now == self.next_change() {

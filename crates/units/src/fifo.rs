@@ -18,7 +18,7 @@ pub fn take_first<T>(queue: &mut VecDeque<T>) -> Option<T> {
 /// The capacity that a queue keeps in any case.
 const KEPT: usize = 64;
 
-/// Frees most of the unused memory of a queue that was long. The cost is constant for each element, on average.
+/// Frees most of the unused memory of a queue that was long. The amortised cost for each element is constant.
 #[inline]
 pub fn trim<T>(queue: &mut VecDeque<T>) {
     if queue.capacity() > KEPT && queue.len() < queue.capacity() / 4 {

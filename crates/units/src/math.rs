@@ -48,7 +48,7 @@ pub fn pow(x: f64, y: f64) -> f64 {
     libm::pow(x, y)
 }
 
-/// The square root. IEEE 754 defines it exactly; it is part of this module so that all functions are in one place.
+/// The square root. IEEE 754 defines it exactly.
 pub fn sqrt(x: f64) -> f64 {
     libm::sqrt(x)
 }

@@ -74,7 +74,7 @@ const SPANS: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// Parses a decimal number with a unit. Returns the number times the unit's value in the table, rounded to the nearest
+/// Parses a decimal number with a unit. Multiplies the number by the unit's value in `table`, and rounds to the nearest
 /// integer.
 fn quantity(
     text: &str,

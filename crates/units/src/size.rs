@@ -76,7 +76,7 @@ amount!(
     "B"
 );
 amount!(
-    /// A number of Tor cells of any size [cell].
+    /// A number of Tor cells, regardless of their size [cell].
     Cells,
     "cell"
 );

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// A time since the start of a run [ns]. It is an integer, so that a simulation repeats to the bit. It covers 584
+/// A time since the start of a run [ns]. It is an integer, so that a simulation is exactly reproducible. It covers 584
 /// years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);

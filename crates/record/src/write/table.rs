@@ -41,7 +41,7 @@ macro_rules! row {
 }
 pub(crate) use row;
 
-/// Declares an enum. In a column, each variant is a word.
+/// Declares an enum. A column of a table contains each variant as a word.
 macro_rules! words {
     ($(#[$attribute:meta])* pub enum $name:ident {
         $($(#[$meaning:meta])+ $variant:ident = $word:literal,)+
@@ -165,7 +165,7 @@ pub(crate) struct Column<R> {
     write: Box<Write<R>>,
 }
 
-/// The column `name` with this value of each row.
+/// The column `name`. For each row, `value` returns the value in this column.
 pub(crate) fn column<R, D: Datum>(name: &str, value: impl Fn(&R) -> D + 'static) -> Column<R> {
     let repetition = if D::IS_OPTIONAL { Repetition::OPTIONAL } else { Repetition::REQUIRED };
     let field = Type::primitive_type_builder(name, D::Type::get_physical_type());

@@ -1,9 +1,9 @@
-//! The cost of packets and cells: one TCP flow, the same behind a relay, very many connections, a small network, and
-//! that network with each scheduler.
+//! The cost of packets and cells in five cases: one TCP flow, one flow over a relay, very many connections, a small
+//! network, and this network with each scheduler.
 //!
-//! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. Each measurement runs in a
-//! child process, so its peak memory is its own. With valgrind, instructions are counted.
-//! `docs/explanation/performance.md` explains the numbers.
+//! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. Each measurement has its
+//! own process, so its peak memory does not include the others. If valgrind is installed, the bench also counts
+//! instructions. `docs/explanation/performance.md` explains the numbers.
 //!
 //! `-- --network FILE VARIANT [KEY=VALUE]...`, also as `make bench-network`, measures a scenario after its warm-up, and
 //! compares its load with Tor's.
@@ -103,7 +103,7 @@ fn measure(world: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error
     Ok(())
 }
 
-/// Processor time of this process on all cores [s]; 0 without /proc.
+/// Processor time of this process on all cores [s]; 0 on a system without /proc.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -112,14 +112,14 @@ fn cpu_seconds() -> f64 {
     ticks / 100.0
 }
 
-/// Peak memory of this process [B]; 0 without /proc.
+/// Peak memory of this process [B]; 0 on a system without /proc.
 fn peak_rss() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// The median of each number over several runs, each in its own process.
+/// The median of each measured number over several runs. Each run has its own process.
 fn medians(world: &str, sets: &[&str], repeats: usize) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
     let mut runs: Vec<Vec<f64>> = Vec::new();
     for _ in 0..repeats {
@@ -157,7 +157,7 @@ fn counted(world: &str, sets: &[String], seconds: u32) -> Option<[f64; 4]> {
     Some([instructions, *numbers.get(4)?, *numbers.get(11)?, *numbers.get(5)?])
 }
 
-/// Prints the instructions between two times of a run, so the start does not count.
+/// Prints the instructions between two times of a run, to exclude the start of the run.
 fn report_instructions(world: &str, sets: &[String], from: u32, until: u32) {
     let (Some(first), Some(second)) = (counted(world, sets, from), counted(world, sets, until)) else {
         return println!("  no instructions counted: valgrind is missing");
@@ -216,14 +216,14 @@ fn report(title: &str, numbers: &[f64]) {
     );
 }
 
-/// Total relay writes of Tor in July 2013 [MiB/s] (KIST section 5.3 and figure 8).
+/// The rate at which all of Tor's relays wrote in July 2013 [MiB/s] (KIST section 5.3 and figure 8).
 const LOAD: std::ops::RangeInclusive<f64> = 650.0..=800.0;
 const RELAYS_OF_TOR: f64 = 3600.0;
 
-/// Median time to the first byte there with sequential writes [s] (KIST figure 7a).
+/// Median time to the first byte in a Tor network with sequential writes [s] (KIST figure 7a).
 const FIRST_BYTE: std::ops::RangeInclusive<f64> = 0.6..=1.1;
 
-/// Runs a scenario in this process, in its first network, and prints the cost after the warm-up.
+/// Runs a scenario with network seed 1 in this process, and prints the cost after the warm-up.
 #[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn network(file: &str, variant: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let document = Document::parse(&std::fs::read_to_string(file)?, file, sets)?;
@@ -295,7 +295,7 @@ fn network(file: &str, variant: &str, sets: &[String]) -> Result<(), Box<dyn std
     Ok(())
 }
 
-/// Runs a scenario in its own process, with perf if its counters work here.
+/// Runs a scenario in its own process. If perf works on this machine, it counts instructions and cache misses.
 fn network_counted(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let this = std::env::current_exe()?;
     let mut perf = std::process::Command::new("perf");

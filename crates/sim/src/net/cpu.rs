@@ -1,9 +1,9 @@
-//! The processor of a host, for which Tor's work waits in a queue.
+//! The processor of a host. Tor's work waits in a queue until the processor is free.
 //!
 //! The work for one ready socket or timer is a turn. A turn starts when the processor is free. The turn occupies the
-//! processor for the cost of its cells, system calls, TLS records, policy scans and socket queries. All effects happen
-//! at the start of the turn; the cost delays the next turn. The kernel's own work (TCP and interrupts) costs no
-//! processor time.
+//! processor for the cost of its cells, system calls, TLS records, circuits scanned by the circuit policy, and socket
+//! queries. All effects happen at the start of the turn; the cost delays the next turn. The kernel's own work (TCP and
+//! interrupts) costs no processor time.
 
 use penstock_scenario::model::Costs;
 use penstock_units::{Instant, time::nanos};
@@ -14,7 +14,7 @@ pub(crate) struct Cpu {
     free_at: Instant,
     /// The cost of the current turn so far [ns].
     turn: u64,
-    /// How many policy scans were charged so far.
+    /// How many scanned circuits are already part of the processor's time.
     scanned: u64,
     pub(crate) awaited: bool,
 }
@@ -43,7 +43,7 @@ impl Cpu {
         self.turn += moved + work.queries * nanos(query);
     }
 
-    /// Ends the turn. `scanned` is the total number of circuits that policies have scanned.
+    /// Ends the turn. `scanned` is the number of circuits that circuit policies have scanned during the run.
     pub(crate) fn end_turn(&mut self, now: Instant, scanned: u64) {
         let scans = scanned - std::mem::replace(&mut self.scanned, scanned);
         let turn = std::mem::take(&mut self.turn) + scans * nanos(self.costs.look);

@@ -1,4 +1,4 @@
-//! Datagrams. Datagrams use the same interfaces and links as TCP segments, but the kernel does not retransmit them.
+//! Datagrams use the same interfaces and links as TCP segments. The kernel does not retransmit a lost datagram.
 
 use super::packet::{Arrival, Packet, SockRef};
 use super::socket::DatagramBody;

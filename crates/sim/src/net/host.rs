@@ -66,7 +66,7 @@ pub(crate) enum StreamSock {
 pub(crate) struct App {
     /// Bytes that the application has sent and the relay has not yet read [B].
     pub(crate) to_send: u64,
-    /// The request, and the number of bytes up to its end; `None` before the application sends it.
+    /// The request, and how many of its bytes the relay has not taken yet [B]; `None` if no request waits.
     pub(crate) request: Option<(u64, Request)>,
     /// Bytes that the application expects [B].
     pub(crate) wants: u64,

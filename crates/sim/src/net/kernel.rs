@@ -19,7 +19,7 @@ const RECORD_OVERHEAD: u64 = 29;
 /// The maximum number of cells in a TLS record [cell]. C tor passes at most a 4 KiB chunk to TLS in one call.
 const RECORD_CELLS: u64 = 8;
 
-/// The simulated kernel of one host, for one call of the relay.
+/// The simulated kernel of one host. It exists only during one call of the relay.
 #[derive(Debug)]
 pub(crate) struct HostKernel<'a> {
     net: &'a mut Net,

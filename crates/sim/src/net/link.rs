@@ -18,7 +18,7 @@ pub(crate) struct Link {
     /// Size [B] and transmission time [ns] of the last small packet and of the last large packet. Most packets have one
     /// of these sizes.
     like_last: [(u64, u64); 2],
-    /// Bytes sent so far, including those in the queue [B].
+    /// Bytes that have entered the queue so far [B].
     carried: Bytes,
 }
 
@@ -76,7 +76,7 @@ impl Link {
         self.rate.bytes_in(self.free_at.since(now))
     }
 
-    /// When `bytes` of the current queue will have left, or when the queue will be empty if this is earlier.
+    /// When `bytes` of the current queue will have left. If the queue has fewer bytes: when it will be empty.
     pub(crate) fn after(&self, now: Instant, bytes: u64) -> Instant {
         let gone = Instant::from_nanos(now.as_nanos() + self.rate.nanos_for(bytes));
         gone.min(self.free_at.max(now))

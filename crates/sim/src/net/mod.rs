@@ -120,7 +120,7 @@ impl Topology {
         duplicate > 0.0 && draw(duplicates, self.seed, &self.names, ends, "duplicate").bernoulli(duplicate)
     }
 
-    /// The extra delay by which a datagram is reordered: up to one round trip, or zero.
+    /// The extra delay of a datagram: up to one round trip if it is reordered, otherwise zero.
     fn reorder_delay(&mut self, from: HostId, to: HostId, wire: Wire) -> Duration {
         if wire.reorder == 0.0 {
             return Duration::ZERO;
@@ -145,8 +145,8 @@ fn draw<'a>(
     })
 }
 
-/// Runs a server's script until the send buffer is full or the script pauses. Returns the pause. `left` is how many
-/// bytes of the script did not fit into the buffer [B].
+/// Runs a server's script until the send buffer is full or the script pauses. Returns the length of the pause. `left`
+/// counts the bytes of the script that did not fit into the buffer [B].
 fn run_server_script(
     script: &mut Script,
     endpoint: &mut Endpoint,
@@ -334,7 +334,7 @@ impl Net {
         }
     }
 
-    /// Ends a turn. `scanned` is the total number of circuits that policies have scanned.
+    /// Ends a turn of the processor, as `Cpu::end_turn` describes.
     pub(crate) fn end_turn(&mut self, id: HostId, scanned: u64) {
         if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.end_turn(self.now, scanned);
@@ -696,8 +696,8 @@ impl Net {
         self.mark_finished(sock);
     }
 
-    /// Closes the owner's side. Written bytes are still sent. If the peer may send more data, the connection is
-    /// aborted, as in Linux `tcp_close()`.
+    /// Closes the owner's side. If all data of the peer were read, including its FIN, written bytes are still sent.
+    /// Otherwise the connection is aborted, as in Linux `tcp_close()`.
     pub(crate) fn close(&mut self, sock: SockRef) {
         let now = self.now();
         let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];

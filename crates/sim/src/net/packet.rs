@@ -16,7 +16,7 @@ impl SockRef {
     }
 }
 
-/// A packet in transit to a host: the first segment in flight of a connection, or any datagram.
+/// A packet in transit to a host: a datagram, or the first segment in flight of a connection.
 ///
 /// If packets arrive at the same time, they are ordered by the sender's name, then by the sender's packet number.
 #[derive(Clone, Copy, Debug)]

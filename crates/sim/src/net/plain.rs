@@ -55,7 +55,7 @@ impl Net {
         }
     }
 
-    /// Closes a client's own connection. The counter of received bytes keeps its value until the next connection.
+    /// Closes the connection of a client without Tor. The count of received bytes remains until the next connection.
     pub(crate) fn close_plain(&mut self, id: HostId) {
         if let Some(sock) = self.take_plain(id) {
             self.close(sock);
@@ -73,7 +73,7 @@ impl Net {
         matches!(self.hosts[id as usize].stream(PLAIN), Some(StreamSock::Plain { sock: Some(_), .. }))
     }
 
-    /// TCP's state at the server side of a client's own connection.
+    /// TCP's state at the server, for the connection of a client without Tor.
     pub(crate) fn plain_server(&mut self, id: HostId) -> Option<Info> {
         match self.hosts[id as usize].stream(PLAIN)? {
             StreamSock::Plain { sock: Some(sock), .. } => {

@@ -55,7 +55,7 @@ pub(crate) struct Cold {
     /// The total size of the unread datagrams [B].
     pub(crate) unread_bytes: u64,
     pub(crate) tracked: VecDeque<Tracked>,
-    /// At the exit of a traced circuit, when bytes arrived from the server.
+    /// At the exit of a traced circuit, the arrival times of bytes from the server.
     pub(crate) traced: Option<Traced>,
     pub(crate) script: Option<Script>,
 }

@@ -13,10 +13,10 @@ pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
 /// The payload capacity to which a send buffer grows [B]. Its capacity was `current` bytes, and the window is `cwnd`
 /// segments.
 ///
-/// The target is the memory of two windows, where the kernel estimates the overhead of a segment. The real overhead is
-/// smaller, so the buffer holds about three windows of payload. The capacity never shrinks, and `tcp_wmem[2]` is the
+/// The target is the memory of two windows, with the kernel's estimate of the overhead per segment. The real overhead
+/// is smaller, so the buffer holds about three windows of payload. The capacity never shrinks, and `tcp_wmem[2]` is the
 /// maximum.
-/// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`. `Sender` decides when to call this function.
+/// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`.
 pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reordering: u32) -> u64 {
     match cfg.send_buffer {
         Buffer::Auto { max, .. } => {
@@ -36,7 +36,7 @@ fn payload_of(cfg: &TcpConfig, memory: u64) -> u64 {
     memory * u64::from(cfg.mss) / u64::from(cfg.mss + cfg.send_charge)
 }
 
-/// Whether `poll()` reports a socket as writable whose send buffer holds `queued` of `capacity` bytes.
+/// Whether `poll()` reports a socket as writable. Its send buffer holds `queued` of `capacity` bytes.
 /// Source: Linux `sk_stream_is_writeable`: the free space is at least half of the queued bytes.
 pub(super) fn is_writable(queued: u64, capacity: u64) -> bool {
     capacity.saturating_sub(queued) >= queued.div_ceil(2) && queued < capacity
@@ -50,9 +50,9 @@ fn window_of(cfg: &TcpConfig, memory: u64) -> u64 {
 /// Automatic tuning of the receive buffer (dynamic right-sizing).
 ///
 /// After each round trip, the window becomes twice the data that the application read in this round trip. Linux 6.x
-/// adds more.
+/// increases the window further.
 /// Source: Linux `tcp_rcv_space_adjust`, `tcp_rcv_rtt_update`; Fisk and Feng 2001.
-/// Deviation: only `tcp_adv_win_scale` converts between window and memory, not truesize.
+/// Deviation: the ratio of window to memory depends only on `tcp_adv_win_scale`, not on truesize.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RightSizing {
     /// The payload that the buffer offers as window [B].

@@ -20,8 +20,8 @@ pub enum LossDetection {
     Fack,
     /// A segment is lost if enough segments above it are SACKed (RFC 6675).
     Sack,
-    /// A segment is lost if a later segment has arrived and some time has passed. A probe detects a lost tail (RFC
-    /// 8985).
+    /// A segment is lost if a segment that was sent later has arrived and the reordering window has passed. A probe
+    /// detects a lost tail (RFC 8985).
     Rack,
 }
 
@@ -36,19 +36,19 @@ pub enum Congestion {
 
 /// How data reach the network interface. Only the tuning of the send buffer depends on this.
 ///
-/// A send buffer grows only if the kernel sees, after sending, that the congestion window is not full. This is the case
-/// when the data run out, and in the case that a variant describes.
+/// The kernel grows a send buffer only if the congestion window looks unfilled after sending. In every variant, the
+/// window looks unfilled when the data run out. A variant may add another case.
 ///
 /// Deviation: segments always leave one by one and are never held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// There is no further case, because each segment is sent separately (no GSO).
+    /// The window looks unfilled only when the data run out. Each segment is sent separately (no GSO).
     None,
-    /// The window is also not full while TCP holds back data for a larger segment. This happens on any ACK in the state
-    /// Open (Linux 3.2 `tcp_tso_should_defer`).
+    /// On any ACK in the state Open, the window looks unfilled, because TCP holds back data for a larger segment (Linux
+    /// 3.2 `tcp_tso_should_defer`).
     Deferred,
-    /// The window is also not full between the bursts after an ACK, unless the first burst alone fills it, as in slow
-    /// start (Linux ≥ 5.18 `tcp_event_new_data_sent`; measured on 6.18).
+    /// The window looks unfilled between the bursts that TCP sends after an ACK. In slow start it looks full, because
+    /// the first burst alone fills it (Linux ≥ 5.18 `tcp_event_new_data_sent`; measured on 6.18).
     Parts,
 }
 
@@ -69,8 +69,8 @@ pub enum Buffer {
     Fixed(u64),
 }
 
-/// The sysctls and constants of a host's TCP. The default is [`TcpConfig::linux_3_2`] with CUBIC, the kernel of the
-/// papers' experiments.
+/// The sysctls and constants of a host's TCP. The default is [`TcpConfig::linux_3_2`] with CUBIC, because the
+/// reproduced papers used this kernel.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
     /// The TCP implementation.
@@ -101,12 +101,12 @@ pub struct TcpConfig {
     pub offload: Offload,
     /// The receive buffer.
     pub receive_buffer: Buffer,
-    /// TCP reserves the fraction 1/2^`adv_win_scale` of the receive buffer's memory and offers the other bytes as
-    /// window (`tcp_adv_win_scale`).
+    /// TCP reserves the fraction 1/2^`adv_win_scale` of the receive buffer's memory and offers the rest as window
+    /// (`tcp_adv_win_scale`).
     pub adv_win_scale: u8,
     /// The initial receive window [segments] (`TCP_DEFAULT_INIT_RCVWND`).
     pub initial_receive_window: u32,
-    /// The minimum time that is added to the smoothed round trip for the RTO (`TCP_RTO_MIN`).
+    /// The minimum difference between the RTO and the smoothed round trip (`TCP_RTO_MIN`).
     pub min_rto: Duration,
     /// The RTO before the first round-trip sample, and for the first SYN (`TCP_TIMEOUT_INIT`).
     pub initial_rto: Duration,
@@ -120,7 +120,7 @@ pub struct TcpConfig {
     pub quick_acks: u8,
     /// How many duplicate ACKs, or SACKed segments above a hole, show that the hole is lost (`tcp_reordering`).
     pub reordering: u32,
-    /// The rule by which TCP counts a segment as lost before the retransmission timeout.
+    /// The rule by which TCP detects losses.
     pub loss_detection: LossDetection,
     /// Whether TCP undoes a window reduction after a timestamp shows that the reduction was spurious (RFC 3522).
     pub undo: bool,

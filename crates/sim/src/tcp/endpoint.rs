@@ -149,8 +149,8 @@ impl Endpoint {
 
     /// The application writes `bytes` [B]. Ignored during the handshake and after [`Endpoint::shutdown`].
     ///
-    /// The caller must respect [`Endpoint::write_space`]. Only the last message of a write may exceed it, because the
-    /// kernel accepts that message whole.
+    /// The caller must respect [`Endpoint::write_space`]. Only the last message of a write may exceed the free space,
+    /// because the kernel accepts a message whole.
     pub fn write(&mut self, _cfg: &TcpConfig, _now: Instant, bytes: u64) {
         if self.open_send().is_some() {
             self.with(|halves| halves.send.on_write(bytes));
@@ -273,7 +273,8 @@ impl Endpoint {
         }
     }
 
-    /// Source: Linux `tcp_retransmit_timer` in SYN-SENT, `inet_csk_reqsk_queue_prune`; RFC 6298 §5.7.
+    /// Retransmits the SYN or SYN-ACK, or gives up. Source: Linux `tcp_retransmit_timer` in SYN-SENT,
+    /// `inet_csk_reqsk_queue_prune`; RFC 6298 §5.7.
     fn on_syn_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         let Some(halves) = self.halves.as_mut().filter(|halves| now >= halves.send.timer) else { return };
         halves.settled = false;
@@ -295,7 +296,7 @@ impl Endpoint {
         Some(halves.send.due().min(halves.receive.delayed_ack)).filter(|at| *at != Instant::FAR_FUTURE)
     }
 
-    /// The next segment to send. After every other call, call this until it returns `None`.
+    /// The next segment to send. After each call of another method with `&mut self`, call this until it returns `None`.
     pub fn poll_transmit(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Segment> {
         self.poll_train(cfg, now, 1).map(|train| train.first)
     }

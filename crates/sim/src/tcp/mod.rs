@@ -1,9 +1,8 @@
 //! One end of a TCP connection, modelled on Linux, without a clock, an event queue or a payload.
 //!
 //! An [`Endpoint`] is a sans-IO state machine. Segments and application calls go in with `now`. Segments come out of
-//! [`Endpoint::poll_transmit`], and [`Endpoint::poll_timeout`] returns the time of the next [`Endpoint::on_timer`].
-//! After every call with `&mut self`, the driver calls `poll_transmit` until it returns `None`. The work of a call is
-//! proportional to the number of segments that it acknowledges, marks or sends.
+//! [`Endpoint::poll_transmit`], and [`Endpoint::poll_timeout`] returns the time of the next [`Endpoint::on_timer`]. The
+//! work of a call is proportional to the number of segments that it acknowledges, marks or sends.
 //!
 //! Sequence numbers are `u64` offsets into the stream and never wrap. Byte 0 is the first byte of data. SYN has no
 //! number (a SYN has `seq` 0 and its SYN-ACK `ack` 0). FIN takes one number after the last byte, so the retransmission

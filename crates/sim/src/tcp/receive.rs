@@ -3,7 +3,7 @@ use super::config::{Kernel, TcpConfig};
 use super::segment::{Flags, Segment};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// How many of the ranges beyond a hole that changed last are stored for SACK blocks.
+/// How many recently changed out-of-order ranges the receiver stores for SACK blocks.
 const RECENT: usize = 4;
 
 /// The receiving half of a connection: reassembly, ACKs and the receive window.
@@ -76,7 +76,7 @@ impl OutOfOrder {
         self.recent = recent;
     }
 
-    /// Removes the ranges that continue `nxt`, and returns the new `nxt`.
+    /// Removes the ranges that are in order now, because data up to `nxt` have arrived. Returns the new `nxt`.
     fn take(&mut self, mut nxt: u64) -> u64 {
         let mut joined = 0;
         while let Some(range) = self.ranges.get(joined).filter(|range| range.0 <= nxt) {
@@ -123,7 +123,6 @@ impl Receiver {
         self.nxt.min(self.fin_at)
     }
 
-    /// In-order bytes that the application has not read [B].
     pub(super) fn readable(&self) -> u64 {
         self.received_end() - self.copied
     }
@@ -175,7 +174,7 @@ impl Receiver {
         self.schedule_ack(cfg, now, fills || self.has_fin(), srtt);
     }
 
-    /// Adds early data that are now in order. Returns whether the data had a hole before this segment.
+    /// Moves `nxt` past out-of-order data that are in order now. Returns whether any data were out of order before.
     fn take_beyond(&mut self) -> bool {
         let Some(beyond) = self.beyond.as_mut().filter(|beyond| !beyond.ranges.is_empty()) else {
             return false;
@@ -252,8 +251,8 @@ impl Receiver {
         self.ack_due = true;
     }
 
-    /// Records that this endpoint sends data. If the data answer data of the peer, they also carry the ACKs (Linux
-    /// `tcp_event_data_sent`).
+    /// Records that this endpoint sends data. If the peer's data arrived shortly before, data segments also carry the
+    /// ACKs from now on (Linux `tcp_event_data_sent`).
     pub(super) fn on_data_sent(&mut self, now: Instant) {
         if self.last_data != Instant::ZERO && nanos(now.since(self.last_data)) < self.delay {
             self.interactive = true;
@@ -292,7 +291,7 @@ impl Receiver {
         if free < u64::from(cfg.mss).min(room) { 0 } else { free.min(self.window_limit) }
     }
 
-    /// Writes the window and the SACK blocks into the first of `count` segments that are sent with an ACK.
+    /// Writes the ACK, the window and the SACK blocks into `segment`, the first of `count` segments.
     /// Source: Linux `tcp_select_window` (an offered window is never taken back), `tcp_event_ack_sent`.
     pub(super) fn on_ack_sent(&mut self, cfg: &TcpConfig, segment: &mut Segment, count: u32) {
         self.window = self.select_window(cfg).max(self.offered());

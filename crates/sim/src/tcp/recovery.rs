@@ -65,8 +65,8 @@ impl Recovery {
         !(partial && std::mem::replace(&mut self.restarted, true))
     }
 
-    /// For how many segments an ACK increases the window in ns-3, outside of recovery. The ACK delivered `delivered`
-    /// segments. If the ACK ends the state Loss, only segments beyond the recovery point count.
+    /// For how many segments an ACK outside of recovery increases the window in ns-3. `delivered` is the number of
+    /// segments that the ACK delivered. If the ACK ends the state Loss, only segments beyond the recovery point count.
     /// Source: ns-3.44 `TcpSocketBase::ProcessAck`.
     pub(super) fn credit_like_ns3(&self, cfg: &TcpConfig, una: u64, delivered: u32) -> u32 {
         match self.state {
@@ -77,11 +77,11 @@ impl Recovery {
 }
 
 impl Sender {
-    /// Handles an ACK that shows or may show a loss. `delivered` segments arrived. `news`: the ACK SACKed new segments.
-    /// `acked` is the result of the cumulative ACK, and `echo` is the echoed timestamp.
+    /// Handles an ACK that shows or may show a loss. `delivered` is the number of delivered segments. `news`: the ACK
+    /// SACKed new segments. `acked` is the result of the cumulative ACK, and `echo` is the echoed timestamp.
     /// Source: Linux 3.2 and 6.12 `tcp_fastretrans_alert`.
-    /// Deviation: a recovery ends immediately if a timestamp shows that it was spurious. There is no F-RTO. Timestamps
-    /// also detect spurious timeouts, but the sender sends no new data before retransmissions.
+    /// Deviation: a recovery ends immediately if a timestamp shows that it was spurious. There is no F-RTO: timestamps
+    /// detect spurious timeouts, and the sender always retransmits before it sends new data.
     pub(super) fn on_dubious_ack(
         &mut self,
         cfg: &TcpConfig,
@@ -276,9 +276,9 @@ impl Sender {
         self.window.cwnd = (in_flight + may_send.max(u32::from(first))).max(1);
     }
 
-    /// The window reduction of ns-3.44, with four differences. An ACK with new SACKs counts one segment more than it
-    /// delivered. An ACK with progress counts twice. The reduction starts from the data in flight after the loss was
-    /// detected. A product in bytes is limited to 32 bits.
+    /// The window reduction of ns-3.44, with four differences from proportional rate reduction. An ACK with new SACKs
+    /// counts one segment more than it delivered. An ACK with progress counts twice. The reduction starts from the data
+    /// in flight after the loss was detected. A product in bytes is limited to 32 bits.
     /// Source: ns-3.44 `TcpSocketBase::DupAck`, `ProcessAck`, `TcpPrrRecovery::DoRecovery`.
     /// Deviation: a partial ACK sends no data beyond the window.
     fn reduce_like_ns3(&mut self, cfg: &TcpConfig, delivered: u32, news: bool, entered: bool, acked: &Acked) {
@@ -296,7 +296,7 @@ impl Sender {
         }
     }
 
-    /// Reduces the window once. `again`: the ACK covered a retransmission.
+    /// Applies one step of the reduction. `again`: the ACK covered a retransmission.
     fn reduce_once(&mut self, cfg: &TcpConfig, in_flight: u32, delivered: u32, again: bool) {
         let state = &mut self.recovery;
         state.delivered += delivered;

@@ -2,9 +2,9 @@ use super::config::{Kernel, TcpConfig};
 use penstock_units::{Duration, time::nanos};
 
 /// The smoothed round trip, its variation and the retransmission timeout (RTO).
-/// Source: RFC 6298 §2; Linux `tcp_rtt_estimator`, `tcp_set_rto`. In Linux the variation is at least the minimum RTO
-/// (so RTO = srtt + max(200 ms, 4·mdev)). The variation falls at most once in a window, and changes slowly after
-/// unusually short samples. Timestamps satisfy Karn's rule: a sample is `now` minus the echoed timestamp.
+/// Source: RFC 6298 §2; Linux `tcp_rtt_estimator`, `tcp_set_rto`. Linux limits the variation from below: RTO = srtt +
+/// max(200 ms, 4·mdev). The variation falls at most once in a window. After unusually short samples it changes slowly.
+/// A sample is `now` minus the echoed timestamp, which satisfies Karn's rule.
 /// Deviation: times are in nanoseconds instead of jiffies.
 #[derive(Clone, Debug)]
 pub(super) struct Rtt {

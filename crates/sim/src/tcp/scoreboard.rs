@@ -38,12 +38,12 @@ impl Sent {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acked {
-    /// Whether `una` has advanced, possibly only within a segment.
+    /// Whether `una` has advanced. The ACK may cover only a part of a segment.
     pub(super) advanced: bool,
     pub(super) segments: u32,
-    /// By how many segments the network reorders, as this ACK shows [segments].
+    /// The degree of reordering that this ACK shows [segments].
     pub(super) reordered: u32,
-    /// When the last acknowledged segment was sent; ZERO if the ACK acknowledged none or a retransmitted segment.
+    /// When the last acknowledged segment was sent. ZERO if no segment, or a retransmitted one, was acknowledged.
     pub(super) left: Instant,
 }
 
@@ -76,14 +76,14 @@ pub(super) struct Scoreboard {
     retransmit_hint: u64,
     /// The sequence number after the highest SACKed segment [B]. Valid only while `sacked_out` > 0.
     highest_sacked: u64,
-    /// The smallest `snd_nxt` at which a retransmission in flight was sent [B] (`lost_retrans_low`).
+    /// The minimum of `nxt_when_resent` over all retransmissions in flight [B] (`lost_retrans_low`).
     lost_retrans_low: u64,
     /// The SACK blocks of the last ACK; their segments are already marked (`recv_sack_cache`).
     seen: [(u64, u64); 3],
     sacked_out: u32,
     lost_out: u32,
     retrans_out: u32,
-    /// How many segments must arrive out of order before a segment counts as lost [segments].
+    /// How many segments must arrive out of order before a segment counts as lost (`tcp_sock.reordering`) [segments].
     reordering: u32,
     /// Whether FACK is in use. Reordering disables it.
     fack: bool,
@@ -103,7 +103,6 @@ impl Scoreboard {
         self.queue.len() as u32
     }
 
-    /// How many segments must arrive out of order before a segment counts as lost (`tcp_sock.reordering`) [segments].
     pub(super) fn reordering(&self) -> u32 {
         self.reordering
     }
@@ -184,7 +183,7 @@ impl Scoreboard {
         acked
     }
 
-    /// Marks the segments in the SACK blocks. Returns by how many segments the network reorders, as this ACK shows.
+    /// Marks the segments in the SACK blocks. Returns the degree of reordering that this ACK shows [segments].
     pub(super) fn on_sack(
         &mut self,
         now: Instant,
@@ -237,7 +236,7 @@ impl Scoreboard {
         }
     }
 
-    /// The time until the segment counts as lost [ns]; 0 if it counts as lost now.
+    /// The time until the segment counts as lost [ns]; 0 if it does now.
     fn rack_wait(&self, now: Instant, sent: &Sent, window: u64) -> u64 {
         (self.rack.rtt + window).saturating_sub(nanos(now.since(sent.at)))
     }
@@ -298,8 +297,8 @@ impl Scoreboard {
         self.mark_one_lost(at);
     }
 
-    /// Records that the network reorders by `degree` segments. Later, a segment counts as lost only after more segments
-    /// arrived out of order. FACK is disabled.
+    /// Records reordering by `degree` segments. A degree above `reordering`, the threshold for losses, becomes the new
+    /// threshold and disables FACK.
     /// Source: Linux `tcp_update_reordering`.
     pub(super) fn on_reordering(&mut self, degree: u32) {
         self.reorders = true;
@@ -327,8 +326,8 @@ impl Scoreboard {
     }
 
     /// Whether so many segments arrived beyond the first hole that the hole counts as lost.
-    /// Source: Linux 3.2 `tcp_dupack_heuristics`, and the condition of `tcp_try_undo_partial`: a partial ACK alone
-    /// shows no further loss.
+    /// Source: Linux 3.2 `tcp_dupack_heuristics`, and the condition in `tcp_try_undo_partial`. More than a partial ACK
+    /// is necessary.
     pub(super) fn gives_up_holes(&self) -> bool {
         let evidence = if self.fack { self.fackets_out() } else { self.sacked_out + 1 };
         evidence > self.reordering
@@ -394,8 +393,8 @@ impl Scoreboard {
         self.lost_retrans_low = if low == u64::MAX { self.highest_sacked } else { low };
     }
 
-    /// After a retransmission timeout, marks all segments without SACK as lost, including retransmissions. With RACK, a
-    /// segment that was sent less than a round trip ago is not marked, unless it is the first.
+    /// After a retransmission timeout, marks all segments without SACK as lost, including retransmissions. With RACK,
+    /// only the first segment and segments that were sent at least a round trip ago are marked.
     /// Source: Linux `tcp_enter_loss`, `tcp_timeout_mark_lost`.
     pub(super) fn mark_all_lost(&mut self, now: Instant) {
         for at in 0..self.queue.len() {

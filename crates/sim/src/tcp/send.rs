@@ -153,12 +153,10 @@ impl Sender {
         self.wants_space = !buffers::is_writable(self.queued(), self.capacity);
     }
 
-    /// Bytes written but not acknowledged [B].
     pub(super) fn queued(&self) -> u64 {
         self.written - self.una.min(self.written)
     }
 
-    /// Bytes written but not sent [B].
     pub(super) fn not_sent(&self) -> u64 {
         self.written - self.nxt.min(self.written)
     }
@@ -271,7 +269,8 @@ impl Sender {
         self.wants_space = !buffers::is_writable(self.queued(), self.capacity);
     }
 
-    /// Source: Linux `tcp_may_update_window`; RFC 9293 §3.10.7.4.
+    /// Updates the window of the peer, unless the segment is older than the last update. Source: Linux
+    /// `tcp_may_update_window`; RFC 9293 §3.10.7.4.
     fn update_peer_window(&mut self, segment: &Segment, advanced: bool) {
         let newer = segment.seq > self.peer_window_seq;
         let wider = segment.seq == self.peer_window_seq && segment.window > self.peer_window;
@@ -333,9 +332,8 @@ impl Sender {
         Chunk { seq, len: numbers - u32::from(fin), fin }
     }
 
-    /// Whether this socket must wait because too much of its data is in the interface's queue. The limit is 1 ms at the
-    /// connection's rate, but at least two packets of two segments. For retransmissions the limit is multiplied by
-    /// `times`.
+    /// Whether this socket must wait because too much of its data is in the interface's queue. The limit is the data of
+    /// 1 ms at the pacing rate, but at least four segments. For retransmissions the limit is multiplied by `times`.
     /// Source: Linux `tcp_small_queue_check`, `tcp_update_pacing_rate`.
     fn interface_is_full(&mut self, cfg: &TcpConfig, now: Instant, times: u64) -> bool {
         let least = 4 * times * cfg.full_segment();

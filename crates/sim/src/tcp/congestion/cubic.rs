@@ -8,13 +8,13 @@ use penstock_units::{Duration, Instant, math, time::nanos};
 const C: f64 = 0.4;
 /// The factor by which a loss reduces the window.
 const BETA: f64 = 0.7;
-/// Eighths of a window [1]: Reno with CUBIC's β adds one segment after this many acknowledged segments. This is (1 +
-/// β)/(3(1 − β)) in whole eighths (`beta_scale`).
+/// Reno with CUBIC's β adds one segment after this many eighths of a window were acknowledged [1]. The value is (1 +
+/// β)/(3(1 − β)), rounded to whole eighths (`beta_scale`).
 const RENO_SCALE: u32 = 15;
 
 /// The growth rate is computed again after this time, or when the window has changed.
 const PACE_LASTS: Duration = Duration::from_nanos(1_000_000_000 / 32);
-/// In this time after the epoch began, round trips still include the queue of the recovery.
+/// For this time after the start of an epoch, round trips still include the queue of the recovery.
 const YOUNG: Duration = Duration::from_secs(1);
 /// The ratio 1, in sixteenths (`ACK_RATIO_SHIFT`).
 const RATIO_ONE: u32 = 16;
@@ -88,9 +88,9 @@ impl Cubic {
         self.ratio = (self.ratio - self.ratio / RATIO_ONE + segments).min(RATIO_MOST);
     }
 
-    /// How many acknowledged segments increase the window by one segment. This ACK adds `credit` segments.
+    /// How much credit increases the window by one segment. `credit` is the credit of this ACK.
     ///
-    /// In Linux 3.2 the credit counts ACKs, so the number is divided by the segments for each ACK.
+    /// The credit counts acknowledged segments. In Linux 3.2 it counts ACKs, each for an average number of segments.
     pub(super) fn credit_per_increase(
         &mut self,
         kernel: Kernel,
@@ -128,7 +128,7 @@ impl Cubic {
         pace as u32
     }
 
-    /// How many acknowledged segments increase the window by one, if Reno's window would be larger (RFC 9438 §4.3).
+    /// How many acknowledged segments increase the window by one, if Reno's window is ahead of it (RFC 9438 §4.3).
     fn reno_pace(&mut self, cwnd: u32) -> u32 {
         // Reno with CUBIC's β adds 3(1 − β)/(1 + β) segments for each window; Linux uses 8/15.
         let each = (cwnd * RENO_SCALE) >> 3;

@@ -3,7 +3,7 @@ use penstock_units::{Duration, Instant, time::nanos};
 
 /// The minimum window for leaving slow start [segments] (`hystart_low_window`).
 const LOW_WINDOW: u32 = 16;
-/// The number of round-trip samples in a round before HyStart uses them (`HYSTART_MIN_SAMPLES`).
+/// How many round-trip samples HyStart needs in each round (`HYSTART_MIN_SAMPLES`).
 const MIN_SAMPLES: u8 = 8;
 /// The maximum gap between two ACKs of the same train [ns] (`hystart_ack_delta`).
 const ACK_DELTA: u64 = 2_000_000;
@@ -84,8 +84,8 @@ impl HyStart {
     }
 }
 
-/// The delay that segmentation offload adds [ns] (Linux `hystart_ack_delay`). It is the time of four 64 KiB packets at
-/// the pacing rate of slow start (two windows in a round trip), at most 1 ms.
+/// The delay that segmentation offload adds [ns] (Linux `hystart_ack_delay`). It is the time to send four 64 KiB
+/// packets at the pacing rate of slow start, but at most 1 ms. This rate is two windows in a round trip.
 fn offload_delay(cfg: &TcpConfig, cwnd: u32, srtt: u64) -> u64 {
     let window = 2 * u64::from(cwnd) * u64::from(cfg.mss);
     (4 * 65_536 * srtt / window.max(1)).min(nanos(Duration::from_millis(1)))

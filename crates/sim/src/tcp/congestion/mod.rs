@@ -130,7 +130,7 @@ impl Window {
     }
 
     /// Adds `credit` segments towards the next increase of the window.
-    /// Source: Linux `tcp_cong_avoid_ai`, where credit that was earned during slower growth adds at most one segment.
+    /// Source: Linux `tcp_cong_avoid_ai`. If earlier credit alone is enough for an increase, it adds only one segment.
     fn add(&mut self, credit: u32, per_increase: u32) {
         if self.count >= per_increase {
             self.count = 0;
@@ -142,8 +142,8 @@ impl Window {
     }
 
     /// Whether the congestion window limits the flow, rather than the application or the peer.
-    /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2 a window also counts as full if less than a third of
-    /// it, and less than 64 KiB, is unused, because of segmentation offload.
+    /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2 with segmentation offload, a window also counts as full
+    /// if its unused part is below 64 KiB and below a third of the window.
     fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
         match cfg.kernel {
             Kernel::Linux3_2 => {
@@ -195,7 +195,7 @@ impl Window {
         self.ssthresh = self.ssthresh.max(ssthresh);
     }
 
-    /// Handles data that are sent after `idle`, a time without data in flight.
+    /// Handles new data after an idle time. During the time `idle`, no data were in flight.
     /// Source: Linux `tcp_cwnd_restart`; RFC 2861.
     pub(super) fn on_idle(&mut self, cfg: &TcpConfig, now: Instant, idle: Duration, rto: Duration) {
         // In Linux 3.2 the time of the cubic function also runs during idle time.
@@ -214,13 +214,13 @@ impl Window {
         self.used = 0;
     }
 
-    /// Restarts the time without a full window, because the application waited for the send buffer (Linux
-    /// `tcp_new_space` sets `snd_cwnd_stamp`).
+    /// Restarts the clock for the time since the window was full, because the application waited for the send buffer
+    /// (Linux `tcp_new_space` sets `snd_cwnd_stamp`).
     pub(super) fn postpone_validation(&mut self, now: Instant) {
         self.validated = now;
     }
 
-    /// After data were sent, checks whether the window is used, and reduces a window that was unused for too long. The
+    /// After data were sent, checks whether they fill the window. Reduces a window that was not full for too long. The
     /// sent data are between `una` and `nxt` [B]: `in_flight` segments are in flight, `packets_out` are unacknowledged.
     /// `waits_for_app`: the application has no more data to write.
     /// Source: Linux 3.2 and 6.12 `tcp_cwnd_validate`, `tcp_cwnd_application_limited`.

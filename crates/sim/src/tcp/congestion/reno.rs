@@ -1,6 +1,6 @@
 //! Reno: the window grows by one segment in a round trip and is halved after a loss.
 
-/// The number of acknowledged segments that increase a window of `cwnd` by one segment above ssthresh.
+/// Above ssthresh, the number of acknowledged segments that increase a window of `cwnd` segments by one.
 /// Source: RFC 5681 §3.1 eq. 3; Linux `tcp_reno_cong_avoid`.
 pub(super) fn segments_per_increase(cwnd: u32) -> u32 {
     cwnd.max(1)
