@@ -9,11 +9,11 @@ use penstock_link::cell::{
 use penstock_link::certs::{LinkKey, Netinfo, method_is_offered, verify_certs};
 use penstock_link::crypto::{answer, extensions};
 
-/// Numbers of cells, of valid relay messages, and of answered handshakes.
+/// Numbers of parsed cells, of valid relay messages, and of handshakes that the relay answered.
 pub type Parsed = [u32; 3];
 
-/// Parses any bytes as cells, as cell bodies and as relay messages. The first byte says whether the link starts here.
-/// The first cell of a link has a circuit id of two bytes.
+/// Parses any bytes as cells, as cell bodies and as relay messages. The first byte says whether the input is the start
+/// of a link. The first cell of a link has a circuit id of two bytes.
 ///
 /// # Panics
 ///
@@ -46,7 +46,7 @@ pub fn cells(input: &[u8]) -> Parsed {
     }
 }
 
-/// Parses bytes as the body of each kind of link cell, such as CERTS and NETINFO.
+/// Parses the body of a link cell as each kind, such as CERTS and NETINFO.
 fn bodies(body: &[u8]) {
     let now = super::test_relays::now();
     if let Ok(netinfo) = Netinfo::read(body) {

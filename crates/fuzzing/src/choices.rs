@@ -24,7 +24,7 @@ impl<'a> Choices<'a> {
         self.byte() & 1 == 1
     }
 
-    /// A number from 0 to below `end`, which is at least 1.
+    /// A number that is at least 0 and less than `end`. `end` is at least 1.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let number = if end <= 256 { self.byte().into() } else { usize::from(self.u16()) };
         number % end
@@ -35,7 +35,7 @@ impl<'a> Choices<'a> {
         if list.is_empty() { None } else { list.get(self.below(list.len())) }
     }
 
-    /// At most `most` bytes of the input. The byte before them has the length.
+    /// Up to `most` bytes of the input. The byte before them is their number.
     pub(super) fn bytes(&mut self, most: usize) -> &'a [u8] {
         let len = self.below(most + 1).min(self.0.len());
         let (taken, rest) = self.0.split_at(len);

@@ -3,12 +3,12 @@
 use penstock_network::{Consensus, Descriptors, Error, Imported, Sampler, Selector};
 use penstock_units::Seed;
 
-/// Parses a consensus, and server descriptors after a line `@@`. If the consensus is valid, returns the number of
-/// relays, and the number of relays that can be simulated.
+/// Parses a consensus, and server descriptors after a line `@@`. Returns the number of relays, and the number of relays
+/// that Penstock can simulate; `None` if the consensus is invalid.
 ///
 /// # Panics
 ///
-/// If an error message is not one sentence with its place, or no path can be sampled from a valid document.
+/// If an error message is not one sentence with its place, or if a valid document gives no path.
 pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
     let mark = b"\n@@\n";
     let cut = input.windows(mark.len()).position(|window| window == mark);

@@ -6,7 +6,7 @@ use crate::choices::Choices;
 use penstock_live::node::DirectoryStream;
 use sampled::{Asked, SampleDirectory};
 
-/// Numbers of accepted documents, and of requests that were answered with a document.
+/// Number of documents that the cache accepted, and number of requests that it answered with a document.
 pub type Served = [u32; 2];
 
 const NASTY: [&str; 16] = [

@@ -28,7 +28,7 @@ impl Forger {
     }
 }
 
-/// The body of a CERTS cell, with certificates of two relays and of the forger.
+/// The body of a CERTS cell. It has certificates of `peer`, of `me`, and of the forger.
 pub(super) fn certs(choices: &mut Choices<'_>, peer: &TestRelay, me: &TestRelay) -> Vec<u8> {
     let lists = [
         peer.credentials.responder_certs(),
@@ -69,7 +69,7 @@ fn read(body: &[u8]) -> Vec<(u8, Vec<u8>)> {
     (0..count).map_while(|_| one()).collect()
 }
 
-/// A certificate to replace one of kind `like`.
+/// A certificate in place of a certificate of kind `like`. It can be correct, forged or damaged.
 fn one(choices: &mut Choices<'_>, lists: &[Vec<(u8, Vec<u8>)>; 4], like: u8, peer: &TestRelay) -> Vec<u8> {
     match choices.below(8) {
         // A correct certificate of one of the lists.
@@ -95,7 +95,7 @@ fn one(choices: &mut Choices<'_>, lists: &[Vec<(u8, Vec<u8>)>; 4], like: u8, pee
     }
 }
 
-/// A certificate from the forger's own correct chain, which proves only the forger's identity.
+/// A certificate from the forger's own correct chain. It proves only the forger's identity.
 fn forged(like: u8, peer: &TestRelay, until: SystemTime) -> Vec<u8> {
     let [master, signing, auth] = &forger().0;
     let identity = |key: &ExpandedKeypair| Ed25519Identity::from(key.public());

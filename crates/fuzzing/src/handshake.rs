@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
-/// Result of a handshake: `Ok(None)` before its end, the peer, or a failure.
+/// Result of a handshake: `Ok(None)` while it is unfinished, then the peer or a failure.
 pub type HandshakeResult = Result<Option<Peer>, LinkFailure>;
 
-/// Maximum number of bytes in one call to the link, as from TLS [B].
+/// Maximum number of bytes in one call to the link, as in a TLS record [B].
 const CHUNK: usize = 16 * 1024;
 /// Maximum size of an incomplete cell: the longest padding and its header [B].
 const MAX_BUFFERED: usize = 64 * 1024 + 7;
@@ -28,8 +28,8 @@ const THEIRS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 ///
 /// # Panics
 ///
-/// If the link uses too much memory, accepts bytes after its end, or depends on how the bytes are split. Also if the
-/// link accepts a peer as a relay although the peer lacks the relay's keys.
+/// If the link uses too much memory, accepts bytes after it was closed, or gives another result for the same bytes in
+/// other pieces. Also if it accepts a peer as a relay although the peer lacks the relay's keys.
 pub fn handshake(input: &[u8]) -> HandshakeResult {
     let mut choices = Choices::new(input);
     let mut pair = LinkPair::new(choices.byte());
@@ -49,13 +49,13 @@ struct LinkPair {
     honest: Option<Link>,
     coming: VecDeque<Vec<u8>>,
     honest_sent: Vec<u8>,
-    /// The bytes for the tested link, and the number of bytes already delivered.
+    /// Bytes for the tested link. `delivered` is the number of bytes that the link already received.
     sent: Vec<u8>,
     delivered: usize,
     last: Vec<u8>,
     now: SystemTime,
     exports: bool,
-    /// Whether time and TLS did not change. Then the same bytes must give the same result.
+    /// Whether time and TLS stayed the same, so that the same bytes must give the same result.
     is_steady: bool,
     outcome: HandshakeResult,
     over: bool,
@@ -70,7 +70,7 @@ fn peer() -> &'static TestRelay {
     &test_relays()[1]
 }
 
-/// A TLS exporter that returns a fixed function of its context, or nothing.
+/// A TLS exporter. It computes its result from the context alone, or returns `None`.
 fn export(exports: bool) -> impl Fn(&[u8; 32]) -> Option<[u8; 32]> {
     move |context| exports.then(|| context.map(|byte| byte ^ 0x5A))
 }
@@ -230,7 +230,7 @@ impl LinkPair {
         }
     }
 
-    /// Checks that the same bytes give the same result in one piece.
+    /// Checks that the same bytes give the same result if the link receives them all at once.
     fn check_whole(&self) {
         if !self.is_steady {
             return;
@@ -268,7 +268,7 @@ impl LinkPair {
     }
 }
 
-/// Offset of the end of AUTHENTICATE in the bytes of an initiator.
+/// Offset of the end of the AUTHENTICATE cell in the bytes that an initiator sent.
 fn end_of_authenticate(sent: &[u8]) -> Option<usize> {
     let (mut at, mut ids) = (0, IdLen::Two);
     while let Front::Cell(frame, len) = front(&sent[at..], ids) {

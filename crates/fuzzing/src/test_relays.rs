@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-/// The time at which all fuzzing happens.
+/// The time in all fuzz targets.
 pub(super) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
 }
@@ -29,7 +29,7 @@ impl TestRelay {
     }
 }
 
-/// Keys for circuit handshakes. The RSA identity is arbitrary, because generating RSA keys takes long.
+/// Keys for circuit handshakes. Generating an RSA key takes long, so the RSA identity is arbitrary bytes.
 pub(super) fn identities() -> &'static Identities {
     static IDENTITIES: OnceLock<Identities> = OnceLock::new();
     IDENTITIES.get_or_init(|| {

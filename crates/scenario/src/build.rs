@@ -14,7 +14,7 @@ use penstock_network::geo;
 use penstock_units::Seed;
 use std::collections::BTreeMap;
 
-/// Number of sampled circuits after which the builder reports that no circuit is possible.
+/// Maximum number of sampled circuits. If none of them is possible, the builder reports an error.
 const TRIES: usize = 1000;
 
 /// Builds the model of one variant, except its deployments and changes.

@@ -122,7 +122,7 @@ fn switched<S>(
     Ok(switches.into_iter().map(|(_, switch)| switch(&config)).collect())
 }
 
-/// Checks that a change is within the run, and not before the previous change. Returns the time of the change.
+/// Checks that a change happens during the run, and not before the previous change. Returns the time of the change.
 fn time(change: &Read<ChangeKeys>, end: Duration, last: Duration) -> Result<Duration, ConfigError> {
     let at = change.keys.at;
     let shown = show_duration(at);

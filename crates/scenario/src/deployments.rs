@@ -1,7 +1,8 @@
 //! Reads `[[deployments]]`: new software on some of the relays.
 //!
-//! A deployment sets keys for some relays of a group. If it reaches only a share, each network samples the relays. A
-//! larger share contains all relays of a smaller share. Results for different shares are therefore comparable.
+//! A deployment sets keys for some relays of a group. If the deployment has a `share`, each network samples the reached
+//! relays. A larger share contains all relays of a smaller share. Results for different shares are therefore
+//! comparable.
 
 use crate::error::{ConfigError, listed, listed_briefly};
 use crate::keys::{Read, Section};
@@ -12,7 +13,7 @@ use crate::sections::tor::{OfClient, TorKeys};
 use crate::tree::Table;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys that the operator or the network sets. A deployment cannot change them.
+/// Keys that an operator sets, or that describe the machine. A deployment cannot change them.
 const NOT_SOFTWARE: [&str; 3] = ["bandwidth_rate", "bandwidth_burst", "cpu"];
 
 /// Largest number of combinations of deployments. The parser checks the keys of each combination before a run.
@@ -93,14 +94,14 @@ fn deployment(read: &Read<DeploymentKeys>, relays: &[Relay]) -> Result<Deploymen
 }
 
 impl Deployment {
-    /// Whether this deployment reaches all relays that `other` reaches, in every network. Both deployments take the
-    /// first relays of the same random order.
+    /// Whether this deployment reaches all relays that `other` reaches, in every network. Each deployment takes the
+    /// first relays in a random order, which is the same for both.
     fn contains(&self, other: &Deployment) -> bool {
         self.count == self.relays.len() || self.relays == other.relays && self.count >= other.count
     }
 }
 
-/// The combinations of deployments that can reach the same relay. For each combination, the groups of the relays that
+/// Lists the combinations of deployments that can reach one relay. For each combination, lists the groups whose relays
 /// it may reach. Returns `None` if there are more than [`MOST_LAYERS`] combinations.
 fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layers, BTreeSet<&'a str>>> {
     // Relays that the same deployments may reach are treated together.
@@ -121,7 +122,7 @@ fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layer
     Some(found).filter(|found| found.len() <= MOST_LAYERS)
 }
 
-/// Returns the subsets of `reaching` that can reach the same relay; `None` if there are too many.
+/// Lists the subsets of `reaching` whose deployments can all reach one relay. Returns `None` if there are too many.
 fn layers(each: &[Deployment], reaching: &[usize]) -> Option<Vec<Layers>> {
     let mut all = vec![Layers::new()];
     for (done, place) in reaching.iter().enumerate() {

@@ -122,7 +122,7 @@ fn node<T>(out: &mut Lines, what: &str, group: &[T], host: &Host, more: &str) {
     out.line(format_args!("  {what:<7} {:<16} {link}{more}{sampled}", times(&host.group, group.len())));
 }
 
-/// Describes a group of relays from one year. The numbers of guards and exits are the same in every network.
+/// Describes a group of relays from one year. The group has as many guards in every network, and as many exits.
 fn era(out: &mut Lines, generated: &Generated, group: &[Relay]) {
     let count = |guard, exit| group.iter().filter(|relay| relay.guard == guard && relay.exit == exit).count();
     let buckets = if generated.buckets { "links and buckets" } else { "links" };
@@ -318,7 +318,8 @@ fn rough(seconds: f64) -> String {
     }
 }
 
-/// A rate as text: in Mbit/s if it is a multiple of 1 Mbit/s and not of 1 KiB/s, otherwise in bytes per second.
+/// A rate as text, in bytes per second. A multiple of 1 Mbit/s is shown in Mbit/s, unless it is also a multiple of 1
+/// KiB/s.
 fn rate(rate: DataRate) -> String {
     let bytes = rate.bytes_per_sec();
     match bytes {
@@ -332,8 +333,8 @@ fn times(name: &str, count: usize) -> String {
     if count == 1 { name.to_owned() } else { format!("{name} x {count}") }
 }
 
-/// Joins neighbouring nodes of the same group into one slice. `nodes` are in the order of their names, so one group
-/// is usually one slice. Groups such as `web` and `web-2` can mix; a group may then have two slices.
+/// Joins neighbouring nodes of the same group into one slice. `nodes` are sorted by name, so most groups are one slice.
+/// A group is two slices if another group, such as `web-2`, comes between its nodes.
 fn groups<T>(nodes: &[T], host: impl Fn(&T) -> &Host) -> Vec<&[T]> {
     nodes.chunk_by(|one, other| host(one).group == host(other).group).collect()
 }

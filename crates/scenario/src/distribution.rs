@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// The longest duration that a scenario may have. Sums of many such durations do not overflow.
 pub const LONGEST: Duration = Duration::from_secs(100_000 * 3600);
 
-/// A distribution given by its quantiles, at equal steps of probability from the minimum to the maximum. Values
-/// between two quantiles are interpolated linearly. There are at least two quantiles, in ascending order.
+/// A distribution given by at least two quantiles, in ascending order. They have equal distances in probability, from
+/// the minimum to the maximum. Values between two quantiles are interpolated linearly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quantiles(Arc<[u64]>);
 
@@ -24,7 +24,7 @@ impl Quantiles {
         Quantiles([value, value].into())
     }
 
-    /// The value at the probability `place`, in `[0, 1)`.
+    /// The quantile of the probability `place`, in `[0, 1)`.
     pub fn at(&self, place: f64) -> u64 {
         let steps = (self.0.len() - 1) as f64;
         let step = (place * steps) as usize;
@@ -60,7 +60,7 @@ pub enum Amount {
     Uniform(Bytes, Bytes),
     /// Given by quantiles [B].
     Quantiles(Quantiles),
-    /// One of several sizes, each with a weight.
+    /// One of several sizes. Each size has a weight.
     Mix(Mix),
 }
 
@@ -144,7 +144,7 @@ pub enum Span {
     Fixed(Duration),
     /// Uniform between two durations, both included, in whole nanoseconds.
     Uniform(Duration, Duration),
-    /// Log-normal: median, standard deviation of the logarithm [1], and maximum.
+    /// Log-normal. The values are the median, the standard deviation of the logarithm [1], and the maximum.
     LogNormal(Duration, f64, Duration),
     /// Given by quantiles [ns].
     Quantiles(Quantiles),
@@ -232,10 +232,10 @@ impl fmt::Display for Span {
     }
 }
 
-/// The mean of a log-normal distribution that is cut off at `most`. Let k be the cut-off in standard deviations of
-/// the logarithm. The values below it contribute the partial expectation m exp(σ²/2) Φ(k - σ). The other values
-/// contribute c (1 - Φ(k)). The mean is the sum.
-/// Source: Johnson, Kotz, Balakrishnan: Continuous univariate distributions 1, 1994, chapter 14.
+/// The mean of a log-normal distribution with median m, whose larger values become c (`most`). k is the distance from m
+/// to c in standard deviations σ of the logarithm. The mean has two parts: m exp(σ²/2) Φ(k - σ) from values below c,
+/// and c (1 - Φ(k)) from all others. Source: Johnson, Kotz, Balakrishnan: Continuous univariate distributions 1, 1994,
+/// chapter 14.
 fn log_normal_mean(median: Duration, sigma: f64, most: Duration) -> Duration {
     let [middle, cap] = [median, most].map(|span| span.as_secs_f64());
     if sigma == 0.0 || median.is_zero() || most.is_zero() {

@@ -21,7 +21,7 @@ pub struct Document {
     warnings: Vec<String>,
 }
 
-/// One point of a parameter sweep: its name and its overrides.
+/// One point of a parameter sweep: its name, and the overrides that it adds to the file.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
     /// Name of the point; empty if the file is not swept.
@@ -31,7 +31,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// The variant's name and label at this point. `alone` says whether the file has no other variant.
+    /// The variant's name and label at this point of the sweep. `alone` says whether the file has no other variant.
     fn of(&self, variant: &Variant, alone: bool) -> Variant {
         let called = |own: &str| match (self.name.is_empty(), alone) {
             (true, _) => own.to_owned(),
@@ -157,12 +157,13 @@ impl Document {
         &self.variants
     }
 
-    /// The seeds of runs. All variants have the same seeds.
+    /// The seeds of runs. Every variant runs with each of these seeds.
     pub fn seeds(&self) -> Vec<u64> {
         self.versions[0].sections.run.keys.seeds.clone()
     }
 
-    /// The seeds of networks, the same for all variants; empty if each run seed samples its own network.
+    /// The seeds of networks, the same for all variants. The list is empty if each run samples its network from its own
+    /// seed.
     pub fn networks(&self) -> Vec<u64> {
         self.versions[0].sections.run.keys.networks.clone().unwrap_or_default()
     }
@@ -177,7 +178,7 @@ impl Document {
         Ok(estimate(self.scenario(variant)?, self.first_network()))
     }
 
-    /// The seed of the network in the first run.
+    /// The seed from which the first run samples its network.
     pub(crate) fn first_network(&self) -> Seed {
         Seed(self.networks().into_iter().chain(self.seeds()).next().unwrap_or(1))
     }
@@ -187,10 +188,10 @@ impl Document {
         Ok(sections::print(&self.version(variant)?.sections.resolved))
     }
 
-    /// A stable hash of everything that affects results, as 16 hexadecimal digits. This is the 64-bit FNV-1a hash
-    /// over the names and the [resolved TOML](Self::resolved_toml) of all variants, in the order of the file. Seeds,
-    /// networks and `[scenario]` are left out. The hash therefore stays the same when a result directory gets more
-    /// seeds, or when the title changes.
+    /// A stable hash of everything that affects results, as 16 hexadecimal digits. This is the 64-bit FNV-1a hash over
+    /// the names and the [resolved TOML](Self::resolved_toml) of all variants, in the order of the file. Seeds,
+    /// networks and `[scenario]` do not enter the hash. The hash therefore stays the same if seeds are added or the
+    /// title changes.
     pub fn fingerprint(&self) -> String {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut add = |text: &str| {

@@ -11,7 +11,7 @@ pub enum Error {
     /// A key or a value is wrong.
     #[error("{place}: {}{message}", prefix(key))]
     Config {
-        /// The file with the line, the variant, or the option of the command line.
+        /// Place of the error: a line of a file, a variant, or an option on the command line.
         place: String,
         /// Line in the file, from 1; `None` if the error is on the command line.
         line: Option<u32>,
@@ -74,17 +74,17 @@ fn prefix(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("{key}: ") }
 }
 
-/// The place where a value was written.
+/// The source of a value: a default, a line of a file, or an override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// No place: the value is a default.
+    /// The value is a default.
     Default,
     File {
         /// Index in [`Sources::files`].
         file: usize,
         /// Line, from 1.
         line: u32,
-        /// Index of the variant whose `set` has the value.
+        /// Index of the variant that sets the value.
         variant: Option<usize>,
     },
     /// A `--set` or `--param`: its index, from 0.
@@ -117,7 +117,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// The file, variant or option that an origin refers to, and the line.
+    /// Names the source as text: a file, a variant or an option. Also returns the line in a file.
     fn place(&self, at: Origin) -> (String, Option<u32>) {
         let name = |names: &[String], index: usize| names.get(index).cloned().unwrap_or_default();
         match at {

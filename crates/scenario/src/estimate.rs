@@ -1,4 +1,4 @@
-//! Estimates the work of a run. For runs longer than a second, the estimate is right within a factor of two.
+//! Estimates the work of a run. The estimate for a run of more than a second is between half and twice the real work.
 //!
 //! [`queueing_model`](crate::queueing_model) estimates the durations of downloads and pauses. These durations give
 //! the number of cells. The number of cells gives CPU time and memory, by the constants below.
@@ -11,7 +11,8 @@ use penstock_units::{Duration, Seed};
 const SEGMENT: f64 = 1448.0;
 /// CPU time for one cell on one hop, if all circuits fit into the processor's cache [s].
 const SECONDS_PER_CELL: f64 = 5.5e-7;
-/// Additional CPU time for one cell on one hop, for each doubling of the circuits beyond [`CACHED_CIRCUITS`] [s].
+/// Additional CPU time for one cell on one hop [s]. It applies each time when the number of circuits doubles beyond
+/// [`CACHED_CIRCUITS`].
 const SECONDS_PER_DOUBLING: f64 = 1.4e-7;
 /// Number of circuits that fit into the processor's cache [1].
 const CACHED_CIRCUITS: f64 = 50.0;
@@ -27,10 +28,10 @@ const BASE_MEMORY: f64 = 2e5;
 const CIRCUIT_MEMORY: f64 = 5e4;
 /// Memory for one relay and its connections to other relays [B].
 const RELAY_MEMORY: f64 = 2e4;
-/// Memory for one row of an output table until the simulator writes the table, with reserved space [B].
+/// Memory for one row of an output table until the simulator writes the table [B]. It includes reserved, unused memory.
 const ROW_MEMORY: f64 = 400.0;
 
-/// Number of sampled start times of a workload over which the estimate averages.
+/// Number of start times of a workload that the estimate samples and averages.
 const STARTS: u32 = 32;
 
 /// Estimated work of one run.

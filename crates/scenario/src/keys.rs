@@ -1,9 +1,9 @@
 //! Macros that declare the keys of a section, and functions that read a table by these declarations.
 //!
-//! `section!` declares a struct. Each field is a key: its comment is the meaning that the reference prints, its type is
-//! the value in Rust, and behind it stand the value type and the default. `keys!` does the same for a struct of the core.
-//! `sections!` joins groups of keys that several sections share; `(A, B)` joins two groups without names. `algorithm!`
-//! declares an enum of kinds, each with its own keys.
+//! `section!` declares a struct. Each field is a key. The comment of the field is the text on the reference page. The
+//! type of the field is the Rust type. After `=` follow the value type and the default. `keys!` does the same for a
+//! struct of the core. `sections!` makes one section from several groups of keys, which other sections can share. The
+//! type `(A, B)` also joins two groups. `algorithm!` declares an enum of kinds, each with its own keys.
 
 use crate::error::{ConfigError, Origin, listed};
 use crate::tree::{Node, Table, Value, join};
@@ -16,7 +16,7 @@ pub(crate) enum Default {
     Required,
     /// This value, in TOML. Strings need no quotes.
     Is(&'static str),
-    /// The value of another key, in the same table or with its section, such as `network.rtt`.
+    /// The value of another key. The key is in the same table, or has its section in front, such as `network.rtt`.
     As(&'static str),
 }
 
@@ -88,7 +88,7 @@ impl<S: Section> Read<S> {
 }
 
 impl<S> Read<S> {
-    /// An error at a key. The key can be inside a table, such as `throttle.burst`.
+    /// An error with the place of `key`. The key can be inside a table, such as `throttle.burst`.
     pub(crate) fn wrong(&self, key: &str, message: impl Into<String>) -> ConfigError {
         let mut at = self.at;
         let mut table = Some(&self.written);
@@ -107,7 +107,7 @@ impl<S> Read<S> {
         node.is_some_and(Node::is_written)
     }
 
-    /// The error for a low mark above its high mark. The error is at the key that the file sets.
+    /// The error for a low limit above its high limit. It names the key that the file sets.
     pub(crate) fn upside_down(&self, low: &str, high: &str) -> ConfigError {
         let show = |key: &str| {
             let mut names = key.split('.');
@@ -159,8 +159,8 @@ pub(crate) fn parameter<V: ValueType>(
     }
 }
 
-/// Declares the keys of a struct: `KEY = VALUE TYPE, DEFAULT;`, with the meaning as the comment of the key. `..REST` gives
-/// the values of its other fields.
+/// Declares the keys of a struct, each as `KEY = VALUE TYPE, DEFAULT;`. The comment of a key is its meaning. `..REST`
+/// gives the values of all other fields.
 macro_rules! keys {
     ($name:ident($title:literal) {
         $($(#[doc = $meaning:literal])+ $key:ident = $value_type:expr, $default:expr;)*
@@ -305,7 +305,7 @@ impl<S: Section> ValueType for InList<S> {
     }
 }
 
-/// A setting of the same node that an algorithm does not work with, or makes useless.
+/// Another setting of the same node that does not work together with an algorithm, or has no effect with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartnerInfo {
     /// Key of the other setting. It belongs to the same node as the algorithm.

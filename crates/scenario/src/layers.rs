@@ -1,8 +1,8 @@
-//! The layers of a scenario: included files, the file itself, a network file, a variant and `--set`. `[relays.NAME]` is
-//! a layer over `[relay]`.
+//! The layers of a scenario: included files, the file itself, a network file, a variant and `--set`. The keys of
+//! `[relays.NAME]` override those of `[relay]`.
 //!
-//! Tables merge key by key. Other values are replaced. Two keys also discard inherited keys: a table with a `kind`
-//! replaces the whole inherited table, and `link` replaces the inherited `link_up` and `link_down`. Old names of keys
+//! Tables merge key by key. Other values are replaced. Two rules discard inherited keys. A table with a `kind` replaces
+//! the whole inherited table. A table with a `link` discards the inherited `link_up` and `link_down`. Old names of keys
 //! still work for one release. A warning gives the new name.
 
 use crate::error::{ConfigError, Origin, Sources, listed_briefly};
@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     index: usize,
 }
 
-/// The file under the overrides of a variant and under `sets`, and the overrides of the variant.
+/// The file merged with the overrides of a variant and then with `sets`. Also returns the overrides of the variant.
 pub(crate) fn layered(
     file: &Table,
     entry: &Entry,
@@ -294,8 +294,9 @@ fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError> {
     Ok(overlay)
 }
 
-/// The overrides of all `--set key=value`. If two set the same key, the later one wins. The value is TOML. Other text
-/// is a string if it has none of the characters `" ' [ ] { } = #`, because a shell removes quotes: `run.duration=10 s`.
+/// The overrides of all `--set key=value`. If two set the same key, the later one wins. The value is TOML. A string
+/// needs no quotes if it has none of the characters `" ' [ ] { } = #`, because a shell removes quotes: `run.duration=10
+/// s`.
 pub(crate) fn of_sets(file: &Table, sets: &[String], warnings: &mut Warnings) -> Result<Table, ConfigError> {
     let mut overlay = parse_sets(sets)?;
     rename(&mut overlay, warnings)?;

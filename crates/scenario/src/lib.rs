@@ -1,6 +1,6 @@
 //! Parses scenario files, for the simulator, the testbed and live relays.
 //!
-//! The parser makes a model from a file in one pass. Each layer uses only the layers above it:
+//! The parser makes a model from a file in one pass. Each module uses only modules above it in this table:
 //!
 //! | layer | files |
 //! |---|---|

@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// What a state emits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// `+`: a packet from the client to the server, or a new stream.
+    /// `+`: the client sends a packet, or a stream starts.
     ToServer,
-    /// `-`: a packet from the server to the client, or a new stream.
+    /// `-`: the server sends a packet, or a stream starts.
     ToOrigin,
     /// `F`: the end of the walk.
     End,
@@ -137,7 +137,7 @@ impl Markov {
         found
     }
 
-    /// Looks for a state from which every walk runs forever without delay. Such a model cannot run.
+    /// Looks for a state after which no walk can end and no time passes. Such a model cannot run.
     pub(crate) fn endless(&self) -> Option<&str> {
         let is_still = |index: &usize| {
             self.states[*index]
@@ -150,7 +150,8 @@ impl Markov {
         found.next().map(|state| self.states[state].name.as_str())
     }
 
-    /// The mean number of emissions until the end, and their mean total duration [s], from a few short walks.
+    /// The mean number of emissions of a walk, and the mean duration of a walk [s]. Both are measured in a few short
+    /// walks.
     pub(crate) fn typical(self: &Arc<Self>) -> (f64, f64) {
         const WALKS: u64 = 20;
         const STEPS: usize = 2000;

@@ -1,7 +1,7 @@
 //! The model of a scenario: one variant with every default filled in, ready for a simulator or a testbed.
 //!
-//! Relays, clients, servers and workloads are in alphabetical order, and refer to each other by index. Events at the
-//! same time also follow this order.
+//! Relays, clients, servers and workloads are in alphabetical order, and refer to each other by index. The simulator
+//! also processes simultaneous events of nodes in this order.
 
 use crate::keys::section;
 use crate::markov::Markov;
@@ -35,9 +35,9 @@ pub struct Scenario {
     pub network: Network,
     /// Relays, in the order of their names.
     pub relays: Vec<Relay>,
-    /// Groups of relays that each network samples from the Tor network of some year.
+    /// Groups of relays that each network samples from Tor's relays in one year.
     pub generated: Vec<Generated>,
-    /// New software of some relays (`[[deployments]]`), in the order in which it applies.
+    /// Deployments of new software on some relays (`[[deployments]]`). Later deployments override earlier ones.
     pub deployments: Deployments,
     /// Samples circuits on paths [`Path::Tor`]; present if a client has such a path.
     pub selector: Option<Arc<Selector>>,
@@ -78,7 +78,7 @@ pub enum Switch {
     Bandwidth(Option<Bandwidth>),
     /// The policy that selects the next circuit of a channel.
     CircuitPolicy(CircuitPolicyConfig),
-    /// The rate at which the relay serves each client, and the token buckets of clients.
+    /// The throttle, which sets the rate of each client, and the token buckets of clients.
     Throttle(ThrottleConfig, ClientBuckets),
 }
 
@@ -135,16 +135,17 @@ pub struct Stop {
 pub struct Trace {
     /// Indices of the workloads with traced circuits, in ascending order.
     pub workloads: Vec<usize>,
-    /// Probability that the circuits of a client are traced, in `[0, 1]`.
+    /// Probability that the run records the circuits of a client in detail, in `[0, 1]`.
     pub share: f64,
     /// Interval between records of traced circuits; above zero.
     pub interval: Duration,
-    /// Each node records every n-th DATA cell of a traced circuit, with this n [cell]; 0 records none.
+    /// Each node records one in every `cells` DATA cells of a traced circuit [cell]; 0 records none.
     pub cells: u32,
 }
 
 impl Trace {
-    /// Whether the run traces a client with these workloads. A larger share includes all clients of a smaller share.
+    /// Whether the run records the circuits of a client with these workloads. A larger share includes all clients of a
+    /// smaller share.
     pub fn follows(&self, client: &str, mut workloads: impl Iterator<Item = usize>, seed: Seed) -> bool {
         let is_chosen = || self.share >= 1.0 || seed.stream(&format!("{client}/trace")).unit() < self.share;
         workloads.any(|workload| self.workloads.contains(&workload)) && is_chosen()
@@ -163,16 +164,16 @@ section! {
         ]), Is("linux-3.2");
         /// How the congestion window grows.
         congestion: Congestion = Choice(&[("cubic", Congestion::Cubic), ("reno", Congestion::Reno)]), Is("cubic");
-        /// CUBIC leaves slow start when round trips grow (HyStart).
+        /// With true, CUBIC also leaves slow start when the round-trip time increases (HyStart).
         hystart: bool = Flag, Is("true");
         /// Sets TCP_NODELAY on every socket. Otherwise a small segment waits while another segment is unacknowledged
         /// (Nagle's algorithm).
         nodelay: bool = Flag, Is("false");
         /// The largest payload of a segment.
         mss: Bytes = Size { least: 88, most: 65_483 }, Is("1448 B");
-        /// The send buffer of every socket; "auto" tunes it as the profile does.
+        /// The size of the send buffer of every socket. With "auto", the kernel of the profile tunes the size.
         send_buffer: Option<Bytes> = BUFFER, Is("auto");
-        /// The receive buffer of every socket; "auto" tunes it as the profile does.
+        /// The size of the receive buffer of every socket. With "auto", the kernel of the profile tunes the size.
         receive_buffer: Option<Bytes> = BUFFER, Is("auto");
     }
 }
@@ -205,7 +206,7 @@ pub struct Network {
     pub default: Wire,
     /// Where delays between nodes come from.
     pub latency: Latency,
-    /// Round-trip time between the two points of a dumbbell; zero until a network is sampled.
+    /// Round-trip time of the trunk, which connects the two sides of a dumbbell; zero until a network is sampled.
     pub trunk: Duration,
     /// Values between two nodes or groups, in both directions. The names of each pair are in alphabetical order.
     pub exceptions: BTreeMap<(String, String), Wire>,
@@ -218,7 +219,7 @@ pub struct Wire {
     pub rtt: Duration,
     /// Probability in each direction that a packet is lost, in `[0, 1)`.
     pub loss: f64,
-    /// Probability that a datagram is delayed by up to one more round trip, so that later datagrams overtake it.
+    /// Probability that a datagram is delayed by up to one more round-trip time. Later datagrams can then overtake it.
     pub reorder: f64,
     /// Probability that a datagram is duplicated.
     pub duplicate: f64,
@@ -238,9 +239,9 @@ pub enum Latency {
 }
 
 section! {
-    /// `network.latency`: each node is connected to one of two points, and a trunk connects the points.
+    /// `network.latency`: each node is connected to the near or the far point, and a trunk connects both.
     ///
-    /// Source: nstor's dumbbell. A star is a dumbbell without nodes on its far side.
+    /// Source: nstor's dumbbell. Without nodes on the far side, the network is a star.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Dumbbell("network.latency") {
         /// The delay that a node on the near side adds to each of its round trips.
@@ -249,8 +250,8 @@ section! {
         far: Quantiles = SAMPLED_TIME, As("near");
         /// Probability that a node is on the far side; with 0 the network is a star.
         far_share: f64 = Fraction, Is("0.0");
-        /// The round trip from a node on one side to a node on the other side. The part of the trunk is this time minus
-        /// the delays of both nodes, but at least 2 ms.
+        /// The round-trip time between two nodes on different sides. The trunk adds this time minus the delays of two
+        /// nodes, but at least 2 ms.
         across: Quantiles = SAMPLED_TIME, As("near");
     }
 }
@@ -268,17 +269,17 @@ pub struct Host {
     pub link_down: DataRate,
     /// Size of the drop-tail queue before the receiving side of the access link [B].
     pub link_queue: Bytes,
-    /// Send buffer of its sockets; without a size the profile tunes it.
+    /// Send buffer of its sockets; `None` if the kernel of the profile tunes the size.
     pub send_buffer: Option<Bytes>,
-    /// Receive buffer of its sockets; likewise.
+    /// Receive buffer of its sockets; `None` if the kernel of the profile tunes the size.
     pub receive_buffer: Option<Bytes>,
-    /// The processor time of its Tor; none if absent.
+    /// The processor time of Tor's work on this node; `None` if the work takes no time.
     pub cpu: Option<Costs>,
-    /// Rates that each network samples. Before sampling, the other fields have the medians.
+    /// Distributions of rates that each network samples. Until then, the other fields have the medians.
     pub sampled: SampledRates,
     /// Country that the scenario sets for this node.
     pub country: Option<&'static Country>,
-    /// Place of the node in the sampled network.
+    /// The node's place in the sampled network: its side, delay and country.
     pub place: Place,
 }
 
@@ -318,8 +319,8 @@ section! {
         record: Duration = TIME_OR_ZERO, Is("0 s");
         /// The time for each circuit that the circuit policy scans.
         look: Duration = TIME_OR_ZERO, Is("0 s");
-        /// The time for each query of the scheduler about a socket's buffer, queue and TCP state. The KIST paper
-        /// measured 0.914 us.
+        /// The time for each query of the scheduler about a socket: its buffer, its queue and its TCP state. The KIST
+        /// paper measured 0.914 us.
         query: Duration = TIME_OR_ZERO, Is("0 s");
     }
 }
@@ -331,14 +332,14 @@ pub struct Relay {
     pub host: Host,
     /// Weight for bandwidth-weighted path selection [B/s].
     pub weight: DataRate,
-    /// Whether the weight follows the relay's bandwidth limit, or its link rate if there is no limit.
+    /// Whether the sampled weight is the relay's bandwidth limit. Without a limit, it is the rate of the link.
     pub weight_follows: bool,
     /// Whether the relay may be the first relay of a path [`Path::Tor`].
     pub guard: bool,
     /// Whether the relay may be the last relay of a path [`Path::Tor`].
     pub exit: bool,
-    /// Configuration of Tor. All relays of a group share it. `refill.phase` is zero if
-    /// [`refill_phase`](Self::refill_phase) is random.
+    /// Configuration of Tor, which all relays of a group share. If [`refill_phase`](Self::refill_phase) is random,
+    /// `refill.phase` is zero here.
     pub config: Arc<RelayConfig>,
     /// Time of the first refill of the token buckets.
     pub refill_phase: Phase,
@@ -368,11 +369,11 @@ impl Phase {
 pub struct Generated {
     /// Year with its distributions.
     pub era: &'static Era,
-    /// Name of the group, which seeds the random stream.
+    /// Name of the group. The random stream for sampling the group is derived from the name.
     pub group: String,
     /// Indices of the relays, in the order of their names.
     pub relays: Vec<usize>,
-    /// Whether the relays have token buckets. If not, the bandwidth limit also limits the link.
+    /// Whether the relays have token buckets. Without buckets, the rate of a link is at most the bandwidth limit.
     pub buckets: bool,
 }
 
@@ -422,7 +423,8 @@ pub struct Client {
     pub circuit_lifetime: Option<Duration>,
     /// Time after which the client gives up building a circuit.
     pub build_timeout: Option<Duration>,
-    /// Indices of the client's servers; never empty. Each download uses a random one. Many clients may share a list.
+    /// Indices of the servers that the client uses; never empty. Each download uses a random one. Several clients can
+    /// share the list in memory.
     pub servers: Arc<[usize]>,
 }
 
@@ -471,8 +473,8 @@ impl Path {
         }
     }
 
-    /// Samples the relays of one circuit, from the entry to the exit. The result is empty without Tor. A client with
-    /// several guards takes a random guard. If the exit excludes this guard, the client takes the next guard.
+    /// Samples the relays of one circuit, from the entry to the exit. The result is empty without Tor. The client takes
+    /// a random one of its guards. If this guard cannot be used together with the exit, the client takes the next one.
     ///
     /// Source: path-spec section 2.2; C tor 0.2.3 `choose_random_entry()`.
     pub fn draw(&self, scenario: &Scenario, guards: &[usize], rng: &mut Rng) -> Vec<usize> {
@@ -497,10 +499,11 @@ impl Path {
     }
 }
 
-/// After this many failed samples in a row, no circuit is possible.
+/// Maximum number of failed samples in a row. After them, no circuit is possible.
 const MOST_DRAWS: usize = 10_000;
 
-/// Samples `hops` relays by weight, without replacement. Integers give the same result on every platform.
+/// Samples `hops` relays by weight, without replacement. The calculation uses integers, so that its result is the same
+/// on every platform.
 fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
     let mut chosen = Vec::with_capacity(hops);
     while chosen.len() < hops {
@@ -527,7 +530,8 @@ pub struct Server {
     pub host: Host,
 }
 
-/// The activity of a client on each circuit, as a closed loop: a download or hold, then a pause, then the next one.
+/// A client's activity on each circuit: it repeats a download or a hold, and then pauses. The next one starts only
+/// after the pause (closed loop).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Name in output, such as `web` or `bulk`.
@@ -536,7 +540,7 @@ pub struct Workload {
     pub does: Activity,
     /// Number of parallel circuits, each with its own loop [1]; above zero.
     pub circuits: u32,
-    /// Time from the last byte of a download, or the end of a hold, to the next one.
+    /// Pause from the end of a download or hold to the start of the next one.
     pub pause: Span,
     /// Time at which a client starts, from the start of the run.
     pub start: Span,
@@ -575,7 +579,8 @@ pub struct Tgen {
 }
 
 impl Tgen {
-    /// Mean time between two streams [s], and mean size of a stream in both directions [B], from a few short walks.
+    /// Mean time between two streams [s], and mean number of bytes of a stream in both directions [B]. Both are
+    /// measured in a few short walks.
     pub(crate) fn typical(&self, pause: f64) -> (f64, f64) {
         let (packets, lasts) = self.packets.typical();
         let stream = packets * self.packet.get() as f64;

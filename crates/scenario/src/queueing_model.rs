@@ -8,8 +8,8 @@
 //! - the client's own link
 //!
 //! The duration of a download is two round trips, plus the round trips of slow start, plus size / rate. A pause
-//! follows. The load of a relay depends on these durations, and the durations depend on the load. [`settle`]
-//! therefore computes both alternately, and repeats this 20 times.
+//! follows. The load of a relay depends on these durations, and the durations depend on the load. [`settle`] therefore
+//! repeats two steps 20 times: it computes the loads, and then the durations.
 //!
 //! Source: mean-value analysis with the approximation of Schweitzer (1979) and Bard (1979). In this approximation, an
 //! arriving client finds the mean load of the other clients. Links are processor sharing.
@@ -48,7 +48,7 @@ pub(crate) struct Session {
     busy: f64,
     /// Time from the end of a download to the start of the next one [s].
     pause: f64,
-    /// Share of time with a running download [1].
+    /// Share of time in which a download runs [1].
     share: f64,
     /// Round-trip time without queueing [s]. This field and all later fields are constant during the iterations.
     rtt: f64,
@@ -90,14 +90,14 @@ impl Session {
         self.busy + self.pause
     }
 
-    /// Number of downloads in `time` [s]. An unfinished download counts with its finished share of bytes.
+    /// Number of downloads in `time` [s]. A download that has transferred half of its bytes counts 0.5.
     pub(crate) fn downloads_in(&self, time: f64) -> f64 {
         let whole = (time / self.cycle()).floor();
         whole + ((time - whole * self.cycle()) / self.busy).min(1.0)
     }
 }
 
-/// Computes the downloads of all clients, such that loads and rates agree. Holds have size 0.
+/// Computes the downloads of all clients with loads and rates that fit each other. Holds have size 0.
 pub(crate) fn settle(scenario: &Scenario) -> Vec<Session> {
     let does: Vec<Does> = scenario.workloads.iter().map(Does::of).collect();
     let mut sessions = Vec::new();
@@ -149,12 +149,12 @@ fn weights(scenario: &Scenario) -> Vec<f64> {
 
 /// Mean number of busy circuits at relays and servers.
 struct Load {
-    /// Busy circuits of fixed paths at each relay; then busy circuits of sampled paths at each relay [1].
+    /// Busy circuits of fixed paths at each relay [1]. `drawn` has those of sampled paths.
     fixed: Vec<f64>,
     drawn: Vec<f64>,
     /// Busy circuits at each server [1].
     server: f64,
-    /// Rate that the slowest relay of a path gives to one more circuit, for some sampled paths [B/s].
+    /// Rate for one more circuit at the slowest relay of a path, for several sampled paths [B/s].
     least: Vec<f64>,
 }
 
@@ -185,14 +185,14 @@ impl Load {
         load
     }
 
-    /// Rate that a relay gives to a circuit, next to the load of all other circuits [B/s]. `own` is this circuit's
+    /// Rate that a relay can give to a circuit, if all other circuits keep their load [B/s]. `own` is this circuit's
     /// part of the relay's load [1].
     fn left_by(&self, scenario: &Scenario, relay: usize, own: f64) -> f64 {
         let load = (self.fixed[relay] + self.drawn[relay] - own).max(0.0);
         capacity(&scenario.relays[relay]) as f64 / (1.0 + load)
     }
 
-    /// Quantiles of the rate that the slowest relay of a sampled path gives to one more circuit [B/s].
+    /// For sampled paths, quantiles of the rate that the slowest relay of the path gives to one more circuit [B/s].
     fn least_of_drawn(&self, scenario: &Scenario, weights: &[f64], hops: usize) -> Vec<f64> {
         let mut relays: Vec<(f64, f64)> = weights
             .iter()
@@ -258,7 +258,7 @@ fn fastest_link(scenario: &Scenario, client: &Client) -> f64 {
     links.max().map_or(f64::INFINITY, |link| link as f64)
 }
 
-/// Maximum data in flight on a circuit of this client, by its windows [B].
+/// Maximum data in flight on a circuit of this client, as its windows permit [B].
 fn window(scenario: &Scenario, client: &Client) -> f64 {
     let exit = match &client.path {
         Path::Direct => return f64::INFINITY,

@@ -2,8 +2,8 @@
 //!
 //! The order is: relays of an era, relays that a deployment reaches, rates and places, probabilities of paths.
 //!
-//! A rate or a delay may be `quantiles(a, b, ..., z)`. Each node has one rank between 0 and 1 for all its rates. A
-//! node with a fast link therefore also has a high bandwidth. The node's delay has a separate rank.
+//! A rate or a delay may be `quantiles(a, b, ..., z)`. A node takes all its rates at the same random probability, so a
+//! node with a fast link also has a high bandwidth. Its delay is independent of its rates.
 
 use crate::model::{
     Client, Deployment, Deployments, Dumbbell, Generated, Host, Latency, Layers, Network, Path, Place,
@@ -58,7 +58,8 @@ impl Scenario {
         Cow::Owned(sampled)
     }
 
-    /// The sampler of paths [`Path::Tor`]; `None` if no client needs it. The error says why no path is possible.
+    /// The sampler of paths [`Path::Tor`]; `None` if no client needs it. If no path is possible, the error gives the
+    /// reason.
     pub(crate) fn select(&self) -> Result<Option<Arc<Selector>>, Error> {
         if !self.clients.iter().any(|client| matches!(client.path, Path::Tor { .. })) {
             return Ok(None);
@@ -106,7 +107,8 @@ fn draw(host: &mut Host, network: &Network, config: &mut Arc<RelayConfig>, seed:
     }
 }
 
-/// Samples a node's link rates and place. Returns the node's rank for rates, between 0 and 1.
+/// Samples a node's link rates and place. Returns the probability at which all rates of the node are taken, between 0
+/// and 1.
 fn draw_host(host: &mut Host, network: &Network, seed: Seed) -> f64 {
     let rank = seed.stream(&format!("{}/rates", host.name)).unit();
     let rate = |quantiles: &Option<Quantiles>| DataRate::new(quantiles.as_ref()?.at(rank));
@@ -190,7 +192,7 @@ impl Dumbbell {
         Place { far, access: Duration::from_nanos(delays.at(rng.unit())), ..Place::default() }
     }
 
-    /// Mean round-trip time between two nodes with median delays, each on a random side.
+    /// Mean round-trip time between two nodes with median delays. Each node is on a random side of the dumbbell.
     fn typical(&self) -> Duration {
         let [near, far, across] = [&self.near, &self.far, &self.across].map(|delays| delays.at(0.5) as f64);
         let trunk = (across - near - far).max(LEAST_TRUNK.as_nanos() as f64);

@@ -13,7 +13,7 @@ use penstock_core::RelayConfig;
 /// Keys of `[relay]` that only a simulated relay has.
 const OF_THE_SIMULATOR: [&str; 2] = ["cpu", "refill_phase"];
 
-/// Sections that a scenario file needs in addition to its relays.
+/// The text that turns the settings of one relay into a complete scenario file.
 const AROUND: &str = "[scenario]\ntitle = 'one relay'\n[run]\nduration = '1 s'\n[relays.one]\n";
 
 /// The configuration of one relay.

@@ -656,7 +656,7 @@ impl ValueType for Word {
     }
 }
 
-/// Either this word, which means `None`, or a value of another type.
+/// Either one fixed word, which means `None`, or a value of another type.
 pub(crate) struct Or<V>(pub(crate) &'static str, pub(crate) V);
 
 impl<V: ValueType> ValueType for Or<V> {

@@ -1,7 +1,7 @@
 //! Departure times of the bytes of TCP connections, captured on the emulated network.
 //!
-//! The kernel's timestamps (SO_TIMESTAMPING) are not sufficient. If a packet contains several writes, the kernel only
-//! reports the last byte of the last write.
+//! The kernel's timestamps (SO_TIMESTAMPING) are not sufficient. The kernel reports one byte of a packet: the last byte
+//! of its last write.
 
 use penstock_units::Instant;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -45,7 +45,7 @@ impl Segment {
     }
 }
 
-/// For one direction of a connection, the time at which each byte first left.
+/// The time at which each byte first left, in one direction of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Departures {
     /// Sequence number of the first byte; `None` before the SYN.

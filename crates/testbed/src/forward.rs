@@ -26,7 +26,7 @@ pub struct Wire {
 /// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Delays between the time at which packets were due and the time at which the kernel received them.
+    /// Lateness of packets: the time from the planned arrival at the kernel to the real one.
     pub lateness: Lateness,
     /// Packet counts of each wire [packet].
     pub counts: Vec<Counts>,

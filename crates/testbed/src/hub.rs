@@ -22,9 +22,10 @@ const BLOCK: usize = 250;
 /// The result of a run.
 #[derive(Debug)]
 pub struct HubReport {
-    /// Delays between the time at which packets were due and the time at which the kernel received them.
+    /// Lateness of packets: the time from the planned arrival at the kernel to the real one.
     pub lateness: Lateness,
-    /// Longest wait of a packet in the emulated queue of a sending link. The kernel's queue should keep it empty.
+    /// Longest wait of a packet in the emulated queue of a sending link. This queue should stay empty, because packets
+    /// wait in the kernel's queue.
     pub longest_wait: Duration,
     /// Packet counts of each host [packet].
     pub packet_counts: Vec<PacketCounts>,

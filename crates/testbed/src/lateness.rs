@@ -2,7 +2,7 @@
 
 use penstock_units::Duration;
 
-/// Number of bins of one microsecond. The last bin has all later packets [bin].
+/// Number of bins of one microsecond [bin]. The last bin also has all packets with more lateness.
 const BINS: usize = 50_000;
 
 /// Histogram of lateness with bins of one microsecond, and the exact maximum.
@@ -32,7 +32,7 @@ impl Lateness {
         self.max
     }
 
-    /// Upper bound for the lateness of the fraction `part` of packets, rounded up to 1 us; zero without packets.
+    /// The lateness that the fraction `part` of packets does not exceed, rounded up to 1 us; zero without packets.
     pub fn quantile(&self, part: f64) -> Duration {
         let wanted = (part * self.count as f64).ceil() as u64;
         let mut sum = 0;

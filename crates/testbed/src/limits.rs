@@ -22,7 +22,7 @@ pub struct Experiment {
     pub every: Duration,
     /// Number of writes [1].
     pub writes: u32,
-    /// Every n-th write has twice the size, so that some bytes stay unsent [1]; 0 disables this.
+    /// The application doubles every n-th write, so that the kernel cannot send all of it at once [1]; 0 doubles none.
     pub excess: u32,
     /// Time to spin before each packet is due.
     pub spin: Duration,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, spawn};
 
 const CABLE: &str = "cable0";
-/// Queue length of a device [packet]. With this length, no packet is dropped before the loop reads it.
+/// Queue length of a device [packet]. It is so long that the queue never overflows before the loop reads the packets.
 const CABLE_QUEUE: usize = 20_000;
 
 /// Two nodes with a running link.

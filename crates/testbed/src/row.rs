@@ -17,7 +17,7 @@ use serde::Serialize;
 /// The members that all rows have.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkRow {
-    /// Name of the reference, such as `linux-6.18 cubic`, with the loss recovery if it is not the default.
+    /// Name of the reference, such as `linux-6.18 cubic`. The name has the loss recovery if it is not the default.
     pub reference: String,
     /// Kind of measurement: `goodput`, `window`, `download`, `sndbuf` or `limits`.
     pub experiment: String,
@@ -31,9 +31,9 @@ pub struct LinkRow {
     pub queue_bytes: u64,
     /// Bytes that the application received [B].
     pub bytes: u64,
-    /// Lateness of packets at the receiving kernel: 99th percentile [s].
+    /// Lateness of packets, from the planned arrival at the kernel to the real one: 99th percentile [s].
     pub late_p99_s: f64,
-    /// Lateness of packets at the receiving kernel: maximum [s].
+    /// Lateness of packets, from the planned arrival at the kernel to the real one: maximum [s].
     pub late_max_s: f64,
     /// Packets lost at random, in both directions [packet].
     pub lost: u64,
@@ -84,7 +84,7 @@ pub struct Row {
     pub repeat: u64,
     /// Time from `connect()` to the start of the measurement [s].
     pub warmup_s: f64,
-    /// Duration of the measurement [s], with `download` and `window` until the last byte or the time limit.
+    /// Duration of the measurement [s]. With `download` and `window`, it ends at the last byte or at the time limit.
     pub seconds: f64,
     /// `bytes` divided by `seconds` [B/s].
     pub goodput_bytes_per_s: f64,

@@ -1,9 +1,9 @@
 //! Many hosts in network namespaces, connected by the emulated network of a [`Star`].
 //!
-//! The queue before a host's sending link is in the host's kernel. A token bucket (`tc qdisc tbf`) limits the rate
-//! there. Packets in this queue count as unsent data of their socket, so TCP Small Queues works as with a real
-//! interface. With only a TUN device, a packet would count as sent immediately. The [`Star`] then gives each packet
-//! its exact time.
+//! The kernel of a host has the queue before the host's sending link. A token bucket (`tc qdisc tbf`) limits its rate.
+//! Packets in this queue count as unsent data of their socket, so TCP Small Queues works as with a real interface. With
+//! only a TUN device, a packet would count as sent immediately. The [`Star`] then computes the exact time at which the
+//! packet leaves the link.
 
 use crate::Error;
 use crate::clock::Clock;
@@ -22,7 +22,7 @@ const CABLE: &str = "cable0";
 const QUEUE_PACKETS: usize = 1000;
 /// Queue length of a device [packet].
 const CABLE_QUEUE: usize = 1000;
-/// Burst of the token bucket [packet]. With one packet, each late timer would reduce the rate.
+/// Burst of the token bucket [packet]. With a burst of one packet, the rate would fall whenever a kernel timer is late.
 const BURST_PACKETS: usize = 2;
 
 /// Hosts with a running network.

@@ -30,9 +30,9 @@ impl Congestion {
     }
 }
 
-/// Connects to `to` from the network namespace of the calling thread. Blocks until the connection is established.
-/// Root of the user namespace may select a restricted congestion control for a single socket, even if
-/// `net.ipv4.tcp_allowed_congestion_control` lacks it. Root may not make it the namespace's default.
+/// Connects to `to` from the network namespace of the calling thread. Blocks until the connection is established. The
+/// process needs root in its user namespace if `net.ipv4.tcp_allowed_congestion_control` lacks `congestion`. Root may
+/// select it for a socket, but not as the namespace's default.
 pub fn dial(to: SocketAddrV4, congestion: Congestion) -> Result<TcpStream, Error> {
     let refused = |what: &str, error: Errno| machine!("{what}: {error}");
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)

@@ -65,7 +65,8 @@ pub struct Star<P> {
     ups: Vec<Wire>,
     downs: Vec<(Wire, Duration)>,
     edges: Edges,
-    /// Packets between two hosts, by arrival at the receiver's queue. Packets with equal times keep their order.
+    /// Packets between two hosts, sorted by their arrival at the receiver's queue. Packets with equal times keep their
+    /// order.
     flying: BinaryHeap<Reverse<Flight<P>>>,
     /// Packets in the queues of receivers, sorted by the end of their reception.
     landing: BinaryHeap<Reverse<Flight<P>>>,

@@ -29,8 +29,8 @@ impl SampleDirectory {
         }
     }
 
-    /// Gives `text` to the cache in place of a sample document. The time is `hours` after the start of the consensus.
-    /// Returns the number of accepted documents.
+    /// Gives `text` to the cache in place of a sample document. The time is `hours` after the consensus's valid-after
+    /// time. Returns the number of accepted documents.
     pub(super) fn give(&mut self, number: u8, text: &str, hours: u8) -> u32 {
         let head = "HTTP/1.0 200 OK\r\nContent-Encoding: identity\r\n\r\n";
         let answer = Answer::read([head, text].concat().into_bytes()).expect("the answer is complete");

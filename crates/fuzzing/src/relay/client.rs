@@ -30,7 +30,7 @@ pub(super) struct Circuit {
     pub(super) over: bool,
     /// Tags of the cells that the client must still acknowledge.
     pub(super) owed: VecDeque<Tag>,
-    /// Number of received DATA cells, in total and for each stream [cell].
+    /// Number of received DATA cells in total. `streams` has the number for each stream [cell].
     pub(super) cells: u32,
     streams: BTreeMap<Option<StreamId>, u32>,
     /// Whether the client follows the protocol, and no other party disturbs its circuit.
@@ -117,7 +117,7 @@ impl Circuit {
         cell.to_bytes().to_vec()
     }
 
-    /// Handles a cell of the relay. Returns the answer of an honest client.
+    /// Handles a cell from the relay. Returns the answer of an honest client.
     pub(super) fn receive(&mut self, mut cell: LiveCell) -> Vec<u8> {
         let number = cell.wire_command();
         if number != command::RELAY && number != command::RELAY_EARLY {

@@ -33,12 +33,12 @@ impl Pipe {
 
 #[derive(Debug, Default)]
 pub(super) struct Server {
-    /// Bytes that the server will still send, and bytes that it has sent [B].
+    /// Bytes that the server will still send [B]. `sent_bytes` is the number already sent.
     pub(super) left: u64,
     pub(super) sent_bytes: u64,
     /// Whether the server closes the connection after the last byte.
     pub(super) closes: bool,
-    /// Bytes that the server will still accept, and bytes that it has accepted [B].
+    /// Bytes that the server will still accept [B]. `took` is the number already accepted.
     pub(super) appetite: u64,
     pub(super) took: u64,
     pub(super) interest: Interest,
@@ -56,7 +56,7 @@ pub(super) struct Host {
     pub(super) servers: BTreeMap<StreamKey, Server>,
     /// Whether cells that C tor does not know are enabled.
     pub(super) extended: bool,
-    /// Highest number of payloads of a stream that have waited at the same time [1].
+    /// Highest number of payloads that waited for one stream at the same time [1].
     pub(super) most_waiting: usize,
     pub(super) closed: Vec<ChannelKey>,
 }

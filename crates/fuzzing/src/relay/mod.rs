@@ -1,4 +1,4 @@
-//! Target `relay`: the relay core between hostile clients and relays. They have the keys of their circuits.
+//! Target `relay`: the relay core between hostile clients and hostile relays, which have the keys of their circuits.
 
 mod client;
 mod host;
@@ -17,8 +17,8 @@ pub use world::Reached;
 /// Maximum number of steps in an input [1].
 const MAX_STEPS: u32 = 200;
 
-/// Runs arbitrary steps of peers, servers, operators and time around a relay with arbitrary settings. Two honest
-/// clients download at the same time. One has its own link, the other shares a link.
+/// Runs a relay with arbitrary settings. Peers, servers and operators act arbitrarily, and time passes. Two honest
+/// clients download at the same time. One has its own link. The other shares a link with other circuits.
 ///
 /// # Panics
 ///

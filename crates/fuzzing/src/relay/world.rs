@@ -19,22 +19,21 @@ use penstock_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 
-/// Size of each honest client's download [B]. It has more than a hundred cells, so SENDMEs are necessary.
+/// Size of each honest client's download [B]. It is larger than 100 cells, so the client must send a SENDME.
 const DOWNLOAD: u64 = 105 * 498;
 /// Maximum number of loop iterations until the relay is idle [1].
 const MAX_TURNS: u32 = 50_000;
-/// Time limit of the honest downloads. Their cells can be queued behind 200 steps with at most 520 cells each, at the
-/// lowest rate of any throttle.
+/// Time limit of the honest downloads. Each of 200 steps can queue 520 other cells, and a throttle can slow the relay.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 /// A time that is longer than the interval of any scheduler.
 const LONG_INTERVAL: Duration = Duration::from_millis(200);
-/// Number of cells by which a circuit queue may exceed its limit, from the edge and from streams [cell].
+/// Number of cells of the edge and of streams that a circuit queue may hold above its limit [cell].
 const SLACK: u64 = 400;
 
 /// The states that an input reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// Circuits that were built, without those of honest clients [1].
+    /// Circuits that were built by clients, except honest ones [1].
     pub circuits: u32,
     /// Circuits that were extended [1].
     pub extended: u32,
@@ -65,10 +64,10 @@ pub(super) struct Link {
     pub(super) stopped_reading: bool,
     /// Ids of the circuits that the relay extended over this link.
     pub(super) ids: Vec<CircId>,
-    /// Whether the relay may close the channel even if the peer reads, because a throttle slows the relay.
+    /// Whether a throttle slows the relay. The relay may then close the channel of a peer that reads.
     slow: bool,
-    /// Bytes that the peer sent in the last interval [B], and the start of the interval. If the scheduler writes
-    /// rarely, the answers may exceed an output buffer.
+    /// Bytes that the peer sent in the last interval [B], and the start of the interval. The answers may overflow an
+    /// output buffer if the scheduler writes rarely.
     burst: (usize, Instant),
 }
 
@@ -90,7 +89,7 @@ pub(super) struct World {
     pub(super) reached: Reached,
 }
 
-/// A circuit id. The initiator of the link sets the first bit.
+/// A circuit id. The highest bit is set if the initiator of the link chose the id.
 pub(super) fn id(number: u32, by_initiator: bool) -> CircId {
     let number = number & 0x7FFF_FFFF | u32::from(by_initiator) << 31;
     CircId(NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX))
@@ -372,7 +371,7 @@ impl World {
         self.relay.close_stream(self.now, stream, end, &mut self.host);
     }
 
-    /// Does the work of threads and of the network, unless it waits for the input.
+    /// Answers a handshake, and opens links and streams, as threads and the network do. Returns whether there was work.
     fn work(&mut self) -> bool {
         let mut busy = self.answer_one(false) | self.connect_one(None);
         let waiting: Vec<_> =

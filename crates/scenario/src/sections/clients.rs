@@ -16,24 +16,24 @@ use std::sync::Arc;
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct PathKeys("") {
-        /// The relays from the entry to the exit. "weighted" draws different relays by weight; "tor" draws a guard, a
-        /// middle and an exit as Tor's clients do; `[]` is plain TCP without Tor.
+        /// The relays from the entry to the exit. With "weighted", a client draws different relays by weight. With
+        /// "tor", it draws a guard, a middle and an exit as Tor's clients do. With `[]`, it uses plain TCP without Tor.
         path: Vec<String> = Texts, Is("weighted");
         /// The number of relays of a weighted path.
         hops: u32 = Whole::from_1_to(8), Is("3");
-        /// The number of guards that a client keeps for paths "tor". Each circuit takes one of them (torrc NumEntryGuards;
-        /// 3 until Tor 0.2.4).
+        /// The number of guards that a client keeps for paths "tor" (torrc NumEntryGuards). Each circuit begins at one
+        /// of them. Tor used 3 guards up to version 0.2.4.
         guards: u32 = Whole::from_1_to(100), Is("3");
-        /// The time after a circuit's first stream from which new downloads get a new circuit (torrc
-        /// MaxCircuitDirtiness). "auto" is 10 min on paths "tor", and no limit on other paths.
+        /// The lifetime of a circuit, from its first stream (torrc MaxCircuitDirtiness). Later downloads get a new
+        /// circuit. "auto" is 10 min on paths "tor", and no limit on other paths.
         circuit_lifetime: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
-        /// The time after which a client abandons a circuit that is not built, and builds another one (torrc
-        /// CircuitBuildTimeout). "auto" is 60 s on paths "tor", and no timeout on other paths.
+        /// The time limit for building a circuit (torrc CircuitBuildTimeout). After it, the client abandons the circuit
+        /// and builds another one. "auto" is 60 s on paths "tor", and no limit on other paths.
         build_timeout: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
         /// Sends the request right after BEGIN, before CONNECTED arrives (proposal 174).
         optimistic_data: bool = Flag, Is("false");
-        /// The class that the client requests from the relays of its circuits before their first stream (KIST section
-        /// 5.1). A client of the class better, the default, sends no request.
+        /// The class that the client requests from each relay of a circuit, before the first stream (KIST section 5.1).
+        /// With the default "better", the client sends no request.
         priority_class: PriorityClass = Choice(&[
             ("better", PriorityClass::Better),
             ("worse", PriorityClass::Worse),
@@ -82,7 +82,8 @@ const MAX_CIRCUIT_DIRTINESS: Duration = Duration::from_secs(600);
 /// Deviation: C tor adapts this timeout to its circuits, such that 80 % of them are built in time.
 const CIRCUIT_BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A circuit has at most eight RELAY_EARLY cells, and each hop after the first needs one.
+/// Maximum number of hops of a circuit. Each hop after the first needs a RELAY_EARLY cell, and a circuit has at most
+/// eight such cells.
 const MOST_HOPS: usize = 8;
 
 pub(crate) struct Clients<'a> {
@@ -154,7 +155,7 @@ impl Clients<'_> {
         Ok(workloads)
     }
 
-    /// Refuses workloads that cannot run at the same time, or cannot run without Tor.
+    /// Refuses workloads that cannot run at the same time, and workloads that need Tor on a client without Tor.
     fn check_sharing(
         &self,
         read: &Read<ClientsKeys>,

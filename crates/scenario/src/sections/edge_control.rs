@@ -30,14 +30,13 @@ keys! {
         circuit_window = CIRCUIT_WINDOW, Is("1000");
         /// DATA cells of a stream that may be unacknowledged.
         stream_window = STREAM_WINDOW, Is("500");
-        /// Acknowledges one cell too late, as clients until 0.2.1.19 did.
+        /// With true, this end sends the first SENDME one cell too late, as clients up to and including 0.2.1.19 did.
         sendme_bug_101 = Flag, Is("false");
-        /// The number of cells that circuit SENDMEs acknowledge before they arrive, as a selfish client does. An honest
-        /// client has 0.
+        /// The number of DATA cells that a selfish client acknowledges before they arrive. An honest client has 0.
         early_sendmes = window(WindowsConfig::EARLY_RANGE), Is("0");
-        /// The use of these windows on circuits with credits at each hop. The windows have no effect if both the client
-        /// and the last relay have "ignored" or "suppressed". With "ignored", this end still sends SENDMEs. With
-        /// "suppressed", it sends no SENDMEs.
+        /// Whether these windows apply if every hop of a circuit uses credits. They do not apply if both the client and
+        /// the last relay have "ignored" or "suppressed". With "ignored", this end still sends SENDMEs. With
+        /// "suppressed", it sends none.
         ends = Choice(&[
             ("enforced", Ends::Enforced),
             ("ignored", Ends::Ignored),
@@ -49,21 +48,21 @@ keys! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct DynamicKeys("dynamic-windows") {
-        /// The position of the threshold between the smallest round trip (0) and the largest round trip (1).
+        /// The round-trip time above which the window shrinks: 0 is the smallest measured time, and 1 is the largest.
         alpha: f64 = Fraction, Is("0.25");
         /// How often the window may change.
         adjust: Adjust = Choice(&[
             ("every-sendme", Adjust::EverySendme),
             ("once-per-rtt", Adjust::OncePerRtt),
         ]), Is("every-sendme");
-        /// The part of the distance to the mean by which the smallest and the largest round trip move with each sample.
-        /// With 0, they do not move.
+        /// The speed at which the smallest and the largest round-trip time move towards the mean. Each sample removes
+        /// this part of the distance. With 0, they do not move.
         decay: f64 = Fraction, Is("0.0");
-        /// With true, peers acknowledge one cell too late, so the minimum window is 101.
+        /// With true, peers send the first SENDME one cell too late, so the minimum window is 101.
         peer_bug_101: bool = Flag, Is("false");
         /// DATA cells of a stream that may be unacknowledged.
         stream_window: u32 = STREAM_WINDOW, Is("500");
-        /// Acknowledges one cell too late, as clients until 0.2.1.19 did.
+        /// With true, this end sends the first SENDME one cell too late, as clients up to and including 0.2.1.19 did.
         sendme_bug_101: bool = Flag, Is("false");
     }
 }
@@ -71,7 +70,7 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct StockKeys("") {
-        /// The window of circuits whose other end has no congestion control.
+        /// The SENDME window of a circuit, if the node at its other end does not support congestion control.
         circuit_window: u32 = CIRCUIT_WINDOW, Is("1000");
         /// DATA cells of a stream that may be unacknowledged.
         stream_window: u32 = STREAM_WINDOW, Is("500");
@@ -95,8 +94,8 @@ macro_rules! bounds {
             /// The bounds of a congestion window.
             #[derive(Clone, Debug)]
             pub(crate) struct $name("") {
-                /// The number of DATA cells that one circuit SENDME acknowledges. The relay announces its value. The
-                /// client refuses a value that differs from its own by more than 1.
+                /// The number of DATA cells that one circuit SENDME acknowledges. The relay tells the client its own
+                /// number. The client refuses the circuit if the two numbers differ by more than 1.
                 sendme_inc: u32 = Whole::cells(1, 254), Is($inc);
                 /// The congestion window of a new circuit.
                 cwnd_init: u32 = CELLS, Is($init);
@@ -135,52 +134,54 @@ section! {
     pub(crate) struct VegasOwn("vegas") {
         /// The number of cells that an update after slow start adds or subtracts.
         cwnd_inc: u32 = CELLS, Is("1");
-        /// After slow start, the window has one update for this number of SENDMEs. A smaller window has an update with
-        /// every SENDME.
+        /// After slow start, the number of updates of the window for each window of acknowledged cells. One SENDME
+        /// causes at most one update.
         cwnd_inc_rate: u32 = Whole { least: 1, most: 250, unit: "1" }, Is("31");
-        /// The share of the acknowledged cells that a SENDME adds in slow start.
+        /// The growth of the window at each SENDME in slow start, relative to the cells that the SENDME acknowledges.
         cwnd_inc_pct_ss: u32 = percent(1, 500), Is("100");
-        /// Above this window, slow start grows more slowly. "version" is 600 in 0.4.9 and 500 in 0.4.7.
+        /// Above this window, slow start grows more slowly. "version" is 600 for C tor 0.4.9 and 500 for 0.4.7.
         sscap: Option<u32> = OF_VERSION, Is("version");
         /// Slow start ends at this window.
         ss_max: u32 = CELLS, Is("5000");
-        /// The window grows while fewer cells are queued. "version" is 186 in 0.4.9 and 124 in 0.4.7.
-        alpha: Option<u32> = OF_VERSION, Is("version");
-        /// The window shrinks while more cells are queued. "version" is 248.
-        beta: Option<u32> = OF_VERSION, Is("version");
-        /// Slow start ends when this many cells are queued. "version" is 186.
-        gamma: Option<u32> = OF_VERSION, Is("version");
-        /// With more queued cells, the window falls immediately to the bandwidth-delay product plus this number.
-        /// "version" is 310 in 0.4.9 and 372 in 0.4.7.
-        delta: Option<u32> = OF_VERSION, Is("version");
-        /// Round trips are averaged over this part of a window's updates after slow start.
-        ewma_cwnd_pct: u32 = percent(1, 255), Is("50");
-        /// The largest number of updates in that average.
-        ewma_max: u32 = SAMPLES, Is("10");
-        /// The number of updates in that average in slow start.
-        ewma_ss: u32 = SAMPLES, Is("2");
-        /// The part of the distance to the average by which the smallest round trip rises while the window is at its
-        /// minimum.
-        rtt_reset_pct: u32 = percent(0, 100), Is("100");
-        /// A window counts as full if it lacks at most the cells of this many SENDMEs. "version" is 4 in 0.4.9 and 1 in
+        /// The window grows while fewer cells than this wait in queues. "version" is 186 for C tor 0.4.9 and 124 for
         /// 0.4.7.
+        alpha: Option<u32> = OF_VERSION, Is("version");
+        /// The window shrinks while more cells than this wait in queues. "version" is 248.
+        beta: Option<u32> = OF_VERSION, Is("version");
+        /// Slow start ends when this many cells wait in queues. "version" is 186.
+        gamma: Option<u32> = OF_VERSION, Is("version");
+        /// If more cells than this wait in queues, the window falls at once to the bandwidth-delay product plus this
+        /// number. "version" is 310 for C tor 0.4.9 and 372 for 0.4.7.
+        delta: Option<u32> = OF_VERSION, Is("version");
+        /// After slow start, the number of samples in the average round-trip time, relative to the number of SENDMEs
+        /// between two updates of the window.
+        ewma_cwnd_pct: u32 = percent(1, 255), Is("50");
+        /// The maximum number of samples in the average round-trip time.
+        ewma_max: u32 = SAMPLES, Is("10");
+        /// In slow start, the number of samples in the average round-trip time.
+        ewma_ss: u32 = SAMPLES, Is("2");
+        /// While the window is at its minimum after slow start, the smallest round-trip time rises towards the average.
+        /// Each sample removes this part of the distance.
+        rtt_reset_pct: u32 = percent(0, 100), Is("100");
+        /// A window is full if the cells of at most this many further SENDMEs fit into it. "version" is 4 for C tor
+        /// 0.4.9 and 1 for 0.4.7.
         cwnd_full_gap: Option<u32> = Or("version", Whole { least: 0, most: 32_767, unit: "1" }), Is("version");
-        /// A window does not count as full if less than this part of it is in flight. "version" is 25 in 0.4.9 and 75
-        /// in 0.4.7.
+        /// A window stops being full when the cells in flight fall below this part of it. "version" is 25 for C tor
+        /// 0.4.9 and 75 for 0.4.7.
         cwnd_full_minpct: Option<u32> = Or("version", percent(0, 100)), Is("version");
-        /// With true, a window must be full once per window of SENDMEs to stay full. With false, it must be full once
-        /// per update.
+        /// A window may only grow if it was recently full. With true, it must have been full once in the last window of
+        /// SENDMEs. With false, it must have been full once since the last update.
         cwnd_full_per_cwnd: bool = Flag, Is("true");
-        /// A node sends an XOFF when more data of a stream than this waits for the application, in cells of 488 B.
+        /// A node sends an XOFF when more cells of a stream than this wait for the application. A cell counts as 488 B.
         xoff: u32 = Whole::cells(1, 10_000), Is("500");
-        /// The time for which the data must wait before the node sends the XOFF, when the next cell arrives. "version"
-        /// is 5 ms in 0.4.9 and 0 in 0.4.7.
+        /// The minimum waiting time of the data before an XOFF. The node checks this time when a cell arrives.
+        /// "version" is 5 ms for C tor 0.4.9 and 0 for 0.4.7.
         xoff_grace: Option<Duration> = Or("version", TIME_OR_ZERO), Is("version");
-        /// The rate in an XON is measured over this many cells of 498 B.
+        /// The number of cells of 498 B over which a node measures the rate for an XON.
         xon_rate: u32 = Whole::cells(1, 5000), Is("500");
-        /// A node sends another XON when the rate has changed by this much.
+        /// A node sends another XON when the measured rate differs by more than this from the rate in its last XON.
         xon_change_pct: u32 = percent(1, 99), Is("25");
-        /// The rate in an XON is averaged over this many measurements.
+        /// The number of measurements over which the rate in an XON is averaged.
         xon_ewma_cnt: u32 = Whole { least: 2, most: 100, unit: "1" }, Is("2");
     }
 }
@@ -198,7 +199,8 @@ sections! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct DctcpKeys("dctcp") {
-        /// The weight of the newest window in the average share of marked cells.
+        /// The weight of the newest sample in the average share of marked cells. There is one sample for each window of
+        /// cells.
         g: f64 = Fraction, Is("0.0625");
     }
 }
@@ -206,15 +208,16 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct TimelyKeys("timely") {
-        /// The rate grows while the round trip exceeds the circuit's smallest round trip by less than this.
+        /// The rate grows while the round-trip time is below the circuit's smallest one plus this time.
         t_low: Duration = TIME_OR_ZERO, Is("10 ms");
-        /// The rate falls while the round trip exceeds the circuit's smallest round trip by more than this.
+        /// The rate falls while the round-trip time is above the circuit's smallest one plus this time.
         t_high: Duration = TIME, Is("100 ms");
-        /// The increase of the rate in a round trip, in bytes of cells.
+        /// The increase of the rate in one round-trip time. The rate counts whole cells.
         delta: DataRate = RATE, Is("10 KiB/s");
-        /// How much the rate falls with a gradient, or with the excess over t_high.
+        /// The factor by which the rate falls, in proportion to a positive gradient or to the excess over t_high.
         beta: f64 = Fraction, Is("0.8");
-        /// The weight of the newest difference of two round trips in the gradient.
+        /// The weight of the newest sample in the average gradient. A sample is the difference of two consecutive
+        /// round-trip times.
         alpha: f64 = Fraction, Is("0.875");
     }
 }

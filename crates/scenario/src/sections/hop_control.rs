@@ -1,4 +1,4 @@
-//! `hop_control`: limits of unacknowledged cells on each hop.
+//! `hop_control`: credits and windows that limit a circuit's outstanding cells on each hop.
 
 use crate::error::ConfigError;
 use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, in_table, keys, section};
@@ -20,16 +20,16 @@ pub(crate) enum Law {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct AdaptKeys("hop_control.adapt") {
-        /// With "exponential", N3 falls by a factor that depends on the delay in the output buffer, and grows by steps.
-        /// With "kung94", N3 is a share of a pool of cells.
+        /// The rule for N3. With "exponential", N3 falls if cells wait long in the output buffer, and otherwise grows
+        /// in steps. With "kung94", all circuits of a channel share a pool of cells, and N3 is a circuit's share.
         law: Law = Choice(&[("exponential", Law::Exponential), ("kung94", Law::Kung94)]), Is("exponential");
         /// The time between adjustments.
         interval: Duration = TIME, Is("100 ms");
-        /// With true, the delay of a cell ends when the kernel has sent it. With false, the delay ends when the kernel
-        /// has accepted it.
+        /// The end of a cell's measured delay. With true, it is the time at which the kernel sends the cell. With
+        /// false, it is the time at which the kernel accepts the cell.
         kernel: bool = Flag, Is("false");
-        /// For "exponential": a delay counts as congestion if it exceeds the minimum delay by more than this. "auto" is
-        /// 20 ms.
+        /// For "exponential": a delay shows congestion if it is above the minimum delay plus this time. "auto" is 20
+        /// ms.
         threshold: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
         /// For "exponential": the delay that reduces N3 to 1/e. "auto" is 50 ms.
         scale: Option<Duration> = Or("auto", TIME), Is("auto");
@@ -43,21 +43,20 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct N23Keys("n23") {
-        /// A node sends one credit for this many forwarded cells (N2).
+        /// N2: a node sends one credit after it has forwarded this many cells.
         n2: u32 = CELLS, Is("10");
-        /// The number of cells that may be outstanding in addition to N2 (N3). With adapt, this is the first value of
-        /// N3, from 100 to 500.
+        /// N3: a node may have N2 + N3 outstanding cells on a hop. If N3 is adapted, this is its first value, from 100
+        /// to 500.
         n3: u32 = Whole::cells(0, 100_000), Is("500");
-        /// The rule that adapts N3 to congestion, from 100 to 500 cells. With "none", N3 is constant.
+        /// The settings for adapting N3 to congestion, from 100 to 500 cells. With "none", N3 is constant.
         adapt: Option<AdaptKeys> = Or("none", in_table::<AdaptKeys>()), Is("none");
-        /// The queue in which this node's credits wait. With "link", credits leave before all circuits. With "circuit",
-        /// a credit waits in the queue of its circuit's other direction.
+        /// The queue in which this node's credits wait. With "link", the node sends credits before the cells of any
+        /// circuit. With "circuit", a credit waits behind the cells of its circuit that go in the same direction.
         credit_path: CreditPath = Choice(&[
             ("link", CreditPath::Link),
             ("circuit", CreditPath::Circuit),
         ]), Is("link");
-        /// With true, the hop between a client and its guard also has credits. It has no credits if either node has
-        /// false.
+        /// Whether the hop between a client and its guard also uses credits. Both nodes must have true for this.
         client_participates: bool = Flag, Is("true");
     }
 }
@@ -65,18 +64,19 @@ section! {
 // The slides leave all of these open but the names of the first two.
 keys! {
     WindowConfig("backtap") {
-        /// A window grows by a cell if fewer cells than this wait (alpha of nstor).
+        /// A window grows by one cell if fewer cells than this wait at the next node (alpha of nstor).
         alpha = CELLS, Is("3");
-        /// A window shrinks by a cell if more cells than this wait (beta of nstor).
+        /// A window shrinks by one cell if more cells than this wait at the next node (beta of nstor).
         beta = CELLS, Is("6");
         /// The first window.
         start = Whole::cells(1, 2000), Is("2");
-        /// The window doubles in each round until more cells than this wait (CircuitStart: 2). With "none", it grows by
-        /// one cell per round from the start.
+        /// The window doubles in each round until more cells than this wait at the next node. CircuitStart uses 2. With
+        /// "none", it grows by one cell per round from the start.
         slow_start = Or("none", CELLS), Is("none");
-        /// A round with fewer samples of the round trip than this continues. nstor has 3, and Marut's authors have 1.
+        /// The minimum number of round-trip samples in a round. nstor uses 3, and Marut's authors use 1.
         samples = Whole::from_1_to(1000), Is("3");
-        /// Limits each window to the cells that bandwidth_rate carries in a base round trip, if there is a rate.
+        /// If the node has a bandwidth_rate, limits each window to the cells that this rate sends in one round-trip
+        /// time without queues.
         cap = Flag, Is("true");
     }
 }
@@ -85,16 +85,16 @@ section! {
     /// The memory of a channel.
     #[derive(Clone, Debug)]
     pub(crate) struct MemoryKeys("") {
-        /// The smallest round trip to a neighbour expires after this time, in whole seconds. With "none", it never
-        /// expires.
+        /// The time after which the smallest measured round-trip time to a neighbour expires, in whole seconds. With
+        /// "none", it never expires.
         base_memory: Option<Duration> = Or("none", TIME), Is("none");
     }
 }
 
-/// The keys of a control with a window.
+/// The keys of an algorithm with a window at each hop.
 type WindowKeys = (WindowConfig, MemoryKeys);
 
-/// The interval in which a window may change once.
+/// Minimum interval between two changes of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interval {
     Circuit,
@@ -104,28 +104,30 @@ pub(crate) enum Interval {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct MarutKeys("marut") {
-        /// The cells that the window counts. "hop" counts cells that the next node has not forwarded yet, and "e2e"
-        /// counts cells that the last node has not forwarded yet. All nodes of a path must have the same mode.
+        /// The cells that the first node's window counts as outstanding. With "hop", they are the cells that the next
+        /// node has not forwarded. With "e2e", they are the cells that the last node has not forwarded. All nodes of a
+        /// path must have the same mode.
         mode: Counts = Choice(&[("hop", Counts::Hop), ("e2e", Counts::Path)]), Is("hop");
-        /// The number of cells that each other node may have outstanding on its hop. "own" is a window like BackTap's,
-        /// and "open" is the limit of the transport.
+        /// The limit of outstanding cells at each middle node. "own" is a window as in BackTap. With "open", only the
+        /// limit of the transport applies.
         middle: Option<Option<u32>> = Or("own", Or("open", Whole::cells(1, 2000))), Is("1024");
-        /// The window of which a hop's congestion is a part. "measured" is the largest number of outstanding cells in
-        /// the round. "window" is the node's own window, which stays at start in the middle.
+        /// The number of outstanding cells from which a node computes the congestion of its hop. "measured" is the
+        /// largest number in the round. "window" is the node's window, which at a middle node is always start.
         occupancy: Occupancy = Choice(&[
             ("measured", Occupancy::Measured),
             ("window", Occupancy::Window),
         ]), Is("measured");
-        /// The window changes at most once in a round trip of the circuit, or of the first hop.
+        /// The window changes at most once in a round-trip time of the circuit, or of the first hop.
         interval: Interval = Choice(&[("circuit", Interval::Circuit), ("hop", Interval::Hop)]), Is("circuit");
-        /// In mode "hop", no node measures the round trip of the circuit. It counts as this many times the round trip
-        /// of the first hop.
+        /// In mode "hop", no node can measure the circuit's round-trip time. The estimate is this many times the
+        /// round-trip time of the first hop.
         interval_hops: u32 = Whole::from_1_to(10), Is("3");
         /// A node rounds its own congestion down to a multiple of this. A larger value reveals less to an attacker.
         quantum: u32 = Whole { least: 1, most: 65535, unit: "1/64 cell" }, Is("1");
-        /// Reported congestion fades after this many round trips of the circuit. With "none", it never fades.
+        /// The number of round-trip times of the circuit after which reported congestion fades. With "none", it never
+        /// fades.
         memory: Option<u32> = Or("none", Whole { least: 1, most: 1000, unit: "round trip" }), Is("2");
-        /// A node in the middle reports no forwarded cells while more cells than this wait in its queue.
+        /// A middle node stops reporting forwarded cells while more cells than this wait in its queue.
         queue_cap: Option<u32> = Or("none", CELLS), Is("2000");
     }
 }
@@ -163,7 +165,8 @@ impl HopControl {
         }
     }
 
-    /// The configuration of the core, for the node's `max_queue`. `n23` says whether the consensus activates N23.
+    /// The configuration of the core. `max_queue` is the node's limit of a circuit queue. `n23_is_active` says whether
+    /// the consensus activates N23.
     pub(crate) fn config<S>(
         &self,
         node: &Read<S>,

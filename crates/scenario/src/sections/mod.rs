@@ -31,7 +31,7 @@ use workloads::WorkloadKeys;
 
 const PRESET: &str = "preset";
 
-/// Keys that the resolved file leaves out. It has the keys that they expand to.
+/// Keys that the resolved file replaces by the keys that they stand for.
 const REPLACED: [&str; 2] = [PRESET, "include"];
 
 #[derive(Clone, Debug)]

@@ -15,9 +15,9 @@ section! {
     pub(crate) struct WireKeys("[network]") {
         /// The round trip between any two nodes, without queues and serialisation.
         rtt: Duration = TIME, Is("80 ms");
-        /// With "even", all round trips are network.rtt. With "geographic", they depend on the distance between the
-        /// nodes' countries. With "rtt-matrix", they come from network.rtt_matrix. A table describes a dumbbell, whose
-        /// delays are drawn for each seed.
+        /// The source of round-trip times. With "even", all are network.rtt. With "geographic", they depend on the
+        /// distance between the nodes' countries. With "rtt-matrix", they come from network.rtt_matrix. A table
+        /// describes a dumbbell, whose delays are drawn for each seed.
         latency: Option<Option<Option<Dumbbell>>> =
             Or("even", Or("geographic", Or("rtt-matrix", in_table::<Dumbbell>()))), Is("even");
         /// The access delay of a node. It adds to every round trip of the node if latency is "geographic" or
@@ -46,7 +46,7 @@ section! {
     pub(crate) struct PairKeys("[[network.pairs]]") {
         /// Two nodes or groups of nodes.
         between: Vec<String> = Texts, Required;
-        /// The round trip between the two.
+        /// The round-trip time between the two, without queues and serialisation.
         rtt: Duration = TIME, As("network.rtt");
         /// The probability that a packet between the two is lost.
         loss: f64 = Fraction, As("network.loss");

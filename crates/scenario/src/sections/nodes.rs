@@ -38,7 +38,7 @@ section! {
         /// The size of the receive buffer of each socket.
         receive_buffer: Option<Bytes> = BUFFER, As("tcp.receive_buffer");
         /// The country of the node, if network.latency is "geographic" or "rtt-matrix". With "any", each node draws a
-        /// country. A relay with an era draws from the countries of that era's relays, and every other node from the
+        /// country. A relay with an era draws from the countries of relays of that year. Any other node draws from the
         /// countries of Tor's users.
         country: Option<&'static str> = Or("any", Word(&geo::CODES)), Is("any");
     }
@@ -69,7 +69,7 @@ sections! {
     }
 }
 
-/// The host of a node. The sampled bandwidth is separate in `bandwidth`.
+/// The host of a node. `bandwidth` gives the distribution of the sampled bandwidth.
 pub(crate) fn host(name: &str, keys: &HostKeys, cpu: Option<Costs>, bandwidth: Option<&NodeRate>) -> Host {
     Host {
         name: name.to_owned(),
@@ -120,7 +120,7 @@ impl Names {
         self.taken.keys().map(String::as_str)
     }
 
-    /// Reserves the names of a table's nodes: the table's name, or one name for each copy.
+    /// Reserves the names of all nodes of a table: the table's name, or NAME0001, NAME0002 and so on for a `count`.
     pub(crate) fn take<S>(
         &mut self,
         name: &str,

@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct WeightKeys("") {
-        /// The weight of the relay when clients draw paths. "auto" is bandwidth_rate, or the sending rate of the link
-        /// without one.
+        /// The weight of the relay when clients draw paths. "auto" is bandwidth_rate if the relay has one, otherwise
+        /// the sending rate of its link.
         weight: Option<DataRate> = Or("auto", RATE), Is("auto");
-        /// The positions, in addition to the middle, at which the relay may be on paths "tor": "guard", "exit", both or
-        /// none.
+        /// The positions on paths "tor" at which the relay may be: "guard", "exit", both or none. Every relay may also
+        /// be in the middle.
         flags: Vec<String> = Texts, Is("['guard', 'exit']");
     }
 }
@@ -28,8 +28,8 @@ section! {
         /// Draws link, bandwidth_rate, bandwidth_burst, weight, flags and country of these relays from data of this
         /// year, for each network.
         era: Option<&'static str> = Or("none", Word(&Era::YEARS)), Is("none");
-        /// With true, relays of an era have token buckets. With false, they have no buckets, and their link rate is the
-        /// smaller of link and bandwidth_rate.
+        /// With true, relays of an era have token buckets. With false, they have none, and the lower of link and
+        /// bandwidth_rate becomes their link rate.
         era_buckets: bool = Flag, Is("true");
     }
 }

@@ -10,7 +10,7 @@ use penstock_units::{Duration, parse::show_duration};
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct IncludeKeys("[scenario]") {
-        /// Files of the same folder whose keys this file inherits, like "common.toml". The keys of this file override
+        /// Files in the same folder whose keys this file inherits, like "common.toml". The keys of this file override
         /// the inherited keys.
         include: Vec<String> = Texts, Is("[]");
     }
@@ -58,7 +58,7 @@ section! {
     pub(crate) struct TraceKeys("[trace]") {
         /// Circuits of these workloads' clients are recorded in circuits.parquet.
         workloads: Vec<String> = Texts, Is("[]");
-        /// The probability that Penstock traces the circuits of a client, drawn for each seed.
+        /// The probability that Penstock records the circuits of a client. Each seed draws the recorded clients.
         share: Option<f64> = Or("all", Fraction), Is("all");
         /// The interval of circuits.parquet.
         interval: Duration = TIME, Is("100 ms");

@@ -14,7 +14,7 @@ use penstock_units::{DataRate, Duration};
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct EwmaKeys("ewma") {
-        /// The time after which a sent cell counts half.
+        /// The half-life of a sent cell's weight in the count of recent cells.
         half_life: Duration = TIME, Is("30 s");
         /// The data structure of the computation. All three forms choose the same circuits.
         form: fn(EwmaConfig) -> CircuitPolicyConfig = Choice(&[
@@ -55,7 +55,7 @@ keys! {
 
 keys! {
     GlobalConfig("global") {
-        /// The time from the moment at which the first channel gets cells to the scheduling round that serves it
+        /// The time from the moment at which a first channel has cells to send, until the next scheduling round
         /// (GlobalWriteTimeout).
         interval = TIME, Is("10 ms");
     }
@@ -71,7 +71,7 @@ pub(crate) enum GlobalLimit {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct KistKeys("kist") {
-        /// The time from the moment at which the first channel gets cells to the scheduling round that serves it
+        /// The time from the moment at which a first channel has cells to send, until the next scheduling round
         /// (GlobalWriteTimeout).
         interval: Duration = TIME, Is("10 ms");
         /// The limit on the bytes of all channels together. "drained" is the largest number of bytes that left the
@@ -84,7 +84,8 @@ section! {
         /// For global_limit "rate": the rate of the bucket. "measured" is the highest rate at which data left the
         /// kernel.
         rate: Option<DataRate> = Or("measured", RATE), Is("measured");
-        /// For global_limit "rate": the depth of the bucket, as a time at its rate. "auto" is interval.
+        /// For global_limit "rate": the time in which the rate fills the bucket. This sets the bucket's depth. "auto"
+        /// is interval.
         fill: Option<Duration> = Or("auto", TIME), Is("auto");
     }
 }

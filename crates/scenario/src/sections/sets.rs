@@ -30,16 +30,16 @@ section! {
     pub(crate) struct DeploymentKeys("[[deployments]]") {
         /// Relays or groups of relays; "any" is all.
         relays: Vec<String> = Texts, Is("any");
-        /// Selects relays by their flags. "exit" selects relays with the flag exit, "guard" relays with only the flag
-        /// guard, and "middle" relays with neither flag.
+        /// Selects relays by their flags. "exit" selects relays with the flag exit. "guard" selects relays with the
+        /// flag guard only. "middle" selects relays without flags.
         position: Position = Choice(&[
             ("any", Position::Any),
             ("guard", Position::Guard),
             ("middle", Position::Middle),
             ("exit", Position::Exit),
         ]), Is("any");
-        /// The part of the selected relays that get the new software, drawn for each network. A larger share contains
-        /// all relays of a smaller share.
+        /// The share of the selected relays that get the new software. Each network draws these relays. A larger share
+        /// contains all relays of a smaller share.
         share: Option<f64> = Or("all", Fraction), Is("all");
         /// The keys of [relay] that these relays get, like { scheduler = "kist" }.
         set: Table = Overrides, Required;

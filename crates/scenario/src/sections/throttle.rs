@@ -15,8 +15,8 @@ keys! {
     ClientBuckets("") {
         /// The depth of each client's read and write buckets (torrc PerConnBWBurst).
         burst = Size::ANY, Is("2 MiB");
-        /// The connections that count as one client and share a pair of buckets. "connection" is each connection alone,
-        /// and "address" is all connections of one address (throttling section 5.3).
+        /// The connections that share one pair of buckets. With "connection", each connection has its own pair. With
+        /// "address", all connections from one address share a pair (throttling section 5.3).
         aggregate = Choice(&[
             ("connection", Aggregate::Connection),
             ("address", Aggregate::Address),
@@ -33,7 +33,7 @@ keys! {
 
 keys! {
     BitSplittingConfig("bit-splitting") {
-        /// The open connections among which the relay divides its bandwidth: all of them, or only those to clients.
+        /// The open connections that the relay counts to compute a fair share: all, or only those to clients.
         count = COUNT, Is("all");
     }
 }
@@ -42,36 +42,38 @@ keys! {
     FlaggingConfig("flagging") {
         /// The refill rate of a flagged client's buckets (flagRate).
         rate = RATE, Is("5 KiB/s");
-        /// A client loses its flag when its count is below this part of the fair count (P). With 0, it never loses its
-        /// flag.
+        /// P: the relay removes a client's flag when the client's count falls below P times the fair count. With 0, it
+        /// removes no flag.
         penalty = Fraction, Is("0.5");
-        /// The time after which bytes that were sent to a client count half.
+        /// The half-life of sent bytes in a client's count.
         half_life = TIME, Is("30 s");
-        /// The fair count that penalty uses. "current" is the current fair count. "frozen" is the fair count of the
-        /// time when the client was last above it, as in the authors' prototype.
+        /// The fair count for removing flags. "current" is the fair count of this refill. "frozen", as in the authors'
+        /// prototype, is the fair count at the last refill at which the client was above it.
         unflag = Choice(&[("current", Unflag::Current), ("frozen", Unflag::Frozen)]), Is("current");
-        /// The open connections among which the relay divides its bandwidth: all of them, or only those to clients.
+        /// The open connections that the relay counts to compute a fair share: all, or only those to clients.
         count = COUNT, Is("all");
     }
 }
 
 keys! {
     ThresholdConfig("threshold") {
-        /// The share of clients that is throttled (T).
+        /// The share of clients that the relay throttles (T).
         fraction = Fraction, Is("0.1");
-        /// The time from one choice to the next, and the time over which throughput is measured (R).
+        /// The interval at which the relay chooses the throttled clients. Throughput is measured over the same interval
+        /// (R).
         refresh = TIME, Is("60 s");
         /// The lowest rate of a throttled client (F).
         floor = RATE, Is("5 KiB/s");
-        /// The time after which bytes that were sent to a client count half.
+        /// The half-life of sent bytes in a client's average throughput.
         half_life = TIME, Is("30 s");
-        /// "mean" is half of the bytes that were written and read, as in the authors' prototype; "written" is the bytes
-        /// that were written.
+        /// The bytes that count as throughput. "written" counts written bytes. "mean" is the mean of written and read
+        /// bytes, as in the authors' prototype.
         throughput = Choice(&[("mean", Throughput::Mean), ("written", Throughput::Written)]), Is("mean");
-        /// "descending" throttles the clients that received the most. "ascending" throttles all clients except the
-        /// share fraction, at the lowest throughput among them, as the authors' prototype does.
+        /// The clients that the relay throttles. "descending" throttles the share fraction (T) with the highest
+        /// throughput. "ascending", as in the authors' prototype, throttles all clients except the share T with the
+        /// lowest throughput. The rate is the lowest throughput of a throttled client.
         order = Choice(&[("descending", Order::Descending), ("ascending", Order::Ascending)]), Is("descending");
-        /// With true, floor also raises a throughput of zero. With false, it does not, as in the authors' prototype.
+        /// With true, floor also raises a rate of zero. In the authors' prototype it does not.
         lift_zero = Flag, Is("true");
     }
 }
@@ -102,8 +104,8 @@ algorithm! {
 }
 
 impl Throttle {
-    /// The throttle, and the token buckets of throttled clients. `refill` is the time between refills. `longest` is
-    /// the longest time that one refill may cover.
+    /// The throttle, and the token buckets of throttled clients. `refill` is the refill interval. `longest` is the
+    /// longest time for which one refill may add tokens.
     pub(crate) fn config<S>(
         &self,
         node: &Read<S>,

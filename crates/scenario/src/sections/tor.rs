@@ -27,8 +27,8 @@ pub(crate) enum Transport {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct TorKeys("") {
-        /// A version of Tor, which sets several keys. These keys override inherited keys, and the section's own keys
-        /// override them.
+        /// A version of Tor, which sets several keys. The keys of the preset override inherited keys. Keys in the
+        /// section itself override the preset.
         preset: Option<&'static str> = Or("none", Word(presets::NAMES)), Is("none");
         /// The processor time of Tor's work. All work of a node waits in one queue. With "none", work takes no time.
         cpu: Option<Costs> = Or("none", in_table::<Costs>()), Is("none");
@@ -37,18 +37,19 @@ section! {
         /// The depth of the global read and write buckets (torrc BandwidthBurst). "auto" is the amount that
         /// bandwidth_rate gives in a second.
         bandwidth_burst: Option<Bytes> = Or("auto", Size::ANY), Is("auto");
-        /// The time between two refills of a bucket. Tor had 1 s until 0.2.3.5, and then 100 ms.
+        /// The time between two refills of a bucket. Tor used 1 s before version 0.2.3.5, and has used 100 ms since
+        /// then.
         refill: Duration = TIME, Is("1 s");
         /// The time of the first refill. With "random", each node and seed draws it from [0, refill).
         refill_phase: Option<Duration> = Or("random", TIME_OR_ZERO), Is("random");
-        /// The time after which a connection with an empty bucket tries again. With "none", connections try again at
-        /// the next refill. With a time, a bucket gets the refills that are due only when a connection uses it. C tor
-        /// since 0.4.0 has 100 ms here, and a refill of 16 ms.
+        /// The interval at which a connection with an empty bucket tries again. A bucket then gets its due refills only
+        /// when a connection uses it. With "none", connections try again at the next refill. C tor since 0.4.0 has 100
+        /// ms here, and a refill of 16 ms.
         refill_unblock: Option<Duration> = Or("none", TIME), Is("none");
         /// The policy that chooses the circuit of a channel that sends next.
         circuit_policy: CircuitPolicy = kind_of::<CircuitPolicy>(), Is("{}");
-        /// The number of cells that the circuit policy counts for one cell of a circuit in the worse class (KIST
-        /// section 5.1). It affects only policies that count cells.
+        /// The cost of a cell of a circuit in the worse class: the circuit policy counts it as this many cells (KIST
+        /// section 5.1). Only policies that count cells use this key.
         priority_factor: u32 = Whole::cells(1, 1_000_000), Is("10");
         /// The scheduler that decides which channels write now, and how much.
         scheduler: Scheduler = kind_of::<Scheduler>(), Is("{}");
@@ -56,8 +57,8 @@ section! {
         edge_control: EdgeControl = kind_of::<EdgeControl>(), Is("{}");
         /// The algorithm that limits the outstanding cells of a circuit on one hop.
         hop_control: HopControl = kind_of::<HopControl>(), Is("{}");
-        /// The transport of channels between two nodes with the same value: TLS over TCP, or datagrams that each hop
-        /// acknowledges. All other channels use TCP.
+        /// The transport of a channel, if both of its nodes have the same value: TLS over TCP, or datagrams that each
+        /// hop acknowledges. All other channels use TCP.
         transport: Transport = Choice(&[("tcp", Transport::Tcp), ("datagram", Transport::Datagram)]), Is("tcp");
         /// The maximum time for which a single message waits for another message that can leave in the same datagram.
         coalesce_delay: Duration = TIME_OR_ZERO, Is("1 ms");
@@ -67,18 +68,18 @@ section! {
         throttle: Throttle = kind_of::<Throttle>(), Is("{}");
         /// The rule that selects the channel of a circuit.
         channel_map: ChannelMap = kind_of::<ChannelMap>(), Is("{}");
-        /// With true, the node that packages cells accepts a circuit SENDME only with a proof that the acknowledged
-        /// cell arrived (proposal 289). Without this proof, the circuit closes.
+        /// With true, a circuit SENDME must prove that the acknowledged cell arrived (proposal 289). The node that
+        /// packages cells closes the circuit if the proof is missing.
         authenticated_sendmes: bool = Flag, Is("false");
         /// The node resumes reading streams when the circuit's queue has at most this many cells.
         edge_queue_low: u32 = CELLS, Is("64");
         /// The node stops reading streams when the circuit's queue has this many cells.
         edge_queue_high: u32 = CELLS, Is("256");
-        /// A relay marks a RELAY cell that enters a circuit queue with more cells than this, for `edge_control =
-        /// "dctcp"`. DCTCP's K is 20.
+        /// For `edge_control = "dctcp"`: a relay marks a RELAY cell if more cells than this wait in the circuit queue
+        /// that the cell enters. DCTCP's K is 20.
         ecn_threshold: Option<u32> = Or("none", Whole::cells(0, 100_000)), Is("none");
-        /// If a circuit has this many queued cells in one direction, the node closes it when another cell arrives
-        /// (consensus circ_max_cell_queue_size).
+        /// The maximum number of queued cells of a circuit in one direction (consensus circ_max_cell_queue_size). The
+        /// node closes the circuit when a further cell arrives.
         max_circuit_queue: u32 = CELLS, Is("2500");
     }
 }

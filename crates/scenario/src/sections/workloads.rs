@@ -13,7 +13,7 @@ use std::sync::Arc;
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct MarkovKeys("workload.tgen.packets") {
-        /// The state before the first one.
+        /// The state in which each walk starts. A walk leaves it without an emission.
         start: String = NAME, Is("start");
         /// The transitions between states, with weights.
         transitions: Vec<Transition> = TRANSITIONS, Required;
@@ -51,13 +51,13 @@ section! {
         tgen: Option<TgenKeys> = Or("none", in_table::<TgenKeys>()), Is("none");
         /// The number of circuits that a client uses at the same time. Each circuit has its own downloads or holds.
         circuits: u32 = Whole::from_1_to(1000), Is("1");
-        /// The time from the last byte, or the end of a hold, to the next download or hold.
+        /// The time from the end of a download or hold to the start of the next one.
         pause: Span = SPAN, Is("0 s");
         /// The time at which a client begins.
         start: Span = SPAN, Is("0 s");
         /// With true, every download gets a new circuit.
         fresh_circuit: bool = Flag, Is("false");
-        /// The client abandons a download that takes longer.
+        /// The time limit for a download. A client abandons a slower download.
         timeout: Option<Duration> = Or("none", TIME), Is("none");
         /// The size of the request for the file.
         request: Bytes = Size { least: 1, most: 1 << 20 }, Is("200 B");

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
 const PORT: u16 = 9001;
-/// The first circuit of relay n has the number n times this value [1].
+/// Distance of the circuit numbers of two relays: relay n starts at n times this value [1].
 const CIRCUITS: u64 = 1_000_000;
 
 /// Settings of a relay.

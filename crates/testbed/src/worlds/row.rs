@@ -66,9 +66,9 @@ pub struct Stations {
 /// Accuracy of the emulation in a testbed run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Emulation {
-    /// Lateness of packets at the receiving kernel: 99th percentile [s].
+    /// Lateness of packets, from the planned arrival at the kernel to the real one: 99th percentile [s].
     pub late_p99_s: f64,
-    /// Lateness of packets at the receiving kernel: maximum [s].
+    /// Lateness of packets, from the planned arrival at the kernel to the real one: maximum [s].
     pub late_max_s: f64,
     /// Longest wait of a packet in the emulated queue of a sending link [s].
     pub longest_wait_s: f64,
@@ -82,7 +82,7 @@ pub struct Emulation {
     pub void: Option<String>,
 }
 
-/// A run is invalid if 1 % of all packets exceed this lateness [s].
+/// Maximum lateness of the 99th percentile in a valid run [s].
 const LATEST_S: f64 = 0.001;
 
 impl Emulation {
