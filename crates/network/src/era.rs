@@ -1,8 +1,8 @@
 //! Generated networks of any size that resemble Tor's network of a given year.
 //!
 //! Sampling is stratified. Each class of relays keeps its share of the network. To sample n relays of a class, the
-//! distribution of link rates is divided into n parts of equal probability. Each part gives one link. So a small
-//! network also has a few fast and many slow relays.
+//! distribution of link rates is divided into n parts of equal probability. One link rate is sampled from each part. So
+//! a small network also has a few fast and many slow relays.
 
 use crate::geo::{self, Country};
 use crate::relay::Class;

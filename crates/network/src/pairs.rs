@@ -30,7 +30,7 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Counts a pair of circuits of different clients. They share no connection to a client or a server.
+    /// Counts a pair of circuits of different clients. The circuits share no connection to a client or a server.
     fn count(&mut self, one: [usize; 3], other: [usize; 3]) {
         let hops = |[guard, middle, exit]: [usize; 3]| [[guard, middle], [middle, exit]];
         let back = |[from, to]: [usize; 2]| [to, from];

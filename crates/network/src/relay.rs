@@ -26,7 +26,7 @@ pub struct Flags {
 pub struct Relay {
     /// A name that is unique in the network. For a consensus, the `$FINGERPRINT~nickname` of Tor's control protocol.
     pub name: String,
-    /// The consensus weight [kB/s]. Only the share of the total weight matters.
+    /// The consensus weight [kB/s]. Path selection uses only the share of the total weight.
     pub weight: u32,
     /// The relay's flags.
     pub flags: Flags,

@@ -1,7 +1,7 @@
 //! Samples the relays of a large network, to make a smaller one.
 //!
 //! Sampling is stratified as in an [era](crate::era). Each class keeps its share of the relays. To sample n relays of a
-//! class, the relays of the class are ordered by weight and divided into n parts. Each part gives one relay.
+//! class, the relays of the class are ordered by weight and divided into n parts. One relay is sampled from each part.
 
 use crate::relay::Class;
 use penstock_units::Rng;

@@ -66,7 +66,7 @@ impl PositionWeights {
     }
 }
 
-/// The weights that dir-spec computes, by position and class: guards (g), middle (m), exits (e), both (d).
+/// The weights that dir-spec computes. The letters are position and class: guard (g), middle (m), exit (e), both (d).
 #[derive(Clone, Copy)]
 struct Free {
     gg: i128,

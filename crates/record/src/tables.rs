@@ -103,7 +103,7 @@ row! {
         circuit: u64,
         /// The client's name.
         client: Name,
-        /// When the last hop answered [s].
+        /// When the last hop's answer completed the circuit [s].
         built_s: Option<f64>,
         /// The time from the first CREATE to the last hop's answer [s].
         build_time_s: Option<f64>,

@@ -1,6 +1,6 @@
 //! Writes one Parquet file for each table. The same tables give the same bytes.
 //!
-//! A file is encoded in memory and then written in one call, because the encoding is small compared with the rows.
+//! A file is encoded in memory and then written in one call, because an encoded file is small compared with its rows.
 
 mod table;
 #[cfg(test)]

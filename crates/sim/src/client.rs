@@ -50,7 +50,7 @@ pub(crate) enum Task {
     Free,
 }
 
-/// A session that starts streams or flows of a model, or replays recorded downloads.
+/// A session that starts streams or flows of a Markov model, or replays recorded downloads.
 #[derive(Debug)]
 pub(crate) struct Generator {
     pub(crate) plan: Plan,

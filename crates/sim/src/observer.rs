@@ -62,7 +62,7 @@ pub(crate) struct CircuitSample {
     pub(crate) hop: Position,
     pub(crate) at: Instant,
     pub(crate) queue: Cells,
-    /// If the hop is an edge, the end-to-end window and the last round trip that the edge measured.
+    /// At both ends of the circuit, the end-to-end window and the last round trip measured there.
     pub(crate) window: Option<(Cells, Option<Duration>)>,
     /// The state of the socket towards the client.
     pub(crate) tcp: Option<Info>,

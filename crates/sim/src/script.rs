@@ -37,7 +37,7 @@ pub(crate) struct Burst {
 }
 
 impl Script {
-    /// The script of the side that sends the packets `own`. Both sides must have the same seed.
+    /// The script of one side. `own` selects the packets that this side sends. Both sides must have the same seed.
     pub(crate) fn new(model: &Tgen, seed: u64, own: Observation) -> Self {
         let walk = Walk::new(model.packets.clone(), Seed(seed).stream("packets"));
         Script { walk, own, packet: model.packet.get(), peer_bytes: 0, ended: false, paused: false }

@@ -594,7 +594,7 @@ impl World<'_> {
         self.handle_relay_events(id);
     }
 
-    /// Begins the circuit of a session. Other sessions may share the circuit.
+    /// Begins to build the circuit of a session. Other sessions may share the circuit.
     fn build(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;

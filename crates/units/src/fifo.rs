@@ -15,7 +15,7 @@ pub fn take_first<T>(queue: &mut VecDeque<T>) -> Option<T> {
     first
 }
 
-/// The capacity that a queue keeps in any case.
+/// The minimum capacity of a queue after trimming.
 const KEPT: usize = 64;
 
 /// Frees most of the unused memory of a queue that was long. The amortised cost for each element is constant.

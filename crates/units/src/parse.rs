@@ -166,7 +166,7 @@ pub(crate) fn show_bytes(value: u64) -> String {
     show(value, &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)])
 }
 
-/// Formats `span` in the largest unit that divides it.
+/// Formats `span` as a whole multiple of the largest possible unit.
 pub fn show_duration(span: Duration) -> String {
     if span.is_zero() { "0 s".to_owned() } else { show(crate::time::nanos(span), SPANS) }
 }

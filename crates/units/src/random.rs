@@ -5,7 +5,7 @@
 //! clients, files and think times.
 //!
 //! Source: Shadow `core/sim_config.rs` (seed of a host = global draw ^ hash of its name) and ns-3 `AssignStreams`. The
-//! hash is 64-bit FNV-1a of the UTF-8 bytes, finished by SplitMix64. The generator is PCG-64-MCG (XSL-RR 128/64). Hash
+//! hash is 64-bit FNV-1a of the UTF-8 bytes, followed by SplitMix64. The generator is PCG-64-MCG (XSL-RR 128/64). Hash
 //! and generator must never change, because results depend on them.
 
 use crate::math;

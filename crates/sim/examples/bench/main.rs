@@ -140,7 +140,7 @@ fn medians(world: &str, sets: &[&str], repeats: usize) -> Result<Vec<f64>, Box<d
     Ok((0..columns).map(median).collect())
 }
 
-/// Valgrind's counts for a run of this length [instructions, packets, data segments, cells].
+/// Valgrind's counts for a run of `seconds` [instructions, packets, data segments, cells].
 fn counted(world: &str, sets: &[String], seconds: u32) -> Option<[f64; 4]> {
     let child = std::process::Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The length of the network interface's queue [packet] (the default of Linux's `txqueuelen`).
 const NIC_QUEUE_PACKETS: u64 = 1000;
 
-/// The state of a node below Tor: links, sockets, timers and processor.
+/// The state of a node below its Tor software: links, sockets, timers and processor.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) tcp: Arc<TcpConfig>,

@@ -72,7 +72,7 @@ pub(crate) struct Net {
     lost: u64,
     pub(crate) delivered: u64,
     pub(crate) handled: u64,
-    /// The connection of a client without Tor has changed.
+    /// Whether the connection of a client without Tor has changed.
     pub(crate) plain_progress: bool,
     /// Channels and streams that opened or broke. The main loop informs the relays about them.
     pub(crate) events: Vec<(HostId, NetEvent)>,

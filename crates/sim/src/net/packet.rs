@@ -51,7 +51,7 @@ impl PartialOrd for Arrival {
     }
 }
 impl Ord for Arrival {
-    /// Reverses the order, because a heap returns the maximum, which must be the earliest packet.
+    /// Reverses the order of times. The heap returns the maximum, so it returns the earliest packet.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }

@@ -16,7 +16,8 @@ pub enum Kernel {
 /// The rule by which TCP counts a segment as lost before the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossDetection {
-    /// A segment is lost if it is far enough below the highest SACK (forward acknowledgement, Linux 3.2 `tcp_fack`).
+    /// A segment is lost if the highest SACKed segment is enough segments above it (forward acknowledgement, Linux 3.2
+    /// `tcp_fack`).
     Fack,
     /// A segment is lost if enough segments above it are SACKed (RFC 6675).
     Sack,

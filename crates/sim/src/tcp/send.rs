@@ -459,8 +459,8 @@ impl Sender {
         chunk
     }
 
-    /// The next segment of new data, if the congestion window, the peer's window and Nagle's rule allow it. `beyond`
-    /// ignores the congestion window.
+    /// The next segment of new data, if the congestion window, the peer's window and Nagle's rule allow it. With
+    /// `beyond`, the congestion window is ignored.
     /// Source: Linux `tcp_snd_test` (the congestion window does not limit a single FIN). A segment is sent whole; only
     /// a window probe may be cut at the end of the window (`tcp_write_wakeup`). Nagle's rule is Minshall's variant
     /// (`tcp_minshall_check`).

@@ -23,8 +23,8 @@ const RATIO_MOST: u32 = 32 * RATIO_ONE;
 
 /// The CUBIC state of one flow.
 /// Source: RFC 9438 §4; Linux 3.2 and 6.12 `tcp_cubic.c` (`bictcp_update`, `bictcp_acked`, `bictcp_recalc_ssthresh`).
-/// As in Linux, the target is the window one round trip ahead. While Wmax is unknown, the window grows by at most 1
-/// segment for each 20 segments.
+/// As in Linux, the target is the cubic function one round trip later. While Wmax is unknown, the window grows by at
+/// most 1 segment for each 20 segments.
 /// Deviation: floating point with a portable cube root instead of Linux's fixed point of 1/1024 s.
 #[derive(Clone, Debug)]
 pub(super) struct Cubic {
