@@ -91,7 +91,8 @@ bench-idle: tools ## measure downloads over idle relays, ours and C tor's, with 
 SHORT ?=
 interop: tools ## test the live relay with C tor and networks of C tor, and its parts with Arti's crates
 	@if command -v "$${TOR:-tor}" >/dev/null; then cargo test --locked $(if $(SHORT),--workspace --test interop -- \
-		--ignored,--package penstock-live --features oracles -- --include-ignored) --show-output; \
+		--ignored,--package penstock-live --package penstock-link --features penstock-link/oracles --lib --test interop \
+		--test network -- --include-ignored) --show-output; \
 	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
 
 attacks: tools ## flood the live relay from one host, full size, and print the delays of honest clients; 5 minutes
