@@ -39,7 +39,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> object:
-    """Import names on first use: the command reports mistakes before it loads the slow library of data frames."""
+    """Import a name on its first use, so that errors appear before the slow library of data frames is loaded."""
     if name == "__version__":
         return import_module("penstock._core").version()
     if name in _WHERE:

@@ -28,7 +28,7 @@ class Head(TypedDict):
 
 
 class Estimate(TypedDict):
-    """The estimated work of a run; the manifest has the measured work under the same names."""
+    """The estimated work of a run. In the manifest, the measured work has the same names."""
 
     sim_seconds: float
     cpu_seconds: float
@@ -71,7 +71,7 @@ class NetworkFacts(TypedDict):
 
 
 class PairCounts(TypedDict):
-    """The numbers of pairs of circuits that share something."""
+    """The numbers of sampled pairs of circuits: all of them, and those that share a relay or a connection."""
 
     pairs: int
     guard: int

@@ -18,7 +18,7 @@ CLAIMS = "claims.toml"
 def shipped() -> list[str]:
     """The names of the shipped scenarios, in alphabetical order: `quickstart`, `defenestrator/bottleneck`.
 
-    A file whose name begins with `_` is no scenario: other files of its folder include it.
+    A file whose name begins with `_` is not a scenario. Scenarios in the same folder include it.
     """
     files = (path for path in SHIPPED.rglob("*.toml") if path.name != CLAIMS and not path.name.startswith("_"))
     return sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in files)

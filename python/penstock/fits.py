@@ -21,7 +21,8 @@ def at_once(
     """The number of runs at the same time: `jobs` if given, otherwise limited by `cores` and memory.
 
     Raises:
-        PenstockError: if one run, or `jobs` runs, would need more than the machine has; with the number that fits.
+        PenstockError: if one run, or `jobs` runs, would need more memory than the machine has. The message says how
+            many runs fit.
     """
     there = machine() if memory is None else memory
     most, variant = max((document.estimate(name)["peak_heap_bytes"], name) for name in variants)

@@ -84,7 +84,7 @@ class Grid:
         ]
 
     def points(self, variants: Sequence[str]) -> list[Point]:
-        """The points of the variants of the swept document, in its order."""
+        """The points of the variants of the swept document, in the document's order."""
         places = list(self.places())
         each = len(variants) // len(places)
         names = [(variants[i], *places[i // each]) for i in range(len(variants))]

@@ -53,13 +53,13 @@ class Job:
 
     @property
     def folder(self) -> str:
-        """The name of its part, escaped for file names."""
+        """The name of the run's part, escaped for file names."""
         network = f"{self.network}-" if self.network >= 0 else ""
         return f"{quote(self.variant, safe=' ,+=')}-{network}{self.seed}"
 
     @property
     def column(self) -> str:
-        """Its value in the column `network` of tables."""
+        """The value of the run in the column `network` of tables."""
         return str(self.network) if self.network >= 0 else ""
 
     @classmethod

@@ -71,7 +71,7 @@ class Outcome:
         return Share(self.counts[what], self.counts["pairs"])
 
     def unshared(self, what: Way, *, given_a_relay: bool) -> Share:
-        """How often two circuits do not share `what`, among all pairs or among pairs that share a relay."""
+        """How often two circuits do not share `what`: among all pairs, or among pairs that share a relay."""
         of = self.counts["relay"] if given_a_relay else self.counts["pairs"]
         return Share(of - self.counts[what], of)
 

@@ -15,10 +15,10 @@ def table(result: Result) -> pl.DataFrame:
     """One row for each point and workload of a sweep.
 
     `variant` is the variant of the file; it is empty if the sweep has only one. Each key of the grid has a column, with
-    numbers if all values are numbers. `seeds` counts the runs with complete downloads, `units` the replicates with
-    them, and `downloads` the complete downloads after the warm-up. `ttfb_s` and `ttlb_s` are means over replicates of
-    the median of a run's downloads [s]. `..._low_s` and `..._high_s` are the ends of their 95 % t interval. A missing
-    number is null. Replicates are seeds, or networks if there are several.
+    numbers if all values are numbers. `downloads` counts the complete downloads after the warm-up, `seeds` the runs
+    with such downloads, and `units` the replicates with them. Replicates are seeds, or networks if there are several.
+    `ttfb_s` and `ttlb_s` are mean values over replicates [s]; each run gives the median of its downloads. `..._low_s`
+    and `..._high_s` are the ends of their 95 % t interval. A missing number is null.
     """
     swept = grid.of(result)
     if swept is None:

@@ -25,7 +25,7 @@ class Watch(Protocol):
     """A receiver of progress reports."""
 
     def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
-        """Report the finished runs, the total, and the share in [0, 1] of each running one."""
+        """Report the number of finished runs, that of all runs, and the share in [0, 1] of each running one."""
 
 
 class Shown:

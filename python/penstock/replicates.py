@@ -1,8 +1,8 @@
 """The independent replicates of an output: its networks if there are several, otherwise its seeds.
 
-A run is named by variant, network and seed. Seeds of one network measure the same network again. With several networks,
-each network therefore counts once, with the average of its seeds. If the column `network` is empty, each seed samples
-its own network.
+A run is named by variant, network and seed. Several seeds of one network measure the same network, so they are not
+independent. With several networks, each network therefore counts once, with the average of its seeds. If the column
+`network` is empty, each seed samples its own network.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,7 +78,7 @@ class Replicates:
         return rows.select(self._key).n_unique() if rows.height else 0
 
     def average(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """One row for each replicate, in order: all columns but `network` and `seed` are averaged over its seeds."""
+        """One row for each replicate, in order. The other columns are averages over the seeds of the replicate."""
         if not self.are_networks:
             return rows.sort(RUN)
         values = pl.exclude(RUN).mean()
@@ -108,7 +108,7 @@ class Replicates:
         return f"{networks}{self.seeds} seed{'s' if self.seeds != 1 else ''}"
 
     def warning(self, counts: Sequence[int]) -> str:
-        """A warning if rows rest on few replicates; empty if there are enough."""
+        """A warning if there are few replicates; empty if there are enough."""
         fewest = min(counts, default=0)
         if max(counts, default=0) < 2:
             return f"One {self.name()} gives no interval; use {self._option} 5."

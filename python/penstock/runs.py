@@ -1,4 +1,4 @@
-"""Runs scenarios on all cores, with a thread for each run; a failed or stopped run ends all."""
+"""Runs scenarios on all cores, with a thread for each run. If one run fails or is stopped, all runs end."""
 
 import dataclasses
 import os
@@ -148,7 +148,7 @@ def plan(
     runs: int | None,
     networks: int | None = None,
 ) -> list[Job]:
-    """The requested runs; all variants of a seed come together, so that pairs are complete early."""
+    """The requested runs, seed by seed: all variants of a seed come together, so that pairs are complete early."""
     known = [name for name, _ in document.variants()]
     for name in variants or ():
         if name not in known:

@@ -43,8 +43,8 @@ class Curve:
 def curve(replicates: Sequence[Sequence[Sample]], band_from: int, confidence: float = 0.95) -> Curve:
     """The mean of the replicates' distribution functions; a replicate's function is the mean over its runs.
 
-    With at least `band_from` replicates there is a band. The band is pointwise: at each value, it contains the true
-    mean with the probability `confidence`.
+    With at least `band_from` replicates there is a band. At each single value, the band contains the true mean with the
+    probability `confidence`.
     """
     samples = [
         [np.sort(np.asarray(run, dtype=np.float64)) for run in replicate if len(run)] for replicate in replicates
@@ -77,7 +77,7 @@ def ks_distance(a: Sample, b: Sample) -> float:
 
 
 def quantiles_below(a: Sample, b: Sample) -> float:
-    """The share of the percentiles 1 to 99 of `a` that lie below those of `b`, in [0, 1]; NaN if one is empty."""
+    """The share of the percentiles 1 to 99 that are lower in `a` than in `b`; NaN if one sample is empty."""
     if len(a) == 0 or len(b) == 0:
         return float("nan")
     percentiles = np.arange(1, 100) / 100
@@ -107,7 +107,7 @@ class Paired:
 
     @property
     def sign_test(self) -> float:
-        """The one-sided p of a sign test in the direction of the majority of pairs, without ties."""
+        """The one-sided p of a sign test, in the direction of most pairs. Ties do not count."""
         untied = self.negative + self.positive
         if untied == 0:
             return float("nan")

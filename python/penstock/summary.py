@@ -29,17 +29,17 @@ METRICS = (
 
 
 def after_warmup(transfers: pl.DataFrame, **values: str) -> pl.DataFrame:
-    """Downloads that began after the warm-up, complete or not; only those with these `values` of columns."""
+    """Downloads that began after the warm-up, complete or not. `values` selects rows by column."""
     return transfers.filter(warmup=False, direction="download", **values)
 
 
 def counted(transfers: pl.DataFrame, **values: str) -> pl.DataFrame:
-    """The downloads for statistics: complete ones that began after the warm-up, with these `values` of columns."""
+    """The downloads for statistics: complete, and begun after the warm-up. `values` selects rows by column."""
     return after_warmup(transfers, outcome="ok", **values)
 
 
 def workloads(transfers: pl.DataFrame, *others: pl.DataFrame) -> list[str]:
-    """The workloads with downloads and with rows in all `others`, the smallest downloads first."""
+    """The workloads with downloads and with rows in each of `others`, sorted by download size."""
     sizes = transfers.filter(direction="download").group_by("workload").agg(pl.col("bytes").median())
     for table in others:
         sizes = sizes.join(table, on="workload", how="semi")
@@ -84,10 +84,11 @@ def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFr
 def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFrame:
     """The differences to the first variant: one row per other variant, workload and metric with a pair.
 
-    A pair is one seed under both variants; its number is the median of its downloads. With several networks, a pair is
-    one network; its number is the mean over the seeds that have a number under both variants. `mean_s` is the mean of
-    the differences other - first [s]. `low_s` and `high_s` are the ends of its 95 % t interval [s]. `relative` is
-    `mean_s` over the mean median of the first variant. `ks_distance` only describes the pooled downloads.
+    A pair is a seed with downloads under both variants. For each variant, its number is their median. With several
+    networks, a pair is a network. For each variant, its number is the mean over the seeds with downloads under both
+    variants. `mean_s` is the mean of the differences other - first [s]. `low_s` and `high_s` are the ends of its 95 % t
+    interval [s]. `relative` is `mean_s` divided by the mean median of the first variant. `ks_distance` only describes
+    the pooled downloads.
     """
     if not variants:
         return pl.DataFrame()

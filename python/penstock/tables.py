@@ -82,7 +82,7 @@ def warn(replicates: Replicates, counts: Sequence[int], to: Console) -> None:
 
 
 def point_columns(rows: pl.DataFrame) -> list[str]:
-    """The columns that name a row of a sweep's table; without the variant if there is only one."""
+    """The columns that identify a row of a sweep's table. `variant` is omitted if all rows have the same one."""
     keys = rows.columns[: rows.columns.index("seeds")]
     return [name for name in keys if name != "variant" or rows["variant"].n_unique() > 1]
 

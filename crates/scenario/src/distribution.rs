@@ -234,8 +234,8 @@ impl fmt::Display for Span {
 
 /// The mean of a log-normal distribution with median m, whose larger values become c (`most`). k is the distance from m
 /// to c in standard deviations σ of the logarithm. The mean has two parts: m exp(σ²/2) Φ(k - σ) from values below c,
-/// and c (1 - Φ(k)) from all others. Source: Johnson, Kotz, Balakrishnan: Continuous univariate distributions 1, 1994,
-/// chapter 14.
+/// and c (1 - Φ(k)) from all others.
+/// Source: Johnson, Kotz, Balakrishnan: Continuous univariate distributions 1, 1994, chapter 14.
 fn log_normal_mean(median: Duration, sigma: f64, most: Duration) -> Duration {
     let [middle, cap] = [median, most].map(|span| span.as_secs_f64());
     if sigma == 0.0 || median.is_zero() || most.is_zero() {

@@ -239,9 +239,10 @@ pub enum Latency {
 }
 
 section! {
-    /// `network.latency`: each node is connected to the near or the far point, and a trunk connects both.
+    /// `network.latency`: each node is connected to the near or the far point, and a trunk connects both. Without
+    /// nodes on the far side, it is a star.
     ///
-    /// Source: nstor's dumbbell. Without nodes on the far side, the network is a star.
+    /// Source: nstor's dumbbell.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Dumbbell("network.latency") {
         /// The delay that a node on the near side adds to each of its round trips.

@@ -42,9 +42,12 @@ const TOR_0_2_2: Preset = Preset {
     "#,
 };
 
-/// Stock Tor of 2013. Source: as [`TOR_0_2_2`]; KIST §3 (0.2.3.25) and §5.3 (EWMA, H = 30 s); C tor 0.2.3
-/// `TokenBucketRefillInterval` 100 ms. Deviation: EWMA finds the next circuit with a heap, and C tor with counts in
-/// ticks of 10 s. Both choose the same circuits. Deviation: the limit of 2500 queued cells, as in [`TOR_0_2_2`].
+/// Stock Tor of 2013.
+/// Source: as [`TOR_0_2_2`]; KIST §3 (0.2.3.25) and §5.3 (EWMA, H = 30 s); C tor 0.2.3 `TokenBucketRefillInterval` 100
+/// ms.
+/// Deviation: EWMA finds the next circuit with a heap, and C tor with counts in ticks of 10 s. Both choose the same
+/// circuits.
+/// Deviation: the limit of 2500 queued cells, as in [`TOR_0_2_2`].
 const TOR_0_2_3: Preset = Preset {
     name: "tor-0.2.3",
     meaning: "Tor of KIST: tor-0.2.2 with EWMA (half-life 30 s) and refills every 100 ms",
@@ -143,11 +146,12 @@ const PERF_5M: Preset = Preset {
     keys: r#"size = "5 MiB""#,
 };
 
-/// Exit traffic of 2008: HTTP, SSL and BitTorrent connections. Source: EWMA §3.1, which cites McCoy et al. 2008. Their
-/// shares of connections are 92.45, 4.06 and 3.33 %. Their shares of bytes are 57.97, 1.55 and 40.20 %. Deviation: the
-/// source gives shares of bytes, but no sizes. The size of an HTTP connection (100 kB) is a guess. The other two sizes
-/// follow from the shares. All connections of one kind have the same size. Deviation: the source gives no pause. The
-/// pause is that of [`WEB`].
+/// Exit traffic of 2008: HTTP, SSL and BitTorrent connections.
+/// Source: EWMA §3.1, which cites McCoy et al. 2008. Their shares of connections are 92.45, 4.06 and 3.33 %. Their
+/// shares of bytes are 57.97, 1.55 and 40.20 %.
+/// Deviation: the source gives shares of bytes, but no sizes. The size of an HTTP connection (100 kB) is a guess. The
+/// other two sizes follow from the shares. All connections of one kind have the same size.
+/// Deviation: the source gives no pause. The pause is that of [`WEB`].
 const MIX_2008: Preset = Preset {
     name: "mix-2008",
     meaning: "HTTP, SSL and BitTorrent with the shares of connections and bytes of 2008 (EWMA section 3.1)",

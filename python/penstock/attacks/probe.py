@@ -26,10 +26,11 @@ def rate(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 
 
 def onset(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """The bytes on the wire at the start of throttling, without the refill of the bucket until then [B].
+    """The bytes on the wire before throttling starts, minus the refill of the bucket until then [B].
 
-    Throttling starts at the corner between the fast and the slow part of the curve of arrived cells. At the corner, the
-    curve lies farthest above its chord. Bytes on the wire are cells and the TLS overhead of their records.
+    The curve of arrived cells is first steep and then flat, and throttling starts at the corner. This is the point at
+    which the curve lies farthest above the line from its first to its last point. Bytes on the wire are cells and the
+    TLS overhead of their records.
     """
     return _of_circuits(cells, hop, _onset)
 

@@ -1,7 +1,7 @@
 """Confirming a guard: connections open and close in a square wave, and the throughput of a target follows.
 
-Source: throttling section 5.2, attack 4. The paper's "consistent with the adversary's behavior" is here the correlation
-of the throughput in half periods with the wave.
+Source: throttling section 5.2, attack 4. The paper says "consistent with the adversary's behavior". This module
+computes the correlation between the wave and the throughput in each half period.
 """
 
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ def find(paths: pl.DataFrame) -> Wave | None:
 
 
 def halves(times: NDArray[np.float64], wave: Wave) -> NDArray[np.float64]:
-    """The cells of a target in each half period, open and closed in turn; whole periods only."""
+    """The number of cells of a target in each half period of whole periods: connections are open, then closed."""
     whole = wave.begins[wave.begins + wave.period <= (times[-1] if len(times) else 0.0)]
     edges = [at for begin in whole for at in (begin, begin + wave.period / 2)]
     counts = [int(np.sum((times >= at) & (times < at + wave.period / 2))) for at in edges]
@@ -69,7 +69,7 @@ def targets(result: Result, variant: str, workload: str, hop: str) -> pl.DataFra
 
 
 def _waves(result: Result, variant: str) -> dict[Any, Wave]:
-    """The wave of each run; a control without attackers uses the wave of the same seed in another variant."""
+    """The wave of each run. A variant without attackers uses the wave of the same seed in another variant."""
     waves = {}
     for source in (result.paths, result.paths.filter(variant=variant)):
         for (_, *run), paths in source.group_by("variant", *RUN, maintain_order=True):

@@ -1,8 +1,8 @@
 """Reads JSON analyses of OnionPerf (versions 1 to 5) and of tgentools, which tornettools calls.
 
-Source: OnionPerf's README_JSON.md and schema/onionperf-3.0.json to 5.0; tgen's doc/Tools-JSON-Format.md and
-tgentools' `TGenParser`. Up to version 2 the measurements are `transfers`. From version 3 they are `streams` with the
-fields of a log's line. A summary of both has only times from the request, and no sizes of failed downloads.
+Source: OnionPerf's README_JSON.md and schema/onionperf-3.0.json to 5.0; tgen's doc/Tools-JSON-Format.md and tgentools'
+`TGenParser`. Up to version 2, measurements are `transfers`. From version 3, they are `streams` with the same fields as
+tgen's log lines. Both also have a summary, without sizes of failed downloads; its times are since the request.
 """
 
 from itertools import zip_longest

@@ -18,12 +18,12 @@ KNOWN = (
 
 
 def read(spec: str, *, workloads: Sequence[str] = (), skip: float = 0.0) -> Source:
-    """A side of a comparison.
+    """Read one of the two sources of a comparison.
 
     Args:
         spec: a file, a directory, or an output of Penstock with a variant, `DIR:VARIANT`.
         workloads: the workloads of a Penstock output; by default all.
-        skip: the time at the start of each replicate of another tool in which downloads do not count [s].
+        skip: for other tools, the time at the start of each replicate; downloads in it do not count [s].
 
     Raises:
         OutputError: if the path has no complete download, or cannot be read.
@@ -84,7 +84,7 @@ def _name(path: Path, file: Path, files: Sequence[Path]) -> str:
 
 
 def _analyses(label: str, path: Path, files: list[Path]) -> Source:
-    """A file of OnionPerf is a replicate, such as a day or a host; a file of tgentools is a simulation."""
+    """Read each file as one replicate: a day or host of OnionPerf, or a simulation of tgentools."""
     found, kinds = Found(), []
     for file in files:
         found.network = _name(path, file, files)

@@ -25,7 +25,7 @@ Percentage = Annotated[float, Field(ge=0, le=100.001)]
 
 
 class _Object(RootModel[dict[str, Any]]):
-    """The document; `ALL` has the times of all sizes again."""
+    """The JSON document. Its key `ALL` repeats the times of all sizes."""
 
 
 class _Times(RootModel[Times]):

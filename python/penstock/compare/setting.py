@@ -1,4 +1,4 @@
-"""The clients and the network of a Penstock output: runs of one seed are a pair if these are equal.
+"""The clients and the network of a Penstock output. Runs of one seed form a pair only if both outputs have the same.
 
 Variants of one scenario are always paired, as at the end of a run. Variants of different scenarios or overrides are
 paired if they differ only in the software of nodes.
@@ -42,7 +42,7 @@ def of(scenario: Mapping[str, Any], variant: str) -> Setting:
 
 
 def apart(a: Setting, b: Setting) -> str:
-    """The first key with different values; empty if runs of one seed are a pair."""
+    """The first key with different values. It is empty if the settings agree, so that runs of one seed form pairs."""
     if a.fingerprint == b.fingerprint:
         return ""
     for name in dict.fromkeys((*a.tables, *b.tables)):

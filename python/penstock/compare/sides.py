@@ -1,9 +1,10 @@
 """Compares two sources: quantiles of common downloads, differences with an interval, and failures.
 
-Two outputs of penstock have one number for each replicate. If they share runs of the same clients in the same network,
-these runs are paired, and the interval is the t interval of their differences. Otherwise it is Welch's interval of two
-independent samples. With measurements of other tools it is a bootstrap over downloads. It describes these downloads
-only, because downloads of one network are not independent of each other.
+The method for the interval depends on the sources. Two outputs of Penstock have one number for each replicate. If they
+share runs of the same clients in the same network, these runs form pairs. The t interval of the paired differences is
+used. Without pairs, it is Welch's interval of two independent samples. With measurements of another tool, it is a
+bootstrap interval over downloads. This interval describes only the measured downloads, because downloads in one network
+are not independent of each other.
 """
 
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ class Kind(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A quantile of a time in both sources."""
+    """One quantile of the download times, for both sources."""
 
     downloads: str
     """Their kind."""
@@ -106,7 +107,7 @@ class Comparison:
 
     @property
     def lettered(self) -> list[tuple[str, Source]]:
-        """Both with the letters A and B."""
+        """Both sources, each with its letter A or B."""
         return [("A", self.a), ("B", self.b)]
 
     def table(self) -> pl.DataFrame:
@@ -162,7 +163,7 @@ def _clock(a: Source, b: Source, asked: str | None) -> str:
 
 
 def _kinds(a: Source, b: Source) -> tuple[list[Kind], tuple[str, ...]]:
-    """The compared kinds, by workload if both outputs share one, otherwise by size; and the others."""
+    """The compared kinds, and those left out. Kinds are workloads if both outputs share one, otherwise sizes."""
     column = "workload" if a.ours and b.ours and set(_names(a, "workload")) & set(_names(b, "workload")) else "bytes"
     in_a, in_b = _names(a, column), _names(b, column)
     shared = {name: min(in_a[name], in_b[name]) for name in in_a if name in in_b}
@@ -247,7 +248,7 @@ def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Re
 
 
 def _paired(a: pl.DataFrame, b: pl.DataFrame, common: Replicates) -> Difference | None:
-    """Means over replicates of the runs' quantiles, and the t interval of their differences; none without a pair."""
+    """Means of quantiles over replicates, and the t interval of the paired differences; none without pairs."""
     both = common.average(a.join(b, on=RUN, suffix="_of_b"))
     if both.is_empty():
         return None
@@ -272,10 +273,11 @@ def _bootstrapped(a: Sample, b: Sample, q: float) -> Difference:
 
 
 def _quantiles_anew(sample: Sample, q: float, generator: np.random.Generator) -> NDArray[np.float64]:
-    """The quantiles, at rank k = ⌈q n⌉, of bootstrap samples of n values.
+    """Quantiles of bootstrap samples. A sample has n values, and its quantile is the k-th smallest with k = ⌈q n⌉.
 
-    A bootstrap sample has n values of the sorted sample, at the indices ⌊n U⌋ with U uniform. The index of its k-th
-    smallest value is ⌊n B⌋. B is the k-th smallest of n uniform numbers, with the distribution Beta(k, n - k + 1).
+    Each value of a bootstrap sample is the sorted sample's value at a random index ⌊n U⌋, with U uniform in [0, 1). The
+    k-th smallest of n numbers U has the distribution Beta(k, n - k + 1). One such number B gives the quantile at the
+    index ⌊n B⌋.
     """
     values = np.sort(np.asarray(sample, dtype=np.float64))
     n = values.size
@@ -292,7 +294,7 @@ def _failures(a: Source, b: Source, kinds: Sequence[Kind]) -> list[Failures]:
 
 
 def _tried(source: Source, where: pl.Expr) -> Tried | None:
-    """The failed and the ended downloads; none if the sizes of failed downloads are unknown."""
+    """The numbers of failed and of all ended downloads; none if the sizes of failed downloads are unknown."""
     if source.tried is not None:
         return None
     rows = source.downloads.filter(where, ~pl.col("part"), pl.col("outcome") != "unfinished")

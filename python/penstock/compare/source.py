@@ -124,11 +124,11 @@ class Found:
 
         Args:
             size: the requested size [B].
-            steps: the times of the request, of the first byte and of the last byte, since the start [s].
+            steps: the times at which the request left and the first and last byte arrived, since the start [s].
             error: tgen's error; none if the download is complete.
             remote: the server.
-            at: the end or the beginning by the tool's clock [s].
-            parts: the time of the last byte for smaller sizes [s].
+            at: the end or the start of the download by the tool's clock [s].
+            parts: for each smaller size, the time at which this number of bytes had arrived [s].
         """
         if ".onion" in remote:
             self.onion += 1

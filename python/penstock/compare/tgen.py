@@ -46,7 +46,7 @@ def take(
 
 
 def _microseconds(fields: Mapping[str, Any], *names: str) -> float | None:
-    """A step's time [s] under the first known name; negative times mean that it did not happen."""
+    """The time of a step [s], under the first known name. If it is negative, the step did not happen."""
     for name in names:
         for unit, scale in (("usecs", 1e-6), ("msecs", 1e-3)):
             value = number(fields.get(f"{unit}-to-{name}"))

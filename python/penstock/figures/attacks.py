@@ -90,7 +90,7 @@ def draw_wave(result: Result) -> Picture | None:
 
 
 def _throughput(cells: pl.DataFrame, variant: str, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The beginnings [s] of the intervals in the first seed, and their rates [KiB/s]."""
+    """The start of each interval in the first seed [s], and the rate in it [KiB/s]."""
     times = probe.arrivals(first_run(cells.filter(variant=variant)), "client")
     edges = np.arange(0.0, (times[-1] if len(times) else 0.0) + width, width)
     counts, _ = np.histogram(times, edges)

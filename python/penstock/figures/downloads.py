@@ -85,7 +85,7 @@ def draw_panels(
     of: str = "downloads",
     **shared: Any,
 ) -> Figure:
-    """Rows of panels, each of a `size` [inch]; an axis ends at the quantile `end` of its slowest curve."""
+    """Draw rows of panels, each of a `size` [inch]. The x axis ends at the quantile `end` of the slowest curve."""
     figure, panels = grid_of(len(rows), len(rows[0]), *size, **shared)
     handles: list[Artist] = []
     for letter, axes, panel in zip(letters(), figure.axes, (panel for row in rows for panel in row), strict=False):

@@ -1,4 +1,4 @@
-"""Times over the grid of a sweep: lines against its one axis, or maps of its first two."""
+"""Times over the grid of a sweep: lines if the sweep has one axis, maps of the first two axes if it has more."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _QUANTITY = re.compile(r"[\"']?(-?\d+(?:\.\d+)?)\s*([^\"'\d]*)[\"']?")
 
 
 class Slice(NamedTuple):
-    """A variant and the values of all axes but the first two."""
+    """The rows of one variant, at one combination of values of the third and later axes."""
 
     label: str
     rows: pl.DataFrame

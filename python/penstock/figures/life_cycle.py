@@ -16,7 +16,7 @@ KEYS = [*RUN, "circuit"]
 
 
 def draw(result: Result) -> Picture | None:
-    """A panel per variant with the three moments of each cell, and one with all waits in the circuit queue."""
+    """A panel for each variant with the three times of each cell, and one panel with all waits in the circuit queue."""
     whole = summary.counted(result.transfers)
     lived = result.cells.filter(pl.all_horizontal(pl.col(*LIFE).is_not_null()), pl.col("hop") != "client")
     workloads = summary.workloads(result.transfers, whole, lived)
@@ -79,7 +79,7 @@ def _slowest_hop(cells: pl.DataFrame, variant: str) -> str:
 
 
 def _one_download(downloads: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame | None:
-    """The cells of the download of median length in the first seed, with times [s] since its request and `place`."""
+    """The cells of the first seed's download of median length: times since its request [s], and `place`."""
     lengths = first_run(downloads.join(cells, on=KEYS, how="semi")).sort("ttlb_s", "start_s")
     if lengths.is_empty():
         return None

@@ -105,7 +105,7 @@ def time_panels(workloads: Sequence[str], x_label: str) -> tuple[Figure, list[tu
 
 
 def mark_values(axes: Axes, x: Sequence[float], labels: Sequence[str]) -> None:
-    """A tick at each value."""
+    """Place a tick of the axis at each of the values."""
     axes.set_xticks(x, labels)
     axes.minorticks_off()
 

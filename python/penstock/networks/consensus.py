@@ -11,7 +11,7 @@ LARGEST = 2 << 30
 
 
 def read(data: bytes, path: Path, descriptors: Sequence[Path]) -> Source:
-    """The relays that clients choose; their links come from descriptors, or else from their weights."""
+    """The relays that clients choose. A relay's link rate comes from its descriptor, otherwise from its weight."""
     texts = [
         (packed.read(each, LARGEST, "a day of server descriptors has some 30 MiB"), str(each)) for each in descriptors
     ]

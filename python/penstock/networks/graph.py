@@ -201,7 +201,7 @@ def _latency(facts: Mapping[str, Any], wrong: Callable[[str], NoReturn]) -> floa
 def _shortest(
     lengths: Mapping[tuple[Any, Any], float], index: Mapping[Any, int], ends: list[Any]
 ) -> dict[tuple[Any, Any], float]:
-    """The latency of the shortest paths between all `ends` [ms]; from a node to itself that of its own edge."""
+    """The latency of the shortest path between any two `ends`; for a node to itself, that of its own edge [ms]."""
     pairs = [pair for pair in lengths if pair[0] != pair[1]]
     rows, columns = ([index[pair[place]] for pair in pairs] for place in (0, 1))
     # scipy ignores edges of length zero.

@@ -23,9 +23,9 @@ def of_block(text: str, kind: str, place: int) -> int | None:
 
 
 def of_fact(text: str, kind: str, has: dict[str, str], key: str | None = None, *, again: bool = False) -> int | None:
-    """The line of `key` in the first block with these values, or the first line of that block.
+    """The line of `key` in the first block with these values; without the key, the first line of the block.
 
-    With `again` it is the second such block.
+    With `again`, the second block with these values counts.
     """
     for line, block in _blocks(text, kind):
         if all(re.search(rf"\b{name}\s+{re.escape(value)}(?!\S)", block) for name, value in has.items()):

@@ -1,11 +1,11 @@
 """Relays that tornettools staged: `relayinfo_staging_*.json`.
 
-Source: tornettools, `stage` (the format) and `generate` (which relays count). Each relay stands for those of one
-operator in one place, and its weight is a share of all.
+Source: tornettools, `stage` (the format) and `generate` (which relays count). Each staged relay stands for the relays
+of one operator in one place. Its weight is a share of the network.
 
-Deviation: `generate` samples relays as often as they were running, and flags as often as relays had them. Here a relay
-counts if it was running in at least half of the consensuses. It has the flags that it had in at least half of these. So
-only the file decides.
+Deviation: `generate` samples a relay with the probability that it was running, and its flags likewise. Here a relay
+counts if it was running in at least half of the consensuses. It has the flags that it had in at least half of these.
+The result thus depends only on the file.
 """
 
 import json

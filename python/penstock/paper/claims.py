@@ -71,13 +71,13 @@ class Gate(Strict):
         return self
 
     def keeps(self, number: float) -> bool:
-        """Whether a number meets the condition. Bounds are inclusive, and zero has no direction."""
+        """Whether a number meets the condition. A number equal to a bound does; zero is neither above nor below."""
         if self.direction:
             return number > 0 if self.direction == "above" else number < 0
         return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
 
     def excludes(self, low: float, high: float) -> bool:
-        """Whether no number between `low` and `high` meets the condition."""
+        """Whether all numbers between `low` and `high` fail the condition."""
         if self.direction:
             return not self.keeps(high if self.direction == "above" else low)
         return (self.at_least is not None and high < self.at_least) or (self.at_most is not None and low > self.at_most)
@@ -188,7 +188,7 @@ class Claim(Strict):
 
     @property
     def is_share(self) -> bool:
-        """Whether its numbers are fractions of a sample."""
+        """Whether the claim measures the share of values above a threshold."""
         return any(side.statistic == SHARE for side in self.sides)
 
     def is_of(self, figure: str) -> bool:

@@ -15,7 +15,7 @@ MEAN_PAUSE_S = 10.5
 def of_mean(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
     """Size over the mean time of complete downloads [kB/s]: one number for each run.
 
-    Deviation: the slides do not say how they average, or which unit they use; their counts of downloads fit this.
+    Deviation: the slides name neither their kind of average nor their unit. Their counts of downloads fit this rate.
     """
     rate = pl.col("bytes").mean() / pl.col("ttlb_s").mean() / KB
     return counted(result.transfers, variant=variant, workload=workload).group_by(RUN).agg(value=rate).sort(RUN)
@@ -35,9 +35,10 @@ def completed(result: Result, variant: str, workload: str, _hop: str) -> pl.Data
 
 
 def of_expected(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """Complete downloads over the number for which the loop has time: one number for each run.
+    """Complete downloads, divided by the number of downloads for which the clients have time: one number for each run.
 
-    A client repeats a mean download and a mean pause, from its first download to the end of the run.
+    Clients have time from their first download to the end of the run. Each download takes the mean download time plus
+    the mean pause.
     """
     rows = after_warmup(result.transfers, variant=variant, workload=workload)
     begun = rows.group_by(*RUN, "client").agg(begun_s=pl.col("start_s").min()).join(_runs(result, variant), on=RUN)

@@ -169,7 +169,7 @@ def _one(
 
 
 def _many(document: _core.Document, replicates: int) -> dict[str, int | None]:
-    """The number of networks, each with one seed, if the scenario has networks; otherwise the number of seeds."""
+    """The arguments of a run: `replicates` networks with one seed each if the scenario has networks, or seeds."""
     return {"networks": replicates, "runs": 1} if document.networks() else {"networks": None, "runs": replicates}
 
 

@@ -1,13 +1,13 @@
 """The sawtooth of CUBIC's congestion window: how much a loss cuts the window, and how the window grows again.
 
-An epoch is the time between two cuts. The window starts from its floor, the smallest window of the epoch. It follows
-W(t) = C(t - K)^3 + origin with K = cbrt((origin - floor)/C). The origin is the window before the cut, or 0.85 of that
-window if it is smaller than the last origin (fast convergence). An epoch is complete if the window grows beyond the
-origin before the next cut. An incomplete epoch shows only a part of the curve.
+An epoch is the time between two cuts. The floor is the smallest window of the epoch. From the floor, the window follows
+W(t) = C(t - K)^3 + origin with K = cbrt((origin - floor)/C). The origin is the window before the cut. If that window is
+smaller than before the previous cut, the origin is 0.85 of it (fast convergence). An epoch is complete if the window
+grows beyond the origin before the next cut. An incomplete epoch shows only a part of the curve.
 
 Source: Ha, Rhee, Xu 2008, sections 3.1 and 3.7; RFC 9438, sections 4.2 and 4.7.
-Deviation: growth as with Reno (RFC 9438, section 4.3) is ignored. Windows must therefore be large for their round trip,
-as in `kist/cubic-sawtooth`.
+Deviation: the module ignores the Reno-friendly region (RFC 9438, section 4.3). It therefore needs windows that are large
+for their round-trip time, as in `kist/cubic-sawtooth`.
 """
 
 from collections.abc import Iterator
@@ -51,11 +51,11 @@ class Epoch:
         return float((self.ended - self.times[0]) / rise)
 
     def concave(self) -> float:
-        """The growth in the first half of the time up to the origin, as a share: 7/8 on the curve, 1/2 on a line."""
+        """The share of the growth below the origin in the first half of its time: 7/8 for CUBIC, 1/2 on a line."""
         return self._half_way(self._begun, self._regained, self._floor) if self._is_complete else float("nan")
 
     def convex(self) -> float:
-        """The growth in the second half of the time after the origin, as a share: 7/8 on the curve, 1/2 on a line."""
+        """The share of the growth above the origin in the second half of its time: 7/8 for CUBIC, 1/2 on a line."""
         return 1 - self._half_way(self._regained, self.times[-1], self.origin) if self._is_complete else float("nan")
 
     @property
@@ -73,7 +73,7 @@ class Epoch:
 
     @property
     def _begun(self) -> float:
-        """The time of the floor, one round trip of recovery after the cut [s]."""
+        """The time at which the window is at its floor, after the round trip of recovery from the cut [s]."""
         return float(self.times[self.windows.argmin()])
 
     def _half_way(self, begin: float, end: float, bottom: float) -> float:
@@ -95,7 +95,7 @@ def epochs(rows: pl.DataFrame) -> Iterator[Epoch]:
 
 
 def _cuts(window: NDArray[np.float64], threshold: NDArray[np.float64]) -> list[int]:
-    """The first sample after each cut: a new threshold, or a fall to the old threshold after growth."""
+    """The first sample after each cut. A cut sets a new threshold, or returns a larger window to the old one."""
     new = threshold[1:] != threshold[:-1]
     falls = (window[1:] < window[:-1]) & (window[1:] >= CUT * threshold[1:])
     cuts: list[int] = []

@@ -29,15 +29,16 @@ def of_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataF
 
 
 def of_equals(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """The cells of each circuit at a hop late in a run, over the mean of all circuits [1]."""
+    """The rate of each circuit at a hop in the last part of a run, divided by the mean rate of all circuits [1]."""
     rates = _late(cells, hop).group_by(*RUN, "circuit").agg(rate=_RATE)
     return rates.select(*RUN, value=pl.col("rate") / pl.col("rate").mean().over(RUN))
 
 
 def backlog(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """The mean number of cells of each circuit that wait at a hop late in a run [cell].
+    """The mean number of waiting cells of each circuit at a hop in the last part of a run [cell].
 
-    By Little's law, this is the rate of the circuit times its mean wait. The shortest wait of the run does not count.
+    By Little's law, this is the rate of the circuit times its mean wait. The shortest wait of the run is subtracted
+    from each wait.
     """
     late = _late(cells, hop).with_columns(wait=waits.IN_RELAY)
     late = late.with_columns(over=pl.col("wait") - pl.col("wait").min().over(RUN))

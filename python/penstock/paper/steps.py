@@ -33,17 +33,18 @@ def decrease(result: Result, variant: str, workload: str, hop: str) -> pl.DataFr
 
 
 def decrease_after(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """The time from the first decrease of the window at a hop to that at the exit; may be negative [s]."""
+    """The delay of the exit's first window decrease after that of another hop [s]; negative if the exit is first."""
     here, exit_ = (decrease(result, variant, workload, at) for at in (hop, "exit"))
     both = here.join(exit_, on=RUN, suffix="_exit")
     return both.select(*RUN, value=pl.col("value_exit") - pl.col("value"))
 
 
 def decrease_trips(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """`decrease` in round trips of the circuit, measured by the first tracked cell after the change.
+    """The time of `decrease`, divided by the circuit's round-trip time after the change [1].
 
-    A round trip is the time of this cell from the exit to the client, and the shortest such time for the way back,
-    because feedback waits in no queue.
+    The round-trip time is a sum. The first part is the time of the first tracked cell after the change, from the exit
+    to the client. The second part, for the way back, is the shortest such time of any cell, because feedback waits in
+    no queue.
     """
     mine = result.cells.filter(variant=variant, workload=workload)
     key = [*RUN, "circuit", "cell"]
@@ -58,7 +59,7 @@ def decrease_trips(result: Result, variant: str, workload: str, hop: str) -> pl.
 
 
 def queue_peaks(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """The longest circuit queue of each relay after the change, summed from the exit to a hop [cell]."""
+    """The sum of the longest circuit queues after the change, over the relays from the exit to a hop [cell]."""
     rows = _changed(result, variant, workload).filter(pl.col("hop").is_in(ALONG[: ALONG.index(hop) + 1]))
     peaks = rows.group_by(*RUN, "hop").agg(pl.col("queue_cells").max())
     return peaks.group_by(RUN).agg(value=pl.col("queue_cells").sum().cast(pl.Float64)).sort(RUN)

@@ -27,7 +27,7 @@ def written(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataF
 
 
 def of_credits(relays: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """A relay's credits over its other written cells: one number for each run.
+    """A relay's credits, divided by its other written cells: one number for each run.
 
     Source: DefenestraTor section 5.1: a relay sends one credit for N2 forwarded data cells.
     """
@@ -36,7 +36,7 @@ def of_credits(relays: pl.DataFrame, hop: str) -> pl.DataFrame:
 
 
 def of_sendmes(runs: pl.DataFrame, _hop: str) -> pl.DataFrame:
-    """SENDMEs of circuits and streams over the delivered DATA cells: one number for each run.
+    """SENDMEs of circuits and streams, divided by the delivered DATA cells: one number for each run.
 
     Source: DefenestraTor section 5.1: one SENDME for 50 cells of a stream, and one for 100 cells of a circuit.
     """

@@ -51,7 +51,7 @@ class Checked:
 
     @property
     def missed(self) -> bool:
-        """Whether a claim with a gate could be checked and was not shown to hold."""
+        """Whether the claim failed or stayed undecided."""
         return self.verdict in (FAILS, UNDECIDED)
 
 
@@ -101,7 +101,8 @@ def _checked(
 def _measured(claim: Claim, runs: pl.DataFrame, replicates: Replicates) -> tuple[list[float], list[float], str]:
     """The number of each run and of each replicate, and a remark.
 
-    Numbers are averaged over the runs of a replicate before they are compared. Whole samples are compared first.
+    Numbers of the sides are averaged over the runs of a replicate, and then compared. For measures that compare whole
+    samples, each run is compared first, and then averaged.
     """
 
     def sides(of: pl.DataFrame) -> list[list[Any]]:
@@ -159,12 +160,12 @@ _COMPARE: dict[str, Callable[..., float]] = {
 
 
 def _shares(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> list[float]:
-    """The gain b - a as a share of the gain b - c: the ratio of two means, as a number for each replicate.
+    """The gain b - a as a share of the gain b - c, with one number for each replicate.
 
-    R is the ratio of the means of b - a and b - c. A mean of the replicates' own ratios would be less stable, because
-    one replicate with a small gain could dominate it. A replicate's number is the linear approximation of R:
-    R + ((b - a) - R (b - c)) / mean(b - c). These numbers have the mean R, and their t interval is that of the delta
-    method. They are NaN if the mean of b - c is not positive, because then there is no gain to share.
+    The share is R, the mean of b - a divided by the mean of b - c. The mean of the replicates' own ratios would be less
+    stable, because one replicate with a small gain could dominate it. The number of a replicate is
+    R + ((b - a) - R (b - c)) / mean(b - c). The numbers have the mean R, and their t interval is the interval of the
+    delta method. All numbers are NaN if the mean of b - c is not positive.
 
     Source: Cochran, Sampling Techniques, 1977, section 2.11 (the variance of a ratio estimate).
     """
@@ -202,7 +203,7 @@ def _largest_distance(numbers: Sequence[float], sides: Sequence[Sequence[Any]]) 
 
 
 def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Replicates, list[str]]:
-    """The runs that all variants have, with columns such as `0:stock`; the replicates; and the missing numbers."""
+    """The numbers of each run in columns such as `0:stock`, the replicates, and the names of missing numbers."""
     runs = [
         (run["network"], run["seed"])
         for scenario in claim.scenarios
@@ -231,7 +232,7 @@ def _named(runs: pl.DataFrame) -> str:
 
 
 def _best(pairs: pl.DataFrame, i: int, side: Side) -> list[Any]:
-    """The numbers of a side; of several variants, those with the smallest mean."""
+    """The numbers of a side. If the side has several variants, the variant with the smallest mean counts."""
     columns = [pairs[f"{i}:{variant}"].to_list() for variant in side.variants]
     return columns[0] if len(columns) == 1 else min(columns, key=stats.mean)
 

@@ -1,6 +1,6 @@
 """Waits of tracked cells in relays: sums over the stations of `cells.parquet`.
 
-`kernel_in_s` does not count at the exit. There, bytes of a server wait in the kernel before they are cells.
+At the exit, `kernel_in_s` does not count: the kernel there holds a server's bytes, which are not yet cells.
 
 Source: KIST section 4.1 (kernel in, Tor, kernel out) and figure 6(c), the congestion of a whole circuit.
 """
@@ -25,7 +25,7 @@ def in_tor(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 
 
 def at_timer(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """Whether each cell left Tor at the 10 ms timer that its arrival had started [0 or 1]."""
+    """Whether each cell waited for the 10 ms timer that its own arrival had started [0 or 1]."""
     there = cells.filter(IN_TOR.is_not_null(), hop=hop)
     return there.select(*RUN, value=IN_TOR.is_between(0.0095, 0.0105).cast(pl.Float64))
 

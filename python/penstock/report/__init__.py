@@ -19,7 +19,7 @@ TEMPLATES = Path(__file__).parent
 
 
 def write(results: Sequence[Result], to: Path, outcome: "Outcome | None" = None) -> Path:
-    """Draw the figures of `results` and write the page `to`; it begins with the claims of a paper's `outcome`."""
+    """Draw the figures and write the page. A page of a paper (`outcome`) begins with the paper's claims."""
     return save(render(results, outcome), to)
 
 
@@ -77,7 +77,7 @@ def _section(result: Result) -> dict[str, Any]:
 
 
 def _points(result: Result) -> dict[str, Any]:
-    """The template's values for the points of a sweep; their table is written again."""
+    """The template's values for the points of a sweep. Also writes the table of points again."""
     table = points.write(result)
     columns = tables.point_columns(table) if table.height else []
     rows = [
