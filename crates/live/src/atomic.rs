@@ -1,7 +1,7 @@
-//! Files that are whole at any moment: after a crash, a kill or a full disk, a file has its old content or its new one.
+//! Atomic replacement of files. After a crash or on a full disk, a file has its old or its new content, never a part.
 //!
-//! Each file is first written beside its place, as `NAME.tmp`, and synchronized with the disk. Only when all files of a
-//! group are written, they get their names. So a full disk changes nothing.
+//! All files of a group are first written as `NAME.tmp` in the same folder, and synchronized with the disk. Then all
+//! are renamed. A full disk therefore changes no file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -21,8 +21,8 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// If a file cannot be written; all files then keep their old content. If the system crashes between two renames,
-/// some files are new.
+/// If a file cannot be written. All files then keep their old content. After a crash between two renames, only some
+/// files are new.
 pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     stage(files)?;
     for (path, _) in files {
@@ -31,7 +31,8 @@ pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     sync_folder_of(files)
 }
 
-/// Replaces two files that belong together. After a crash, both files fit, or the second file is missing.
+/// Replaces two files that belong together. After a crash, both files are old, both are new, or the second file is
+/// missing.
 ///
 /// # Errors
 ///
@@ -49,8 +50,8 @@ pub(crate) fn replace_pair(first: (PathBuf, &[u8]), second: (PathBuf, &[u8])) ->
 
 /// Creates new files of one folder, in this order. Only their owner can access them. It never overwrites a file.
 ///
-/// If the program crashes after one file has its final name, the temporary files of the others are complete.
-/// [`finish`] then gives them their final names.
+/// If the program crashes after the first file has its final name, the other temporary files are complete. [`finish`]
+/// then renames them.
 ///
 /// # Errors
 ///
@@ -73,7 +74,7 @@ pub(crate) fn create(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     sync_folder_of(files)
 }
 
-/// Gives a file its final name, if a crash interrupted [`create`] before that. Returns whether there was such a file.
+/// Renames the temporary file of `path` after a crash during [`create`]. Returns whether a temporary file existed.
 ///
 /// # Errors
 ///
@@ -118,7 +119,7 @@ pub(crate) fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("this is no regular file")) }
 }
 
-/// Replaces a file only if its content is different, so that a relay with a full disk can start again.
+/// Replaces a file only if its content is different. Without a change, a restart needs no free disk space.
 ///
 /// # Errors
 ///

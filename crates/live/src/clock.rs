@@ -18,7 +18,7 @@ impl Clock {
         Clock { began: std::time::Instant::now(), ahead: 0 }
     }
 
-    /// The same clock with a date that is `ahead` [s] of the system's date. Tests use it for a wrong clock.
+    /// The same clock, whose date is ahead of the system's date by `ahead` [s]. Tests use it for a wrong clock.
     pub fn off_by(self, ahead: i64) -> Self {
         Clock { ahead, ..self }
     }

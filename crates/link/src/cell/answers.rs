@@ -9,7 +9,7 @@ use std::net::IpAddr;
 pub struct End {
     /// Reason for the end of the stream.
     pub reason: EndReason,
-    /// Address that the exit policy forbids, and the time for which a client may cache it [s].
+    /// The forbidden address, then how long a client may cache this address [s].
     pub address: Option<(IpAddr, u32)>,
 }
 
@@ -43,7 +43,7 @@ impl End {
     }
 }
 
-/// A CONNECTED message: the address, and the time for which a client may cache it [s]. `None` on a directory stream.
+/// A CONNECTED message: the server's address, then how long a client may cache it [s]. Directory streams have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connected(pub Option<(IpAddr, u32)>);
 
@@ -78,13 +78,13 @@ impl Connected {
 /// One answer in a RESOLVED message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// The host name of an address.
+    /// Answer to a reverse lookup: a host name.
     Name(Vec<u8>),
     /// An address of a host name.
     Address(IpAddr),
     /// A temporary failure.
     Transient,
-    /// The name or address does not exist.
+    /// The requested name or address does not exist.
     Nothing,
     /// An unknown kind of answer.
     Other(u8, Vec<u8>),

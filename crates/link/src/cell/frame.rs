@@ -74,7 +74,7 @@ pub fn push_variable(out: &mut Vec<u8>, ids: IdLen, command: u8, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// Appends a fixed-length cell with circuit id 0 of four bytes to `out`.
+/// Appends a fixed-length cell to `out`. The circuit id is 0 and has four bytes.
 ///
 /// # Panics
 ///

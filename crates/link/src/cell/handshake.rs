@@ -16,7 +16,7 @@ pub enum HandshakeKind {
     NtorV3,
     /// A handshake type that this relay does not support. TAP is type 0.
     Other(u16),
-    /// The cell is malformed. The relay refuses it and closes the circuit.
+    /// The handshake cell is malformed. The relay that receives it closes the circuit.
     Malformed,
 }
 
@@ -33,7 +33,7 @@ impl HandshakeKind {
     ///
     /// # Panics
     ///
-    /// For CREATE_FAST, which cannot extend a circuit, and for malformed cells, which Penstock never sends.
+    /// For CREATE_FAST and malformed handshakes. They have no type number.
     pub(super) fn number(self) -> u16 {
         match self {
             HandshakeKind::Ntor => 2,
@@ -47,8 +47,7 @@ impl HandshakeKind {
 /// A handshake message of a client or of a relay.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handshake {
-    /// Handshake type. An answer has the type of its request. A relay that forwards an answer does not know the type,
-    /// and uses [`HandshakeKind::Ntor`] for every CREATED2.
+    /// Handshake type. CREATED2 does not carry the type, so a received CREATED2 has [`HandshakeKind::Ntor`] here.
     pub kind: HandshakeKind,
     /// The handshake message, without its length field.
     pub data: Vec<u8>,
@@ -74,8 +73,8 @@ impl Handshake {
         Ok(Handshake { kind, data: reader.take(len.into())?.to_vec() })
     }
 
-    /// Reads the handshake in CREATED2 and EXTENDED2. EXTENDED2 has less space, and its limit applies to both,
-    /// because a relay forwards a CREATED2 as an EXTENDED2.
+    /// Reads the handshake in CREATED2 and EXTENDED2. Both have the length limit of EXTENDED2, because a relay forwards
+    /// a CREATED2 as an EXTENDED2.
     pub(super) fn read_answer(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let len = Some(reader.u16()?).filter(|len| *len <= MOST).ok_or(Malformed)?;
         Ok(Handshake { kind: HandshakeKind::Ntor, data: reader.take(len.into())?.to_vec() })

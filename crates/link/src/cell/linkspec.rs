@@ -1,4 +1,4 @@
-//! Link specifiers: the relay that an EXTEND2 extends a circuit to.
+//! Link specifiers in an EXTEND2. They identify the next relay of the circuit.
 
 use crate::wire::{Malformed, Reader, octets};
 use std::net::SocketAddr;
@@ -23,8 +23,8 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// Skips additional addresses and unknown kinds. Fails if an identity is repeated, or if no RSA identity or no
-    /// address exists.
+    /// Skips additional addresses and unknown kinds. Fails if an identity occurs twice, if the RSA identity is missing,
+    /// or if there is no address.
     ///
     /// Source: tor-spec, "EXTEND and EXTENDED cells"; C tor `extend_cell_parse()`.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {

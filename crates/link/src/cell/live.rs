@@ -49,8 +49,7 @@ pub enum Incoming {
     Padding,
     /// PADDING_NEGOTIATE. Its content is ignored.
     PaddingNegotiate,
-    /// An unknown command, a command that is not allowed at this point, or a circuit cell without a circuit id. The
-    /// node ignores such cells.
+    /// A cell that the node ignores: its command is unknown or not accepted, or a circuit cell has circuit id 0.
     Ignored(u8),
 }
 
@@ -109,7 +108,7 @@ impl LiveCell {
         self.command
     }
 
-    /// Sets the tag that marks this cell for the trace of its path.
+    /// Marks this cell for tracing through the node.
     pub fn set_tag(&mut self, tag: Tag) {
         self.tag = Some(tag);
     }
@@ -119,7 +118,7 @@ impl LiveCell {
         DestroyReason(self.body[0])
     }
 
-    /// An unencrypted RELAY cell with a relay message.
+    /// An unencrypted cell with a relay message: RELAY_EARLY for EXTEND2, otherwise RELAY.
     pub fn saying(id: CircId, stream: Option<StreamId>, message: &RelayMessage) -> Self {
         // An EXTEND2 needs a RELAY_EARLY cell. Relays refuse it in a RELAY cell, to limit the length of a circuit.
         let extends = matches!(message, RelayMessage::Extend(..));
@@ -201,8 +200,8 @@ impl Cell for LiveCell {
         LiveCell::create_or_answer(id, true, &handshake)
     }
 
-    /// Always succeeds for a CREATE cell. A malformed one becomes [`HandshakeKind::Malformed`]: the peer loses the
-    /// circuit and keeps the channel (C tor `command_process_create_cell()`).
+    /// The handshake of a CREATE cell. A malformed cell becomes [`HandshakeKind::Malformed`]: the circuit closes, the
+    /// channel stays open (C tor `command_process_create_cell()`).
     fn into_handshake(self) -> Option<Handshake> {
         let mut reader = Reader::new(&self.body);
         let fast = |data: &[u8]| Handshake { kind: HandshakeKind::Fast, data: data.to_vec() };

@@ -67,7 +67,7 @@ impl LivePayload {
         Some(LivePayload { len: len as u16, tag: None, bytes })
     }
 
-    /// Sets the tag that marks the cell for the trace of its path.
+    /// Marks the cell for tracing through the node.
     pub fn set_tag(&mut self, tag: Option<penstock_core::Tag>) {
         self.tag = tag;
     }
@@ -116,7 +116,7 @@ pub enum RelayMessage {
     End(End),
     /// CONNECTED.
     Connected(Connected),
-    /// SENDME. Version 1 has the tag of the acknowledged cell. Version 0 and SENDMEs of streams have no tag.
+    /// SENDME. On a circuit, version 1 has the acknowledged cell's tag. Version 0 and SENDMEs of streams have none.
     Sendme(Option<Tag>),
     /// EXTEND2.
     Extend(LinkSpec, Handshake),
@@ -189,7 +189,7 @@ fn version_zero(reader: &mut Reader<'_>) -> Result<(), Malformed> {
     if reader.u8()? == 0 { Ok(()) } else { Err(Malformed) }
 }
 
-/// Reads the tag in a SENDME of a circuit. Fails for an unknown SENDME version.
+/// Reads the acknowledged cell's tag in a circuit's SENDME. Fails for an unknown SENDME version.
 /// Source: proposal 289; C tor `sendme_is_valid()`.
 fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
     let mut reader = Reader::new(data);

@@ -1,8 +1,8 @@
 //! Cells of the live network: 514 bytes on the wire.
 //!
 //! [`front`] separates the bytes of a link into cells. [`Incoming::of`] separates circuit cells from other cells.
-//! [`LiveCell`] is a circuit cell for the relay core. [`RelayMessage`] is the decrypted content of a relay cell. A
-//! relay copies a forwarded cell without an allocation.
+//! [`LiveCell`] is a circuit cell for the relay core. [`RelayMessage`] is the decrypted content of a relay cell.
+//! Forwarding a cell allocates no memory.
 
 mod answers;
 pub mod command;

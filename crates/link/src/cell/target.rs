@@ -15,7 +15,7 @@ pub enum Target {
     },
     /// BEGIN_DIR: the directory cache of the relay.
     Directory,
-    /// RESOLVE: a lookup of this name, or of this address (`in-addr.arpa`), without a connection.
+    /// RESOLVE: a DNS lookup without a connection, of a host name or of an address as an `in-addr.arpa` name.
     Resolve(String),
     /// A malformed destination. The relay ends only the stream, with
     /// [`EndReason::PROTOCOL`](super::EndReason::PROTOCOL).

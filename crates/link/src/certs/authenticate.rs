@@ -15,9 +15,9 @@ pub const AUTH0003: u16 = 3;
 /// Label for the TLS exporter. The exporter's context is the SHA-256 of the initiator's RSA identity key.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
 
-/// Length of the signed fields: name, identities, logs, certificate, TLS secret, random bytes [B].
+/// Total length of the signed fields [B]: name, identities, logs, certificate, TLS secret and random bytes.
 const SIGNED: usize = 8 + 8 * 32 + 24;
-/// Length of the signed fields that both nodes know, all except the random bytes [B].
+/// Length of the signed fields without the random bytes [B]. Both nodes can compute these fields.
 const KNOWN: usize = SIGNED - 24;
 
 /// An AUTH_CHALLENGE.

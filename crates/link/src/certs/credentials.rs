@@ -13,12 +13,12 @@ use zeroize::Zeroizing;
 
 /// Lifetime of certificates for link keys (C tor uses 2 days, and renews TLS certificates earlier).
 const LIFETIME: Duration = Duration::from_secs(2 * 86_400);
-/// Time before expiry at which certificates are renewed.
+/// The relay renews its certificates this long before they expire.
 const SLOP: Duration = Duration::from_secs(43_200);
 /// Lifetime of the cross-certificate between the two identities (C tor `RSA_ED_CROSSCERT_LIFETIME`).
 const CROSSCERT_LIFETIME: Duration = Duration::from_secs(183 * 86_400);
 
-/// Link certificates of a relay, with the TLS key and the authentication key. They exist only in memory. The relay
+/// Link certificates of a relay, with the TLS key and the authentication key. The relay never stores them on disk, and
 /// renews them before they [expire](Self::is_good).
 pub struct Credentials {
     tls: TlsKeyAndCert,

@@ -3,7 +3,7 @@
 use crate::wire::{Malformed, Reader, octets};
 use std::net::IpAddr;
 
-/// Maximum number of own addresses in a NETINFO cell. This number fits for any kind of address.
+/// Maximum number of own addresses in a NETINFO cell. They always fit into the cell.
 const MAX_ADDRESSES: usize = 20;
 
 /// A NETINFO cell.

@@ -54,13 +54,13 @@ pub enum CertsError {
     /// A certificate occurs twice.
     #[error("the peer has two certificates of kind {0}")]
     Doubled(u8),
-    /// A signature is missing or wrong.
+    /// The signature of a certificate is missing or wrong.
     #[error("the signature of the peer's certificate of kind {0} is wrong")]
     BadSignature(u8),
-    /// A certificate is not valid at this time.
+    /// A certificate is expired or not valid yet.
     #[error("the peer's certificate of kind {0} is not valid now")]
     Expired(u8),
-    /// A certificate is for another key, or of another kind.
+    /// A certificate certifies the wrong key, or has the wrong type.
     #[error("the peer's certificate of kind {0} is for another key")]
     WrongSubject(u8),
 }
@@ -93,7 +93,8 @@ impl<'a> Certs<'a> {
         self.0[usize::from(kind)].ok_or(CertsError::Missing(kind))
     }
 
-    /// The ed25519 certificate of a kind. It must be valid at `now`, and signed by `signer` or by its own key.
+    /// Verifies the ed25519 certificate of type `kind` at `now`. Without `signer`, the certificate itself names the
+    /// signing key.
     fn ed25519(
         &self,
         kind: u8,
@@ -117,8 +118,8 @@ impl<'a> Certs<'a> {
 /// Verifies a CERTS cell body for a link key.
 ///
 /// Source: tor-spec, "CERTS cells" ("Validating the certificates", Ed25519); C tor `or_handshake_certs_ed25519_ok()`.
-/// Deviation: the self-signature of the X.509 certificate with the RSA identity is not checked. The certificate of
-/// kind 7 proves that the peer has the key. Other code uses only the digest of the key.
+/// Deviation: the self-signature of the RSA identity's X.509 certificate is not checked. The RSA-to-ed25519
+/// cross-certificate (type 7) already proves that the peer has the RSA key.
 pub fn verify_certs(body: &[u8], link: LinkKey, now: SystemTime) -> Result<Verified, CertsError> {
     let certs = Certs::read(body)?;
     let signing = certs.ed25519(kind::ID_V_SIGNING, None, now)?;

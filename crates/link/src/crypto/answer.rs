@@ -52,7 +52,7 @@ pub struct Identities {
     pub onion: Vec<OnionKey>,
 }
 
-/// The result of a handshake, for the core's `on_handshake`.
+/// A handshake that the relay accepted: the reply, and the state of the new circuit.
 #[derive(Debug)]
 pub struct Answered {
     /// Reply to the client.

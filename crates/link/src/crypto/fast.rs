@@ -47,7 +47,7 @@ impl Client {
     }
 }
 
-/// The relay's reply with its proof, and the keys.
+/// Computes the relay's reply and the keys. The reply proves that the relay has the keys.
 fn derive(client: &[u8; HALF], relay: [u8; HALF]) -> ([u8; 2 * HALF], KeyMaterial) {
     let mut stream = Zeroizing::new(Vec::with_capacity(100));
     for n in 0..5 {

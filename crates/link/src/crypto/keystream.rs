@@ -3,14 +3,14 @@
 use cipher::{KeyIvInit, StreamCipher};
 use tor_llcrypto::cipher::aes::Aes128Ctr;
 
-/// Length of keystream that is generated in one call [B]. Two cells have enough AES blocks for the widest parallel
-/// instructions. A single cell would be encrypted block by block.
+/// Length of the keystream that one call generates [B], for two cells. The widest AES instructions process many blocks
+/// at once and need more blocks than one cell has.
 const AHEAD: usize = 1024;
 
 /// A keystream of AES-128 in counter mode. The counter starts at zero.
 pub struct KeyStream {
     cipher: Aes128Ctr,
-    /// Allocated with the first byte, because many circuits never carry a cell.
+    /// The generated keystream. It uses no memory before the first cell, because many circuits never carry one.
     ahead: Option<Box<[u8; AHEAD]>>,
     used: usize,
 }

@@ -26,8 +26,8 @@ struct Relay<'a> {
     key: &'a PublicKey,
 }
 
-/// Answers a client's `message`. Returns the reply and the keys. `reply` receives the client's decrypted message, and
-/// returns the relay's message. `None` refuses the handshake.
+/// Answers a client's `message`. Returns the reply and the keys. The callback `reply` gets the client's decrypted
+/// message. It returns the relay's message, or `None` to refuse the handshake.
 pub fn answer(
     rng: &mut impl CryptoRng,
     message: &[u8],
@@ -134,7 +134,8 @@ impl Client {
     }
 }
 
-/// Derives the key of the client's message, and the MAC. `encrypted` encrypts the message with this key.
+/// Derives the key that encrypts the client's message, and the MAC. The callback `encrypted` gets this key and returns
+/// the ciphertext.
 fn first_phase(
     shared: &SharedSecret,
     relay: Relay<'_>,

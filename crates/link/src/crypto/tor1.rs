@@ -18,7 +18,7 @@ pub const KEY_MATERIAL: usize = 72;
 /// Keys of one hop. The memory is wiped on drop.
 pub type KeyMaterial = Zeroizing<[u8; KEY_MATERIAL]>;
 
-/// Offsets of the fields of a relay cell that a layer reads or writes.
+/// Byte ranges of header fields in a relay message.
 mod field {
     use std::ops::Range;
     pub(super) const RECOGNIZED: Range<usize> = 1..3;
@@ -30,9 +30,8 @@ const HEADER: usize = 11;
 /// Zero bytes between the data and the random padding [B] (proposal 289).
 const ZEROS: usize = 4;
 
-/// Running digest after a message. Both ends of a hop know it, so a SENDME carries it as proof of receipt.
-/// Two tags are compared in constant time. A peer therefore learns nothing about the expected tag from the time that a
-/// wrong SENDME takes.
+/// Running digest after a message. Both ends of a hop know it, so a SENDME carries it as proof of receipt. Tags are
+/// compared in constant time, so that timing does not reveal the expected tag.
 #[derive(Clone, Copy, Debug)]
 pub struct Tag(pub [u8; 20]);
 

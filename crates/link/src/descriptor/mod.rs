@@ -35,7 +35,7 @@ pub struct Description {
     pub protocols: String,
     /// Time at which the relay started.
     pub started: SystemTime,
-    /// Bandwidth rate, burst, and observed bandwidth [B/s, B, B/s].
+    /// Bandwidth rate [B/s], burst [B] and observed bandwidth [B/s].
     pub bandwidth: [u64; 3],
     /// Contact address of the operator.
     pub contact: Option<String>,
@@ -47,7 +47,7 @@ pub struct Description {
     pub policy: ExitPolicy,
 }
 
-/// The content cannot become a descriptor. The message names the allowed values.
+/// An invalid content of a descriptor. The message names the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadDescription {
@@ -62,7 +62,7 @@ pub enum BadDescription {
     Bandwidth,
 }
 
-/// Lifetime of the onion keys' cross-certificates. It is longer than the lifetime of any onion key.
+/// Lifetime of the onion keys' cross-certificates. No onion key lives longer.
 const CROSSCERT_LIFETIME: Duration = Duration::from_secs(120 * 86_400);
 
 impl Description {
@@ -168,7 +168,7 @@ fn onion_keys(text: &mut String, keys: &Keys, now: SystemTime) {
     ));
 }
 
-/// Appends both signatures. Each covers all text before it, including its own keyword.
+/// Appends both signatures. Each signature covers all earlier text and its own keyword.
 fn sign(text: &mut String, keys: &Keys) {
     text.push_str("router-sig-ed25519 ");
     let digest =

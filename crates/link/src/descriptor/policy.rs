@@ -123,7 +123,8 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Source: C tor's manual, `ExitPolicy`; dir-spec, "Exit policies". `accept6` and `reject6` apply only to IPv6.
+/// The keywords `accept6` and `reject6` apply only to IPv6.
+/// Source: C tor's manual, `ExitPolicy`; dir-spec, "Exit policies".
 impl FromStr for Rule {
     type Err = BadRule;
 
@@ -258,12 +259,12 @@ impl ExitPolicy {
         text
     }
 
-    /// The IPv6 summary of a server descriptor: ports that the policy accepts for most addresses; `None` without such
-    /// ports.
+    /// The IPv6 summary of a server descriptor: ports that the policy accepts for most addresses. `None` if there are
+    /// none.
     ///
     /// Source: dir-spec, "ipv6-policy".
-    /// Deviation: C tor's `policy_summarize()` counts the rejected addresses of each port. This function considers
-    /// only rules for all IPv6 addresses.
+    /// Deviation: this function considers only rules for all IPv6 addresses. C tor's `policy_summarize()` also counts
+    /// the rejected addresses of each port.
     pub(super) fn v6_summary(&self) -> Option<String> {
         let wide = |rule: &&Rule| match rule.addresses {
             Addresses::All | Addresses::AllV6 => true,

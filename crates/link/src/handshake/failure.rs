@@ -30,7 +30,7 @@ pub enum LinkFailure {
     /// The peer is not the expected relay.
     #[error("the peer is not the expected relay")]
     WrongIdentity,
-    /// The peer does not have the keys of the relay that its certificates name.
+    /// AUTHENTICATE does not prove that the peer has the key of its certificates.
     #[error("the peer did not prove its identity")]
     BadAuthentication,
     /// TLS did not export a secret.

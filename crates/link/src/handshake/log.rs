@@ -1,7 +1,7 @@
 use digest::Digest;
 use tor_llcrypto::d::Sha256;
 
-/// SHA-256 of all bytes in one direction of a handshake, until the log is closed.
+/// SHA-256 of all bytes that one side sent in a handshake, until the log is closed.
 #[derive(Clone, Default)]
 pub(super) struct Log {
     hash: Sha256,

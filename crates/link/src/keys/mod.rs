@@ -1,9 +1,9 @@
 //! The keys of a relay, in memory.
 //!
-//! A relay has an RSA identity and an ed25519 identity. Authorities accept them only as a pair. The ed25519 identity
-//! certifies a signing key. The onion keys for ntor are the current one and, for some time, the previous one. The RSA
-//! onion key is obsolete, but authorities refuse a descriptor without it. [`certs`](crate::certs) generates the keys
-//! of links.
+//! A relay has an RSA identity and an ed25519 identity. Authorities expect both identities to stay together. The
+//! ed25519 identity certifies a signing key. After a change of the ntor onion key, the relay keeps the previous key for
+//! some time. The RSA onion key is obsolete, but authorities refuse a descriptor without it. [`certs`](crate::certs)
+//! generates the keys of links.
 
 mod rotation;
 
@@ -88,7 +88,7 @@ impl SigningKey {
         fits.then(|| SigningKey { key, expires: checked.expiry(), cert: cert.to_vec() })
     }
 
-    /// Whether the certificate is valid for at least another [`SIGNING_SLOP`].
+    /// Whether the certificate remains valid for [`SIGNING_SLOP`] or longer.
     pub fn is_good(&self, now: SystemTime) -> bool {
         now + SIGNING_SLOP < self.expires
     }
@@ -109,12 +109,12 @@ impl Keys {
         }
     }
 
-    /// The next change of the onion keys, as of `now`.
+    /// The next change of the onion keys, if the time is `now`.
     pub fn onion_due(&self, rotation: Rotation, now: SystemTime) -> OnionDue {
         rotation.due(now, self.onion_made, self.old_onion.is_some())
     }
 
-    /// Whether the signing key is valid for at least another [`SIGNING_SLOP`].
+    /// Whether the signing key remains valid for [`SIGNING_SLOP`] or longer.
     pub fn signing_is_good(&self, now: SystemTime) -> bool {
         self.signing.is_good(now)
     }

@@ -34,14 +34,15 @@ pub enum OnionDue {
 }
 
 impl Rotation {
-    /// The lifetimes [day] from the consensus, limited to 1 to 90 days. The grace period is at most the lifetime.
+    /// Lifetime and grace period from the consensus [day]. The lifetime is clamped to 1 to 90 days. The grace period is
+    /// at most the lifetime.
     pub fn of_days(lifetime: u32, grace: u32) -> Self {
         let lifetime = lifetime.clamp(1, 90);
         Rotation { lifetime: lifetime * DAY, grace: grace.clamp(1, lifetime) * DAY }
     }
 
-    /// The next change, as of `now`. `made` is the time at which the current key was generated. `has_old` says
-    /// whether a previous key exists. A clock that was set back causes no change.
+    /// The next change, if the time is `now`. The current key was generated at `made`. A previous key exists if
+    /// `has_old`. If `now` is before `made`, no change is due.
     pub fn due(&self, now: SystemTime, made: SystemTime, has_old: bool) -> OnionDue {
         let (forget, rotate) = (made + self.grace, made + self.lifetime);
         if now >= rotate {
@@ -56,7 +57,7 @@ impl Rotation {
 
 /// Lifetime of a signing key's certificate (C tor `SigningKeyLifetime`).
 pub const SIGNING_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
-/// Time before the certificate's expiry at which a new key replaces the signing key (C tor `TestingSigningKeySlop`).
+/// The relay replaces its signing key this long before the certificate expires (C tor `TestingSigningKeySlop`).
 pub const SIGNING_SLOP: Duration = DAY;
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAYS: usize = 5;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Highest rate over ten seconds in the last days, for each direction. The lower of the two directions counts.
+/// Traffic of the last days, for the observed bandwidth: the highest average over ten seconds in each direction. The
+/// slower of the two directions counts.
 #[derive(Clone, Debug)]
 pub(super) struct Observed {
     second: Instant,
@@ -36,8 +37,8 @@ impl Observed {
         }
     }
 
-    /// Takes the counters of read and written bytes since the start [B]. All bytes since the last call count for the
-    /// second of this call. Late calls make rates lower, never higher.
+    /// Takes the total counts of read and written bytes [B]. All bytes since the last call are assigned to one second.
+    /// Late calls never make the rate higher.
     pub(super) fn on_count(&mut self, now: Instant, counted: [u64; 2]) {
         if now < self.second {
             return;

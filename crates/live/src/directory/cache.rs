@@ -19,10 +19,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Maximum number of documents in a request [1] (C tor: `MAX_DL_PER_REQUEST`, 96).
+/// Maximum number of documents in a request [1] (C tor: `MAX_DL_PER_REQUEST`).
 const BATCH: usize = 96;
-/// Wait after a consensus stops being fresh (C tor: `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`), at most 1/16 of its
-/// interval.
+/// Wait after a consensus stops being fresh (C tor: `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`). The wait is never longer
+/// than 1/16 of the interval between two consensuses.
 const SETTLE: Duration = Duration::from_secs(120);
 
 /// Clock difference to an authority that is still accepted (C tor: `ALLOW_DIRECTORY_TIME_SKEW`).
@@ -73,7 +73,7 @@ pub enum DirectoryEvent {
     Published(String),
     /// An upload of the descriptor failed. The text names the authority.
     NotPublished(String, Failure),
-    /// A new consensus arrived. The time is the start of its validity.
+    /// A new consensus with this valid-after time arrived.
     Consensus(Flavour, SystemTime),
     /// A download failed. The text names the documents.
     NotFetched(&'static str, Failure),
@@ -124,12 +124,12 @@ pub(super) struct DirectoryCache {
     schedules: Vec<Schedule>,
     /// Consensuses of both flavors that cannot be verified yet, because certificates are missing.
     waiting: [Option<Consensus>; 2],
-    /// The descriptor, and for each authority whether the upload is still missing.
+    /// This relay's descriptor.
     descriptor: Option<Arc<str>>,
     to_publish: Vec<bool>,
     /// The descriptor of each upload in progress.
     given: Vec<Option<Arc<str>>>,
-    /// Offset of our clock from each authority's clock, by the authority's last answer [s].
+    /// Offset of our clock from each authority's clock [s], measured at the authority's last answer.
     skews: Vec<Option<i64>>,
     /// Whether the authorities agree that our clock is wrong.
     is_off: bool,
@@ -252,9 +252,9 @@ impl DirectoryCache {
         }
     }
 
-    /// Records the offset of our clock from an authority's clock [s]. A single authority's clock can be wrong. A
-    /// wrong clock is therefore reported only when more than half of the known authorities agree on the direction,
-    /// and at least two authorities if there are two. It is reported once.
+    /// Records how far our clock is ahead of an authority's clock, `ahead` [s]. One authority's clock can be wrong. A
+    /// wrong clock is therefore reported only if more than half of the compared authorities agree on the direction. If
+    /// several authorities exist, at least two must agree. The report is not repeated.
     /// Source: C tor `handle_response_fetch_*()`, `connection_dir_client_reached_eof()`.
     /// Deviation: C tor trusts a single authority.
     fn compare_clocks(&mut self, to: SocketAddr, ahead: i64) {
@@ -337,14 +337,15 @@ impl DirectoryCache {
         Ok(())
     }
 
-    /// The time of the next download: a random time in the half interval after the consensus stops being fresh.
+    /// The time of the next download: a random time soon after the consensus stops being fresh, within half of the
+    /// interval between consensuses.
     fn next_consensus(&mut self, consensus: &Consensus) -> SystemTime {
         let interval = between(consensus.valid_after, consensus.fresh_until);
         let begin = consensus.fresh_until + SETTLE.min(interval / 16);
         begin + (interval / 2).mul_f64(self.rng.random::<f64>())
     }
 
-    /// Schedules a retry. The delay grows by at most a factor of three.
+    /// Schedules a retry. The delay is random, and at most three times the last delay.
     fn fail(&mut self, now: SystemTime, task: Task, failure: Failure) {
         let place = place(task);
         if let (Task::Upload(number), Failure::Refused(400..=499, _)) = (task, &failure) {
