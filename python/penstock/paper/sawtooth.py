@@ -6,8 +6,8 @@ smaller than before the previous cut, the origin is 0.85 of it (fast convergence
 grows beyond the origin before the next cut. An incomplete epoch shows only a part of the curve.
 
 Source: Ha, Rhee, Xu 2008, sections 3.1 and 3.7; RFC 9438, sections 4.2 and 4.7.
-Deviation: the module ignores the Reno-friendly region (RFC 9438, section 4.3). It therefore needs windows that are large
-for their round-trip time, as in `kist/cubic-sawtooth`.
+Deviation: the module ignores the Reno-friendly region (RFC 9438, section 4.3). It therefore needs windows that are
+large for their round-trip time, as in `kist/cubic-sawtooth`.
 """
 
 from collections.abc import Iterator
