@@ -31,8 +31,7 @@ pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     sync_folder_of(files)
 }
 
-/// Replaces two files that belong together. After a crash, both files are old, both are new, or the second file is
-/// missing.
+/// Replaces two files that belong together. After a crash, both are old, both are new, or the second is missing.
 ///
 /// # Errors
 ///

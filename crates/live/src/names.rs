@@ -35,7 +35,7 @@ pub enum Question {
     Name(IpAddr),
 }
 
-/// The result of a lookup. The number is the time for which it may be cached [s].
+/// The result of a lookup. The number says how long the result may be cached [s].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// At least one address, in the order of the DNS answer.
@@ -106,8 +106,8 @@ impl Names {
     }
 }
 
-/// Maximum number of requests on one TCP connection to a name server [1]. The resolver fails further requests. A
-/// lookup needs two requests, so this number exceeds twice the node's limit of lookups.
+/// Maximum number of requests on one TCP connection to a name server [1]. Further requests fail. This is enough for two
+/// requests of each running lookup.
 const MAX_REQUESTS: usize = 2048;
 
 fn settings(servers: &NameServers) -> io::Result<(ResolverConfig, ResolverOpts)> {
@@ -140,7 +140,7 @@ fn tasks(tasks: &Tasks) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
     tasks.lock().expect("no code panics while it holds the lock")
 }
 
-/// The answer of a lookup. Dropping it sends the answer, even if the lookup was cancelled or has panicked.
+/// The answer of a lookup. Dropping it sends the answer, so each lookup gets an answer, even a cancelled one.
 struct Reply<W: Fn()> {
     number: u64,
     found: Found,

@@ -134,8 +134,7 @@ impl Client {
     }
 }
 
-/// Derives the key that encrypts the client's message, and the MAC. The callback `encrypted` gets this key and returns
-/// the ciphertext.
+/// Derives the key that encrypts the client's message, and the MAC. `encrypted` returns the ciphertext for this key.
 fn first_phase(
     shared: &SharedSecret,
     relay: Relay<'_>,

@@ -14,8 +14,7 @@
 //! Source: tor-spec, "Negotiating and initializing channels"; C tor `channel_tls_process_versions_cell()`,
 //! `channel_tls_process_certs_cell()`, `channel_tls_process_auth_challenge_cell()`,
 //! `channel_tls_process_authenticate_cell()`, `channel_tls_process_netinfo_cell()`.
-//! Deviation: an initiator that sends CERTS must also send AUTHENTICATE. Without it, C tor treats this peer as a
-//! client.
+//! Deviation: an initiator that sends CERTS must also send AUTHENTICATE. C tor otherwise treats it as a client.
 
 mod failure;
 mod log;

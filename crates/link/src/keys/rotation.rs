@@ -34,8 +34,7 @@ pub enum OnionDue {
 }
 
 impl Rotation {
-    /// Lifetime and grace period from the consensus [day]. The lifetime is clamped to 1 to 90 days. The grace period is
-    /// at most the lifetime.
+    /// Lifetime (clamped to 1 to 90) and grace period (1 to `lifetime`) of onion keys from the consensus [day].
     pub fn of_days(lifetime: u32, grace: u32) -> Self {
         let lifetime = lifetime.clamp(1, 90);
         Rotation { lifetime: lifetime * DAY, grace: grace.clamp(1, lifetime) * DAY }

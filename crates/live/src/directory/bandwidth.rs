@@ -12,8 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAYS: usize = 5;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Traffic of the last days, for the observed bandwidth: the highest average over ten seconds in each direction. The
-/// slower of the two directions counts.
+/// The highest rate over ten seconds in the last days, for each direction. The slower direction counts.
 #[derive(Clone, Debug)]
 pub(super) struct Observed {
     second: Instant,

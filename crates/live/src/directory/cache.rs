@@ -337,8 +337,7 @@ impl DirectoryCache {
         Ok(())
     }
 
-    /// The time of the next download: a random time soon after the consensus stops being fresh, within half of the
-    /// interval between consensuses.
+    /// A random time for the next download, up to about half an interval after the consensus stops being fresh.
     fn next_consensus(&mut self, consensus: &Consensus) -> SystemTime {
         let interval = between(consensus.valid_after, consensus.fresh_until);
         let begin = consensus.fresh_until + SETTLE.min(interval / 16);

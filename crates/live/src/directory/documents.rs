@@ -1,7 +1,7 @@
 //! The verified documents of the directory cache.
 //!
-//! The torrc names the authorities. The authorities certify the keys that sign consensuses. A consensus has the
-//! digests of all other documents. Every document in this cache is therefore authentic, and any server may send it.
+//! The torrc names the authorities. The authorities certify the keys that sign consensuses. A consensus has the digests
+//! of all other documents. The cache checks signatures and digests, so any server may send a document.
 
 use super::authorities::{Authority, AuthorityCert, Fingerprint};
 use super::consensus::{Consensus, Flavour};
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tor_llcrypto::d::{Sha1, Sha256};
 
-/// Time for which the cache keeps a document after the last consensus with its digest. Clients may have an old
-/// consensus (C tor: `TOLERATE_MICRODESC_AGE`, a week).
+/// The cache keeps a document this long after a consensus last listed it. Clients may still use an old consensus (C
+/// tor: `TOLERATE_MICRODESC_AGE`, a week).
 const KEEP: Duration = Duration::from_secs(7 * 86_400);
 /// Maximum number of documents of each kind [1]. The public network has about ten thousand relays.
 const MOST: usize = 65_536;
@@ -40,12 +40,12 @@ pub(super) struct OwnDescriptor {
     text: Arc<str>,
 }
 
-/// Documents by digest. Each has the time of the last consensus that lists it.
+/// Documents, keyed by digest. Each has the time at which a new consensus last listed it.
 #[derive(Clone, Debug)]
 struct Kept<const N: usize>(BTreeMap<[u8; N], (SystemTime, Arc<str>)>);
 
 impl<const N: usize> Kept<N> {
-    /// Updates the times of listed documents. Drops documents that no recent consensus lists.
+    /// Handles a new consensus with the digests `named`. Drops documents that no consensus has listed for a week.
     fn name(&mut self, now: SystemTime, named: impl Iterator<Item = [u8; N]>) {
         for digest in named {
             if let Some((last, _)) = self.0.get_mut(&digest) {
@@ -118,11 +118,11 @@ impl Documents {
             && self.missing_descriptors().next().is_none()
     }
 
-    /// Whether exit streams to this address and port are refused, because a relay or authority is there. Otherwise a client
-    /// could attack the network through the exit.
+    /// Whether this exit refuses streams to an address and port of a relay or authority. Otherwise a client could
+    /// attack the network through the exit.
     ///
     /// Source: C tor `nodelist_reentry_contains()`, and the consensus parameter `allow-network-reentry`.
-    /// Deviation: OR ports of authorities that the consensus does not list are not known here.
+    /// Deviation: an authority's OR port is refused only if the consensus lists the authority.
     pub fn refuses_reentry(&self, to: SocketAddr) -> bool {
         let Some(consensus) = self.consensus(Flavour::Plain) else { return false };
         let is_authority = self.authorities.iter().any(|authority| authority.dir_port == to);
@@ -135,7 +135,7 @@ impl Documents {
         self.consensus(Flavour::Plain).map(|_| self.owners.contains_key(identity))
     }
 
-    /// The ed25519 identity of a relay by its RSA identity. Needs a consensus that lists the relay, and the descriptor.
+    /// The ed25519 identity of the relay with this RSA identity, from the descriptor that the consensus lists.
     pub fn ed25519_of(&self, identity: &Fingerprint) -> Option<[u8; 32]> {
         let descriptor = self.descriptors.get(self.owners.get(identity)?)?;
         let mut items = items(&descriptor).map_while(Result::ok);
@@ -143,7 +143,7 @@ impl Documents {
         base64(item.argument(0).ok()?).ok()
     }
 
-    /// Stores a consensus that most authorities signed, that has not expired, and that is newer than the current one.
+    /// Stores a consensus that is newer than the current one, not expired, and signed by most authorities.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
 //! Directory functions of a relay. The relay publishes its descriptor, fetches documents of the authorities, and
 //! serves them.
 //!
-//! `authorities` has the authorities and their certificates, `consensus` the consensus, and `params` the consensus
-//! parameters. `documents` keeps verified documents, and `serve` answers requests. `http` is the protocol in both
-//! directions. `cache` schedules downloads and uploads. `publication` decides when to publish a new descriptor, and
-//! `bandwidth` measures the observed bandwidth for it. `worker` is the thread for directory requests.
+//! `authorities`, `consensus` and `params` parse certificates, the consensus and its parameters. `documents` keeps
+//! verified documents, and `serve` answers requests. `http` is the protocol in both directions. `cache` schedules
+//! downloads and uploads. `publication` decides when to publish a new descriptor, and `bandwidth` measures the observed
+//! bandwidth for it. `worker` is the thread for directory requests.
 //!
 //! Source: dir-spec.
 

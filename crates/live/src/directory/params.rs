@@ -14,12 +14,12 @@ use std::num::NonZeroU8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params(BTreeMap<String, i32>);
 
-/// Settings that the operator fixes. The consensus does not change them.
+/// Settings in the torrc that override the consensus. True means that the torrc sets the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorOverrides {
     /// Half-life of EWMA (C tor: `CircuitPriorityHalflife`).
     pub half_life: bool,
-    /// Interval of the scheduler (C tor: `KISTSchedRunInterval`).
+    /// Interval between two runs of KIST (C tor: `KISTSchedRunInterval`).
     pub run_interval: bool,
     /// SENDME windows and congestion control.
     pub edge_control: bool,

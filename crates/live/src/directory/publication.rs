@@ -10,11 +10,11 @@ use penstock_units::{Duration, Instant};
 const RENEW: Duration = Duration::from_secs(18 * 3600);
 /// Maximum age of a descriptor while the consensus does not list the relay (C tor: `FAST_RETRY_DESCRIPTOR_INTERVAL`).
 const RETRY: Duration = Duration::from_secs(90 * 60);
-/// Factor by which the observed bandwidth must change before a new descriptor is due [1].
+/// A new descriptor is due when the observed bandwidth has risen or fallen by this factor [1].
 const FACTOR: u64 = 2;
-/// Minimum time between two descriptors for changes of the bandwidth.
+/// Minimum time between two descriptors that only a changed bandwidth causes.
 const BETWEEN: Duration = Duration::from_secs(3 * 3600);
-/// Age of the relay up to which a changed bandwidth causes a new descriptor.
+/// A changed bandwidth causes a new descriptor only in this time after the relay's start.
 const YOUNG: Duration = Duration::from_secs(24 * 3600);
 
 /// The state that decides about a new descriptor: the last descriptor, and changes since then.

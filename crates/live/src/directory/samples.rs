@@ -3,8 +3,8 @@
 use super::authorities::Authority;
 pub(super) use penstock_fuzzing::samples::*;
 
-/// The authorities of the sample network. The crate with the samples uses this crate without `cfg(test)`. Its type
-/// `Authority` is therefore a different type.
+/// The authorities of the sample network, converted to this test build's type `Authority`. The crate with the samples
+/// uses the type of a build without tests.
 pub(super) fn authorities() -> Vec<Authority> {
     let known = penstock_fuzzing::samples::authorities().into_iter();
     known.map(|it| Authority { nickname: it.nickname, v3ident: it.v3ident, dir_port: it.dir_port }).collect()

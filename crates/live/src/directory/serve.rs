@@ -54,8 +54,8 @@ impl Documents {
         }
     }
 
-    /// Path `current/consensus[-microdesc][/FP+FP..]`. With fingerprints, the relay serves the consensus only if more
-    /// than half of these authorities signed it.
+    /// Answers a request for `current/consensus[-microdesc][/FP+FP..]`. If the path has fingerprints, more than half of
+    /// these authorities must have signed the consensus.
     fn consensus_response(&self, rest: &str, since: Option<SystemTime>, now: SystemTime) -> Response {
         let Some(rest) = rest.strip_prefix("current/consensus") else { return Response::of(404) };
         let (flavour, rest) = match rest.strip_prefix("-microdesc") {
@@ -76,7 +76,7 @@ impl Documents {
         Response::documents(vec![consensus.text.clone()], Some(consensus.fresh_until))
     }
 
-    /// Certificates: `all`, `authority` (an authority's own; this relay has none), or by identity or signing key.
+    /// Answers a request for authorities' certificates: all, or those of certain identity or signing keys.
     fn keys(&self, rest: &str) -> Response {
         let certs = |is_it: &dyn Fn(&super::authorities::AuthorityCert) -> bool| {
             self.certs.iter().filter(|cert| is_it(cert)).map(|cert| cert.text.clone()).collect()
@@ -112,7 +112,7 @@ impl Documents {
         Response::documents(digests.iter().filter_map(|digest| self.microdescriptor(digest)).collect(), None)
     }
 
-    /// Server descriptors: `authority` (this relay's own), `all`, or by identity or digest.
+    /// Answers a request for server descriptors: this relay's (`authority`), all, or certain identities or digests.
     fn server(&self, rest: &str) -> Response {
         let pieces = match rest.split_once('/') {
             None if rest == "authority" => self.own().into_iter().collect(),
@@ -132,7 +132,7 @@ fn named(list: &str) -> BTreeSet<[u8; 20]> {
     list.split('+').take(MOST).filter_map(|digest| hex(digest).ok()).collect()
 }
 
-/// Whether more than half of the authorities signed a consensus. The list has the first digits of their fingerprints.
+/// Whether more than half of the listed authorities signed a consensus. `fingerprints` lists them by the first digits.
 fn is_signed_by(consensus: &Consensus, fingerprints: &str) -> bool {
     let signers: Vec<String> = consensus.signers().map(|identity| to_hex(&identity)).collect();
     let has = |begin: &str| {

@@ -1,7 +1,7 @@
 //! The thread for directory requests. Circuits never wait for it.
 //!
-//! Each request has its own connection and its own short-lived thread. There are at most five downloads and one
-//! upload for each authority at the same time.
+//! Each request has its own connection and its own short-lived thread. At the same time, there are at most five
+//! downloads, and at most one upload to each authority.
 
 use super::authorities::{Authority, Fingerprint};
 use super::between;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
-/// Maximum time to sleep. The system's date may change during the sleep.
+/// Maximum time to sleep. After a change of the system's date, the thread notices due tasks within this time.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Maximum number of queued events [1]. Later events are dropped.

@@ -61,7 +61,7 @@ impl Folder {
         Ok(content)
     }
 
-    /// Creates new files that only their owner can access. Other processes see whole files.
+    /// Creates new files that only their owner can access. Other processes never see incomplete files.
     pub(super) fn create(&self, files: &[(&str, &[u8])]) -> Result<(), KeyError> {
         atomic::create(&self.places(files)).map_err(|(path, error)| match error.kind() {
             io::ErrorKind::AlreadyExists => KeyError::Exists(path),
@@ -73,13 +73,13 @@ impl Folder {
         atomic::replace(&self.places(files)).map_err(failed)
     }
 
-    /// Replaces two files that belong together. After a crash, both files fit, or the second file is missing.
+    /// Replaces two files that belong together. After a crash, both are old, both are new, or the second is missing.
     pub(super) fn replace_pair(&self, first: (&str, &[u8]), second: (&str, &[u8])) -> Result<(), KeyError> {
         let place = |(name, content)| (self.path(name), content);
         atomic::replace_pair(place(first), place(second)).map_err(failed)
     }
 
-    /// Finishes a file of a group that [`Folder::create`] began before a crash; returns whether there was one.
+    /// Completes [`Folder::create`] for a file after a crash. Returns whether it still had its temporary name.
     pub(super) fn finish(&self, name: &str) -> Result<bool, KeyError> {
         atomic::finish(&self.path(name)).map_err(failed)
     }

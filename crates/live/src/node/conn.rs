@@ -13,7 +13,7 @@ use std::net::TcpStream;
 
 /// Maximum size of one read from a socket [B]. This is the largest I/O quantum.
 pub(super) const READ_SIZE: usize = 16 * 1024;
-/// The size that the buffer of decrypted bytes keeps when it is empty [B].
+/// Maximum capacity of the buffer of decrypted bytes while the buffer is empty [B].
 const KEPT: usize = 2 * READ_SIZE;
 
 /// A TCP connection with TLS, of a channel or of a link handshake.
@@ -25,12 +25,12 @@ pub(super) struct Conn {
     taken: usize,
     /// The peer; `None` on an accepted connection until the link handshake ends.
     pub(super) peer: Option<PeerId>,
-    /// The host at the other end, and the link's number among its links.
+    /// The host at the other end. `link` is the link's number among the links of this host.
     pub(super) host: Host,
     pub(super) link: u64,
-    /// The size of the buffer, as it was last counted [B].
+    /// The buffer's size at the last update of the node's memory count [B].
     pub(super) counted: u64,
-    /// Whether the peer is a client for C tor's defences.
+    /// Whether the defences against denial of service count the peer as a client.
     pub(super) is_client: bool,
     pub(super) interest: Interest,
     /// Readiness that epoll currently reports.
@@ -119,7 +119,7 @@ impl Conn {
         self.inbuf.split_off(std::mem::take(&mut self.taken))
     }
 
-    /// Puts back bytes that belong to cells, after the link handshake.
+    /// Sets the decrypted bytes that arrived after the end of the link handshake.
     pub(super) fn put_back(&mut self, bytes: Vec<u8>) {
         (self.inbuf, self.taken) = (bytes, 0);
     }
@@ -128,7 +128,7 @@ impl Conn {
         matches!(front(&self.inbuf[self.taken..], IdLen::Four), Front::Cell(..))
     }
 
-    /// Moves circuit cells to `into`: at most `limit` bytes, rounded up to whole cells.
+    /// Moves circuit cells to `into`. Stops after the cell that reaches `limit` [B].
     pub(super) fn take_cells(&mut self, limit: u64, into: &mut VecDeque<LiveCell>) {
         let mut taken = 0;
         while taken < limit {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Counters since the start of the node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeCounters {
-    /// Completed links: with relays, then with clients [1].
+    /// Numbers of completed links [1]: with relays, then with clients.
     pub links: [u64; 2],
     /// Failed links, by reason [1].
     pub link_failures: BTreeMap<&'static str, u64>,

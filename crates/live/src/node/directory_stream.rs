@@ -13,7 +13,7 @@ pub struct DirectoryStream {
     request: Vec<u8>,
     state: State,
     pub(super) interest: Interest,
-    /// The size of the request and of the answer's list, as it was last counted [B].
+    /// The stream's memory at the last update of the node's memory count [B].
     pub(super) counted: u64,
 }
 
@@ -47,7 +47,7 @@ impl DirectoryStream {
         }
     }
 
-    /// The memory of the request and of the list of documents in the answer [B]. Streams share the documents.
+    /// The stream's memory [B]. Documents that other streams share are not counted.
     pub(super) fn memory(&self) -> u64 {
         let list = match &self.state {
             State::Asking | State::Asked(_) => 0,
@@ -64,7 +64,7 @@ impl DirectoryStream {
         self.state = State::Answering(pieces.into(), 0);
     }
 
-    /// Whether the stream has work: bytes to take, a request to answer, or an answer that the core wants.
+    /// Whether the stream has work: a request to read or to answer, or an answer that the core wants.
     pub(super) fn is_ready(&self) -> bool {
         let may_be_read = match self.state {
             State::Asking => false,

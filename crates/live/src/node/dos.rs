@@ -1,5 +1,5 @@
 //! C tor's defences against denial of service: limits on the connections and circuits of one client address, and on the
-//! streams of one circuit. They are off by default; the consensus or the torrc turns them on. The policy has no I/O.
+//! streams of one circuit. They are off by default. The consensus or the torrc turns them on.
 //!
 //! Source: C tor 0.4.9 `dos.c`, `dos.h`, `dos_options.inc`; param-spec, "Denial-of-service parameters".
 //! Deviation: IPv6 addresses with the same first 64 bits count as one client. `DoSRefuseSingleHopClientRendezvous` has no
@@ -12,10 +12,10 @@ use penstock_units::{Duration, Instant};
 use rand::RngExt;
 use std::collections::BTreeMap;
 
-/// The clients that are remembered before those without connections and without a mark are forgotten [1].
+/// After so many new clients, the node forgets idle clients without marks [1].
 const MAX_IDLE: usize = 4096;
 
-/// One option: its name in the torrc and in the consensus, and the default and range of the consensus parameter.
+/// An option of the torrc, which is also a consensus parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct DosOption {
     /// The name.
@@ -46,7 +46,7 @@ macro_rules! options {
         }
 
         impl Settings {
-            /// The operator's values, and the consensus's where the operator has set none.
+            /// The value of each option: from the torrc, otherwise from the consensus.
             fn of(options: &DosOptions, params: &Params) -> Self {
                 let mut values = DOS_OPTIONS.iter().zip(&options.0).map(|(option, set)| {
                     let of_consensus = || params.get(option.name, option.default, option.least..=option.most);
@@ -130,9 +130,9 @@ struct Client {
     connections: u32,
     connects: Tokens,
     circuits: Tokens,
-    /// The end of the time for which its connections are refused.
+    /// The node refuses the client's connections until this time.
     connect_marked: Option<Instant>,
-    /// The end of the time for which its circuits are refused.
+    /// The node refuses the client's circuits until this time.
     circuits_marked: Option<Instant>,
 }
 
@@ -147,7 +147,7 @@ pub struct DosCounters {
     pub circuits: u64,
     /// Streams.
     pub streams: u64,
-    /// Times that a client address was marked for its circuits.
+    /// Number of times that a client address was marked, because it created circuits too fast.
     pub marked: u64,
 }
 
@@ -157,7 +157,7 @@ pub(super) struct Dos {
     options: DosOptions,
     settings: Settings,
     clients: BTreeMap<Host, Client>,
-    /// Clients are forgotten above this number [1].
+    /// The node removes idle clients when it has more clients than this number [1].
     limit: usize,
     streams: SecondaryMap<CircuitIndex, Tokens>,
     pub(super) counters: DosCounters,
@@ -227,7 +227,7 @@ impl Dos {
         }
     }
 
-    /// Whether a new circuit of this client address is answered.
+    /// Whether the relay accepts a new circuit of this client address.
     ///
     /// Source: C tor `dos_cc_new_create_cell()`, `dos_cc_get_defense_type()`.
     pub(super) fn may_create(&mut self, now: Instant, host: Host, rng: &mut impl rand::Rng) -> bool {
@@ -295,7 +295,7 @@ impl Dos {
     }
 }
 
-/// The end of a mark. A client cannot know it exactly.
+/// The end of a client's mark. It is random, so that the client does not know it exactly.
 fn marked(now: Instant, period: u32, rng: &mut impl rand::Rng) -> Instant {
     let more = if period < 4 { 0 } else { rng.random_range(1..period / 2) };
     now + Duration::from_secs(u64::from(period) + u64::from(more))

@@ -67,8 +67,8 @@ impl Node {
         }
     }
 
-    /// Whether the circuit may have exit streams. A client without other relays before this exit may not, because the
-    /// exit would be a proxy with one hop.
+    /// Whether the circuit may have exit streams. The previous hop must be a relay. Otherwise the exit would be a proxy
+    /// with one hop.
     /// Source: C tor `connection_exit_begin_conn()`, with the default of `refuseunknownexits`.
     fn may_exit(&mut self, stream: StreamKey) -> bool {
         let circuit = self.relay.circuit_of(stream);
@@ -183,11 +183,11 @@ fn clip(ttl: u32) -> u32 {
     CLIPPED[usize::from(ttl >= CLIPPED[0])]
 }
 
-/// Whether a name server can have this name: at most 255 letters, digits, hyphens, underscores and dots. If the last
-/// label is a number, as in `127.1`, the text is a short form of an IP address and not a name.
+/// Whether a name server can have this name: at most 255 letters, digits, hyphens, underscores and dots. A text such as
+/// `127.1`, whose last label is a number, is an IP address in short form.
 /// Source: C tor `address_is_invalid_destination()`, with the default of `ServerDNSAllowNonRFC953Hostnames`; RFC 3696
 /// section 2.
-/// Deviation: C tor sends `127.1` to a name server. The client gets the same end reason, after the server's answer.
+/// Deviation: C tor sends `127.1` to a name server. The client gets the same end reason, but later.
 fn is_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let last = text.trim_end_matches('.').rsplit('.').next().unwrap_or_default();

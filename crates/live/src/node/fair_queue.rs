@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Queued requests, up to a limit. At the limit, a new request of a short queue replaces the newest request of the
+/// Queued requests, up to a limit. At the limit, a sender with fewer requests replaces the newest request in the
 /// longest queue. A sender with too many requests therefore delays only itself.
 #[derive(Debug)]
 pub(super) struct FairQueue<K, T> {
@@ -20,7 +20,7 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         FairQueue { queues: BTreeMap::new(), order: VecDeque::new(), len: 0, most }
     }
 
-    /// Adds request `number` of sender `who`. Returns the number of the dropped request, possibly this one.
+    /// Adds a request of sender `who`. At the limit, returns the number of the dropped request, which can be `number`.
     pub(super) fn push(&mut self, who: K, number: u64, question: T) -> Option<u64> {
         let dropped = if self.len < self.most {
             None

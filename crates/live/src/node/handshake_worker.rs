@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-/// Maximum number of queued handshakes [1]. The thread needs a tenth of a second for this number.
+/// Maximum number of queued handshakes [1]. The thread answers so many in a tenth of a second.
 const MOST: usize = 1024;
 
 struct Ask {
@@ -80,7 +80,7 @@ impl HandshakeWorker {
     }
 
     /// Queues a handshake from `channel`. The answer will have the same number. If the queue is full, returns the
-    /// number of the dropped handshake, possibly this one.
+    /// number of the dropped handshake, which can be `number`.
     pub(super) fn ask(
         &self,
         number: u64,
@@ -96,7 +96,7 @@ impl HandshakeWorker {
         dropped
     }
 
-    /// Removes a handshake from the queue. Returns whether it was still queued, so that no answer will arrive.
+    /// Removes a handshake from the queue. Returns whether it was still queued. If so, no answer will arrive.
     pub(super) fn forget(&self, channel: ChannelKey, number: u64) -> bool {
         self.desk.work().asks.forget(channel, number)
     }

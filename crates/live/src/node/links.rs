@@ -1,5 +1,5 @@
-//! Links begin: the node accepts and opens connections, and drives their handshakes. Each host has a limited share of
-//! the unfinished handshakes.
+//! New links: the node accepts and opens connections, and performs the link handshakes. Each host has a limited share
+//! of the unfinished handshakes.
 
 use super::conn::Conn;
 use super::exits::end_reason;
@@ -19,9 +19,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// Maximum number of unfinished link handshakes, separately for accepted and for opened connections [1].
+/// Maximum number of unfinished link handshakes [1]. Accepted and opened connections have separate limits.
 const MAX_OPENING: usize = 1024;
-/// Maximum number of unfinished handshakes of connections that one host opened [1].
+/// Maximum number of unfinished link handshakes of connections from one host [1].
 const MAX_OPENING_OF_HOST: usize = MAX_OPENING / 4;
 /// Maximum number of connections that the node accepts in one turn [1].
 const MAX_ACCEPTS: usize = 64;
@@ -41,7 +41,7 @@ pub(super) struct Opening {
     from: IpAddr,
     /// The channel that waits for the connection, if this node opened it.
     channel: Option<ChannelKey>,
-    /// The host in whose share the handshake is, and its number there.
+    /// The host that is charged for the handshake, and the handshake's number in that host's share.
     share: (Host, u64),
     until: Instant,
 }
@@ -90,7 +90,7 @@ impl Node {
         self.open(conn, to.ip(), Some(channel), host).map_err(|_| "connect")
     }
 
-    /// Accepts the connections that wait. A flood takes a limited time of each turn.
+    /// Accepts waiting connections, up to a limit, so that a flood does not delay other events.
     pub(super) fn accept(&mut self) {
         for _ in 0..MAX_ACCEPTS {
             match self.listener.accept() {
@@ -111,11 +111,11 @@ impl Node {
         }
     }
 
-    /// Starts the handshake of an accepted connection, or closes the connection. The checks come before TLS, so that a
-    /// refused connection costs little.
+    /// Starts the handshake of an accepted connection, or closes the connection. It refuses connections before TLS, so
+    /// a refusal needs little CPU time.
     ///
-    /// If there are too many unfinished handshakes, the oldest one of the host with the most makes room, unless that is
-    /// the new connection's host. So a host that floods the relay delays only itself.
+    /// At the limit of unfinished handshakes, the oldest one of the host with the most handshakes is closed. If that
+    /// host opened the new connection, the new one is closed instead. A flood thus delays only its own host.
     ///
     /// Deviation: C tor has no limit on unfinished handshakes.
     fn admit(&mut self, socket: TcpStream, from: IpAddr) -> Result<(), &'static str> {

@@ -1,8 +1,8 @@
 //! Running name lookups of exit streams, with limits for each circuit and each peer.
 //!
-//! An attacker can ask for names that no server answers. Each such lookup runs until its timeout. Each circuit and
-//! each peer therefore has a limit. If a limit for several circuits is reached, a new lookup ends the oldest lookup
-//! of the circuit with the most lookups. Unanswered names therefore delay only the circuits that ask for them.
+//! An attacker can ask for names that no server answers. Each such lookup runs until its timeout. Each circuit and each
+//! peer therefore has a limit. At the limit of a peer or of the relay, a new lookup replaces the oldest lookup of the
+//! busiest circuit. Unanswered lookups therefore delay only the circuits that start them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LookupLimits {
     pub(super) total: usize,
-    /// Limit for all circuits from one peer. A peer that is a middle relay has circuits of many clients.
+    /// Limit for all circuits from one peer. One peer, such as a middle relay, forwards circuits of many clients.
     pub(super) per_peer: usize,
     pub(super) per_circuit: usize,
 }
@@ -26,7 +26,7 @@ impl LookupLimits {
 pub(super) enum Begun<S> {
     /// The lookup starts, with this number.
     Started(u64),
-    /// The lookup starts, with this number. For it, the lookup of this stream and with this number ends.
+    /// The lookup starts, with the first number. It replaces the lookup of this stream, which has the second number.
     Replaces(u64, S, u64),
     /// The relay refuses the lookup, because too many are running.
     Refused,
@@ -36,7 +36,7 @@ pub(super) enum Begun<S> {
 struct Running<P, C, S, V> {
     peer: P,
     circuit: C,
-    /// The stream and the purpose; `None` if the stream is closed. The thread keeps the lookup until it has answered.
+    /// The stream, and the purpose of the lookup. `None` if the stream closed before the thread answered.
     waiting: Option<(S, V)>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Lookups<P, C, S, V> {
     running: BTreeMap<u64, Running<P, C, S, V>>,
     by_stream: BTreeMap<S, u64>,
     by_peer: BTreeMap<P, OfPeer<C>>,
-    /// Number of lookups of closed streams, by peer and circuit, until the thread answers [1].
+    /// Number of unanswered lookups of closed streams, by peer and circuit [1].
     ending: BTreeMap<(P, C), usize>,
     next: u64,
 }
@@ -72,8 +72,8 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
         }
     }
 
-    /// Starts a lookup for `stream` on `circuit`, which comes from `peer`. If the relay's limit is reached, this call
-    /// takes one step for each peer.
+    /// Starts a lookup for `stream` on `circuit`, which comes from `peer`. At the relay's limit, the run time grows
+    /// with the number of peers.
     pub(super) fn begin(&mut self, peer: P, circuit: C, stream: S, then: V) -> Begun<S> {
         let own = self.len_of(peer, circuit);
         let ending = self.ending.get(&(peer, circuit)).copied().unwrap_or(0);
@@ -136,7 +136,7 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
         Some((stream, then))
     }
 
-    /// Drops the lookup of a stream. Returns the lookup's number. The thread need not answer it.
+    /// Drops the lookup of a stream. Returns the lookup's number. A later answer is ignored.
     pub(super) fn forget(&mut self, stream: S) -> Option<u64> {
         let number = self.by_stream.remove(&stream)?;
         let running = self.running.get_mut(&number).expect("a stream's lookup is running");
@@ -151,7 +151,7 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
         self.by_peer.get(&peer).and_then(|of| of.circuits.get(&circuit)).map_or(0, BTreeSet::len)
     }
 
-    /// The oldest lookup of the peer's fullest circuit; `None` if that circuit has at most `own` + 1 lookups.
+    /// The oldest lookup of the peer's circuit with the most lookups. It must have more than `own` + 1.
     fn oldest_of_fullest(&self, peer: P, own: usize) -> Option<u64> {
         let fullest = self.by_peer.get(&peer)?.circuits.values().max_by_key(|numbers| numbers.len())?;
         fullest.first().copied().filter(|_| fullest.len() > own + 1)

@@ -44,7 +44,7 @@ pub(super) struct Member {
     publication: Publication,
     /// Onion key in the last descriptor, and expiry of the signing key's certificate in it.
     keys: Option<([u8; 32], SystemTime)>,
-    /// Start of validity of the last applied consensus.
+    /// Valid-after time of the last applied consensus.
     applied: Option<SystemTime>,
     next: Instant,
 }

@@ -88,15 +88,15 @@ pub use trace::{Left, TraceConfig, Traced};
 
 /// Time limit of a link handshake (C tor: `TLS_HANDSHAKE_TIMEOUT`).
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Number of new peers since the last cleanup [1]. Above it, the node forgets all peers without channels.
+/// After so many new peers, the node forgets all peers without channels [1].
 const MAX_IDLE_PEERS: usize = 1024;
 /// Longest wait for events [ns].
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// Random padding of a cell whose tag a SENDME carries [B]: four zeros and 16 random bytes (prop289 §3.4).
+/// Padding of a cell that a SENDME acknowledges [B]: four zeros and 16 random bytes (prop289 §3.4).
 const SENDME_PADDING: u16 = 20;
 
-/// The memory of a circuit that carries cells now and then [B]: keys and keystreams of two directions, and queues that
-/// keep room for four cells. An idle circuit has about half of it.
+/// Estimated memory of a circuit that sometimes carries cells [B]: keys and keystreams of both directions, and queues
+/// for four cells. An idle circuit needs about half of it.
 const CIRCUIT_MEMORY: Bytes = Bytes::kib(8);
 /// The memory of a stream without data [B].
 const STREAM_MEMORY: Bytes = Bytes::kib(1);
@@ -118,7 +118,7 @@ pub struct NodeConfig {
     pub policy: ExitPolicy,
     /// Name servers.
     pub name_servers: NameServers,
-    /// Folder of the key files. Keys without a folder are never replaced.
+    /// Folder of the key files. `None` disables replacement of keys before they expire.
     pub keys_folder: Option<PathBuf>,
     /// Whether circuits may extend to private addresses, for test networks (C tor `ExtendAllowPrivateAddresses`).
     pub extend_to_private: bool,
@@ -215,9 +215,9 @@ pub struct Node {
     accepted: Shares<Host, u32>,
     /// Unfinished link handshakes of opened connections, by the hosts that asked for them.
     opened: Shares<Host, u32>,
-    /// The hosts whose circuits asked for the connection of a new channel.
+    /// For each new channel, the host whose circuit first asked for it.
     requesters: SecondaryMap<ChannelKey, Host>,
-    /// The highest number of links and exit streams in sum [1].
+    /// Maximum number of file descriptors for links and exit streams together [1].
     descriptors: usize,
     dos: Dos,
     /// The node forgets peers without channels above this number of peers [1].

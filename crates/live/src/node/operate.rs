@@ -45,7 +45,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// The difference to an earlier observation, as a row of `relays.parquet`.
+    /// Row of `relays.parquet` for the time between observation `before` and this one.
     pub fn row(&self, before: &Observation, relay: Name, position: Position) -> RelayRow {
         let (last, now) = (&before.counters, &self.counters);
         RelayRow {
@@ -91,7 +91,7 @@ impl Node {
         self.relay.population()[1]
     }
 
-    /// The relay's position, derived from its exit policy.
+    /// The relay's position: middle if its exit policy rejects everything, otherwise exit.
     pub fn position(&self) -> Position {
         if self.policy.rejects_all() { Position::Middle } else { Position::Exit }
     }
@@ -136,8 +136,7 @@ impl Node {
     }
 
     /// Changes settings of the running relay: circuit policy, rates, throttle, and the settings that the operator
-    /// fixes. A newly fixed setting applies even if its value in the torrc is unchanged, because the consensus may
-    /// have changed the relay's value.
+    /// fixes. A setting that starts to override the consensus also applies, because the consensus may have changed it.
     pub fn reconfigure(
         &mut self,
         (old, old_overrides): (&RelayConfig, OperatorOverrides),

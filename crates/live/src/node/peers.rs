@@ -10,11 +10,11 @@ use std::net::{IpAddr, SocketAddr};
 /// First number of clients. Clients have no identity, so their number depends on their address.
 const CLIENTS: u32 = 1 << 31;
 
-/// The links over which circuits reach a relay. Links to different addresses have different numbers. A client can put
-/// a wrong address into an EXTEND. Circuits of other clients then neither wait for this link nor use it.
+/// The links that a circuit to a relay may use. A client can put a wrong address into an EXTEND. Links to different
+/// addresses have different peer numbers, so a wrong address does not affect other circuits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LinkAddress {
-    /// Canonical links. The peer lists the connection's address as its own, so all circuits may use the link.
+    /// Canonical links, whose address the peer confirmed in NETINFO. All circuits may use them.
     Canonical,
     /// Other links, for circuits to this address only.
     At(IpAddr),
@@ -22,7 +22,7 @@ pub(super) enum LinkAddress {
     Dial(SocketAddr),
 }
 
-/// A relay with a channel, or a relay that a circuit extends to.
+/// A relay that has a channel or that a circuit extends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Known {
     pub(super) rsa: [u8; 20],
@@ -47,8 +47,8 @@ impl Peers {
     /// The number of the relay that a client extends to, at address `at`. A circuit uses an existing link if `shares`
     /// allows it, and if the link is canonical or goes to the same address. Otherwise the circuit opens a link, and
     /// only circuits to the same address share that link. Relays with different ed25519 identities are different
-    /// relays. A client that sends no ed25519 identity accepts any. A wrong identity or address in an EXTEND
-    /// therefore affects no other circuit.
+    /// relays. If the EXTEND has no ed25519 identity, any is accepted. A wrong identity or address in an EXTEND affects
+    /// no other circuit.
     ///
     /// Source: C tor `channel_get_for_extend()`.
     /// Deviation: circuits wait for an unfinished link only if the port is also equal. C tor compares only the address.

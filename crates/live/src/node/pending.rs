@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Keys that wait for an answer, each with a value. An old answer has no effect if its key is reused.
 #[derive(Debug)]
 pub(super) struct Pending<K, V> {
-    /// Key of each request; `None` if the key was removed. The thread still works on such requests.
+    /// Key of each request. `None` if the key was removed while the thread works on the request.
     by_number: BTreeMap<u64, Option<K>>,
     by_key: BTreeMap<K, (u64, V)>,
     next: u64,

@@ -11,7 +11,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct RelayList {
-    /// The consensus that was used for the last classification, by its start of validity.
+    /// Valid-after time of the consensus that the last classification used.
     consensus: Option<SystemTime>,
     next: Instant,
 }
@@ -23,8 +23,8 @@ impl RelayList {
 }
 
 impl Node {
-    /// Whether a peer with this identity is a relay. Anyone can create an identity, so peers that the consensus does
-    /// not list are treated as clients. This affects exit streams and the throttle.
+    /// Whether a peer with this identity is a relay. Peers that the consensus does not list are treated as clients,
+    /// because anyone can create an identity. This affects exit streams and the throttle of client connections.
     /// Source: C tor `connection_or_digest_is_known_relay()`.
     /// Deviation: a descriptor alone does not make a peer a relay. Without a consensus, all authenticated peers are
     /// relays, so that a new network can start.
@@ -50,7 +50,7 @@ impl Node {
         }
     }
 
-    /// Throttles a channel like a client's if its peer is not a relay.
+    /// Applies the client throttle to a channel whose peer is not a relay.
     pub(super) fn classify_channel(&mut self, now: Instant, channel: ChannelKey) {
         let peer = self.sockets.channel(channel).and_then(|conn| conn.peer);
         let Some(known) = peer.and_then(|peer| self.peers.known(peer)) else { return };

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Time of the next check, and new credentials that a thread generates.
+/// State of key renewal: the time of the next check, and credentials that a thread is generating.
 #[derive(Debug)]
 pub(super) struct Renewal {
     next: Instant,
@@ -70,8 +70,8 @@ impl Node {
         }
     }
 
-    /// Replaces keys; returns whether the signing key changed. Keys without a folder are for tests and are not
-    /// replaced. A failure is logged, and the next check tries again.
+    /// Replaces keys that are due. Returns whether the signing key changed. Without a key folder, as in tests, it
+    /// replaces none. A failure is logged and retried at the next check.
     fn renew_keys(&mut self) -> bool {
         let date = self.clock.date();
         // While the thread that generates certificates holds the keys, they cannot be replaced.

@@ -1,5 +1,5 @@
-//! File descriptors. Links and exit streams share them: each kind is entitled to half, and may use more while the other
-//! kind leaves some unused. Within a kind, the holder of the most gives one up for a new holder.
+//! File descriptors, which links and exit streams share. Each kind has half, and may use more while the other kind
+//! needs less. If none is left, the host or circuit with the most descriptors loses one.
 //!
 //! Deviation: C tor closes connections without circuits when descriptors are short (`connection_check_oos()`), without
 //! regard to their addresses, and limits streams only with `DoSStreamCreationEnabled`.
@@ -11,10 +11,10 @@ use penstock_core::{CircuitIndex, Direction, EndReason, StreamKey};
 
 /// Descriptors for files, name lookups and the metrics server [1].
 const RESERVE: usize = 64;
-/// A circuit has at most this share of all descriptors.
+/// One circuit may use one eighth of all descriptors.
 const CIRCUIT_SHARE: usize = 8;
 
-/// The number of descriptors for links and streams, of all that the process may have [1].
+/// The number of descriptors for links and streams [1], if the process may have `descriptors` in total.
 pub(super) fn usable(descriptors: usize) -> usize {
     descriptors.saturating_sub(RESERVE + descriptors / 32).max(16)
 }
@@ -25,7 +25,7 @@ impl Node {
         [self.opening.len() + self.sockets.links.len(), self.sockets.held.len()]
     }
 
-    /// Frees a descriptor for a new link of `host` if there is none. Returns false if the host itself has the most.
+    /// Makes a descriptor available for a new link of `host`. Returns false if the host already has the most links.
     pub(super) fn make_room_for_link(&mut self, host: Host) -> bool {
         let [links, streams] = self.held();
         if links + streams < self.descriptors {
@@ -47,7 +47,7 @@ impl Node {
         Some((self.sockets.channel(channel)?.host, circuit))
     }
 
-    /// Frees a descriptor for a new stream if there is none. Returns false if the circuit itself has the most streams.
+    /// Makes a descriptor available for a new stream. Returns false if the circuit has too many streams already.
     pub(super) fn make_room_for_stream(&mut self, host: Host, circuit: CircuitIndex) -> bool {
         let [links, streams] = self.held();
         if self.sockets.held.count(host, circuit) >= (self.descriptors / CIRCUIT_SHARE).max(1) {
@@ -73,7 +73,7 @@ impl Node {
         true
     }
 
-    /// Ends a stream, or the sending of its last bytes.
+    /// Ends a stream, or closes a closed stream's connection before all bytes are sent.
     fn end_stream(&mut self, stream: Token) -> bool {
         self.counters.stream("evicted");
         match stream {

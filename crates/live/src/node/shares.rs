@@ -1,4 +1,4 @@
-//! Who holds a limited resource: links, file descriptors. When nothing is left, the holder of the most gives one up.
+//! Fair shares of limited things, such as file descriptors. If none is left, the holder with the most things loses one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,7 +22,7 @@ impl Host {
     }
 }
 
-/// Held things by holder, each with a number that grows with time.
+/// The things of each holder. Every new thing gets a higher number.
 #[derive(Debug)]
 pub(super) struct Shares<K, T> {
     /// The things of each holder, oldest first; none is empty.
@@ -79,7 +79,7 @@ impl<K: Ord + Copy, T: Copy> Shares<K, T> {
         self.by_count.last().map_or(0, |(count, _)| *count)
     }
 
-    /// The newest thing of the holder with the most things, if `holder` has fewer even with one more.
+    /// The newest thing of the holder with the most things. `None` if one more gives `holder` as many.
     pub(super) fn newest_of_most(&self, holder: K) -> Option<T> {
         let newest = self.newest_of_largest()?;
         (self.most() > self.count(holder) + 1).then_some(newest)
@@ -91,7 +91,7 @@ impl<K: Ord + Copy, T: Copy> Shares<K, T> {
         self.holders[most].last_key_value().map(|(_, newest)| *newest)
     }
 
-    /// The oldest thing of all holders with the most things.
+    /// The oldest thing of the holder with the most things, or of all such holders if several have equally many.
     pub(super) fn oldest_of_most(&self) -> Option<T> {
         let most = self.most();
         let fullest = self.by_count.iter().rev().take_while(|(count, _)| *count == most);
@@ -100,15 +100,15 @@ impl<K: Ord + Copy, T: Copy> Shares<K, T> {
     }
 }
 
-/// Things by holder and by part of the holder: streams by host and by circuit. So a client that shares a link with an
-/// attacker keeps its streams.
+/// The things of each part of each holder, such as the streams of each circuit of each host. An attacker on a shared
+/// link thus cannot end the streams of clients.
 #[derive(Debug)]
 pub(super) struct NestedShares<K, P, T> {
     hosts: Shares<K, ()>,
     parts: BTreeMap<K, Shares<P, T>>,
 }
 
-/// The place of a thing in its holder's shares.
+/// Identifies a thing: its holder, its part, and its numbers in both tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held<K, P> {
     pub(super) holder: K,
@@ -145,8 +145,8 @@ impl<K: Ord + Copy, P: Ord + Copy, T: Copy> NestedShares<K, P, T> {
         self.parts.get(&holder).map_or(0, |parts| parts.count(part))
     }
 
-    /// The thing that is given up for a new one of `part` of `holder`: the newest of the largest part of the holder with
-    /// the most. `None` if the new one would belong to the largest itself.
+    /// The thing to remove, so that `part` of `holder` can get a new one: the newest of the largest part of the largest
+    /// holder. `None` if the new one would make its own part the largest.
     pub(super) fn newest_of_most(&self, holder: K, part: P) -> Option<T> {
         if self.hosts.most() > self.hosts.count(holder) + 1 {
             return self.newest_of_largest();
@@ -154,7 +154,7 @@ impl<K: Ord + Copy, P: Ord + Copy, T: Copy> NestedShares<K, P, T> {
         self.parts.get(&holder)?.newest_of_most(part)
     }
 
-    /// The newest thing of the largest part of the holder with the most things.
+    /// The newest thing in the largest part of the largest holder.
     pub(super) fn newest_of_largest(&self) -> Option<T> {
         let (_, most) = self.hosts.by_count.last()?;
         self.parts.get(most)?.newest_of_largest()

@@ -22,7 +22,7 @@ use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Cells in a TLS record, if enough cells remain for another record [cell] (C tor passes 4 KiB to TLS in one call).
+/// Cells in a TLS record [cell]. The last record can be longer or shorter (C tor passes 4 KiB to TLS in one call).
 const RECORD_CELLS: usize = 8;
 
 /// Overhead of a TLS 1.3 record [B]: header, content type and tag (RFC 8446 section 5.2).
@@ -47,7 +47,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// The number that epoll returns for this token. It packs the kind, and the generation and the index of a key.
+    /// The number that epoll returns for this token. Its bits are the token's kind and its key's generation and index.
     fn number(self) -> u64 {
         let pack = |kind: u64, index: u64, generation: u32| kind << 60 | u64::from(generation) << 32 | index;
         match self {
@@ -109,7 +109,7 @@ pub(super) struct Sockets {
     pub(super) directory_streams: BTreeMap<StreamKey, DirectoryStream>,
     /// Directory streams with pending work. Epoll does not watch them.
     pub(super) woken: BTreeSet<StreamKey>,
-    /// Readable channels with whole cells in their buffers.
+    /// Channels that the core wants to read, with a whole cell in the buffer.
     pub(super) full: BTreeSet<ChannelKey>,
     pub(super) trace: Option<Box<Trace>>,
     clock: Clock,
@@ -240,8 +240,8 @@ impl Sockets {
         }
     }
 
-    /// Encrypts cells of at most `limit` bytes and writes them to the socket in one call. If encrypted bytes of an
-    /// earlier call remain, writes nothing. Returns the number of bytes, including TLS overhead [B].
+    /// Encrypts cells of at most `limit` bytes and writes them to the socket in one call. Writes no cells while
+    /// encrypted bytes of an earlier call remain. Returns the number of bytes of the cells and their TLS overhead [B].
     fn write_piece(&mut self, key: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: u64) -> u64 {
         let Some(conn) = self.channels.get_mut(key) else { return 0 };
         if conn.is_stuck() {
@@ -269,7 +269,7 @@ impl Sockets {
         taken
     }
 
-    /// If no encrypted bytes wait, all traced cells have left TLS.
+    /// Records the time at which traced cells left TLS. They have left it if no encrypted bytes wait.
     fn note_written(&mut self, key: ChannelKey) {
         if let Some(trace) = &mut self.trace
             && let Some(conn) = self.channels.get_mut(key)

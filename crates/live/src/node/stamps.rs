@@ -1,8 +1,8 @@
 //! The kernel's timestamps for the bytes of a channel (SO_TIMESTAMPING).
 //!
 //! A read returns the time at which the last byte reached the kernel. The times of sent bytes arrive in the socket's
-//! error queue, with the number of the byte. TLS hides cell boundaries, so a cell is identified by the last byte that
-//! was written for it.
+//! error queue, with the number of the byte. TLS hides cell boundaries. The timestamp of a cell is therefore that of
+//! the last byte written for it.
 //!
 //! Source: Linux `Documentation/networking/timestamping.rst`.
 

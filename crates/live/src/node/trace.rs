@@ -1,6 +1,6 @@
 //! Traces some cells through the node, and samples the state of some circuits. Traces contain numbers and times only.
 //!
-//! Every n-th RELAY cell and every n-th stream payload gets a tag. A trace has the node's own number of the circuit,
+//! Every n-th RELAY cell and every n-th stream payload gets a tag. A trace contains this node's number of the circuit,
 //! and no data about the client.
 //!
 //! Source: KIST §4.1 ("kernel in", "tor", "kernel out"). KIST also logs no addresses.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 const MOST: usize = 65_536;
 /// Time limit for the kernel's timestamp after a cell was written.
 const AFTERWARDS: Duration = Duration::from_secs(2);
-/// Time limit for a traced cell. A cell beyond this limit ended at this node, or its circuit closed.
+/// The trace drops a cell after this time. Such a cell was for this node, or its circuit closed.
 const LOST: Duration = Duration::from_secs(120);
 
 /// Settings of a trace.
@@ -132,7 +132,7 @@ impl Trace {
         Some(tag)
     }
 
-    /// Records the time at which a cell passes a station of the core.
+    /// Records the time at which a cell passes a measuring point in the core.
     pub(super) fn station(
         &mut self,
         tag: Tag,
@@ -184,7 +184,7 @@ impl Trace {
 }
 
 impl CellTimes {
-    /// The row of a cell; `None` if the circuit closed before this node knew its own position.
+    /// The row of a cell. `None` if the circuit closed before the relay knew its position in it.
     fn row(&self, tag: Tag) -> Option<CellRow> {
         let (circuit, hop) = self.circuit?;
         // The core reports the start of its call, which can be before an earlier station's time. Times never decrease.
@@ -211,7 +211,7 @@ impl CellTimes {
     }
 }
 
-/// The client and the workload of a circuit. A relay does not know them.
+/// The text for the client and the workload of a circuit, because a relay does not know them.
 pub(super) fn unknown() -> Arc<str> {
     Arc::from("unknown")
 }

@@ -42,7 +42,7 @@ pub(super) fn description(
     })
 }
 
-/// The network of the relay; `None` if no authority may vote.
+/// Settings for the network of the relay. `None` if the torrc names no authority with an identity key for votes.
 pub(super) fn membership(options: &Options, description: Description) -> Option<Membership> {
     let authority = |said: &crate::torrc::Authority| {
         let nickname = said.nickname.clone().unwrap_or_else(|| said.dir.to_string());

@@ -293,7 +293,7 @@ impl Program {
         Ok(())
     }
 
-    /// Whether a signal ended the relay, and either the waiting time is over or no circuit is left.
+    /// Whether the relay must end now. After a signal, it waits until no circuit is left, but only for a limited time.
     fn is_over(&self) -> bool {
         self.ends.is_some_and(|ends| ends <= self.node.now() || self.node.circuits() == 0)
     }

@@ -12,7 +12,7 @@ use penstock_units::{Duration, Instant};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Maximum number of samples in a part, and of rows of other tables. A killed process loses the part in memory.
+/// Maximum number of samples in a part. `ROWS_A_PART` limits other tables. A killed process loses the unwritten part.
 const SAMPLES_A_PART: usize = 3600;
 const ROWS_A_PART: usize = 1 << 18;
 

@@ -1,7 +1,7 @@
-//! What a relay gives up before it serves peers: core dumps, its user, files (Landlock) and system calls (seccomp).
+//! Limits the rights of a relay before it serves peers: core dumps, user, files (Landlock), system calls (seccomp).
 //!
-//! A flaw in the relay then gives an attacker little: no other program, no other files than the relay's, no traces of
-//! its memory on the disk.
+//! An attacker who exploits the relay can then start no program, and access no files except the relay's and the
+//! system's. The relay leaves no memory dump on the disk.
 
 use crate::Error;
 use crate::torrc::{Options, Sink, User};
@@ -24,7 +24,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Forbids core dumps, and reading the memory by other processes of the same user.
+/// Forbids core dumps. Other processes of the same user can no longer read the relay's memory.
 ///
 /// Source: C tor `tor_disable_debugger_attach()`, with the default of `DisableDebuggerAttachment`.
 pub(super) fn forbid_dumps(options: &Options) {
@@ -36,10 +36,10 @@ pub(super) fn forbid_dumps(options: &Options) {
     let _ = set_dumpable(false);
 }
 
-/// Becomes the user of the torrc, for good. Folders of the relay that do not exist are made for this user.
+/// Switches permanently to the user in the torrc. Creates the relay's missing folders for this user.
 ///
 /// Source: C tor `switch_id()`.
-/// Deviation: no capability is kept, so after a change of ports the relay needs a restart.
+/// Deviation: the relay keeps no capabilities. A change of its ports therefore needs a restart.
 pub(super) fn become_user(options: &Options) -> Result<(), Error> {
     let Some(User { name, uid, gid }) = &options.user else { return Ok(()) };
     if Uid::effective() == *uid && Uid::current() == *uid {
@@ -88,7 +88,7 @@ pub(super) fn restrict_files(options: &Options, torrc: Option<&Path>) -> Result<
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// The rights in the relay's own folders: all but to run programs and to make devices, pipes and links.
+/// The rights in the relay's folders: all except starting programs and creating devices, pipes, sockets and symlinks.
 fn writing(abi: ABI) -> landlock::BitFlags<AccessFs> {
     let never = AccessFs::Execute
         | AccessFs::MakeChar
@@ -136,16 +136,16 @@ pub(super) fn restrict_calls() -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The outcome of a call that is in neither list. Tests use a build with debug assertions, in which it ends the process
-/// and so cannot be overlooked.
+/// The effect of a system call in neither list. In a build with debug assertions, it ends the process, so that tests
+/// notice the call.
 const UNEXPECTED: SeccompAction = if cfg!(debug_assertions) {
     SeccompAction::KillProcess
 } else {
     SeccompAction::Errno(libc::EPERM as u32)
 };
 
-/// Two filters; the stricter outcome holds. The first one ends the process at calls that only an attacker makes. The
-/// second one allows what a relay does, and no further filter.
+/// Two filters for system calls. If they disagree, the stricter one decides. The first one ends the process at a call
+/// that only an attacker makes. The second one allows the calls of a relay, but not a further filter.
 fn filters(arch: TargetArch) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
     let domains = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK].map(|domain| {
@@ -160,7 +160,7 @@ fn filters(arch: TargetArch) -> Result<[BpfProgram; 2], seccompiler::BackendErro
     ])
 }
 
-/// The calls of a relay: of its threads, of the C library for them, and of a panic.
+/// The system calls that a relay needs, including those of the C library and of a panic.
 const CALLS: &[i64] = &[
     // Files.
     libc::SYS_read,
@@ -306,7 +306,7 @@ const CALLS: &[i64] = &[
     libc::SYS_unlink,
 ];
 
-/// Calls with which an attacker would go on.
+/// System calls that only an attacker makes.
 const FATAL: &[i64] = &[
     libc::SYS_bpf,
     libc::SYS_chroot,

@@ -33,7 +33,7 @@ impl fmt::Display for Place {
 /// How an option changes earlier values of the same option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// `Option`: on the command line, it replaces the values of the file.
+    /// `Option`: sets a value. On the command line, it replaces the values in the torrc file.
     Set,
     /// `+Option`: adds a value.
     Append,

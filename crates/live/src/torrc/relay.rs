@@ -19,7 +19,7 @@ struct Setting {
     place: Place,
 }
 
-/// The settings of the core, rate and burst for the descriptor [B/s, B], and settings that the operator fixes.
+/// Reads the core's settings, the descriptor's rate [B/s] and burst [B], and the settings that override the consensus.
 pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], OperatorOverrides), TorrcError> {
     let mut settings = Vec::new();
     let advertised = rates(read, &mut settings)?;
@@ -105,7 +105,7 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
 
 /// Reads `BandwidthRate` and `RelayBandwidthRate` with their bursts. The smaller values apply.
 /// Source: C tor `get_effective_bwrate()`, `options_validate_relay_bandwidth()`, `router_get_advertised_bandwidth()`.
-/// Deviation: there is one pair of buckets, because this relay carries only relayed traffic. Without either option,
+/// Deviation: both limits share one pair of buckets, because all traffic of this relay is relayed. If neither is set,
 /// the bandwidth is unlimited. C tor's default is 1 GByte.
 fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], TorrcError> {
     let own_rate = read.placed("BandwidthRate", bandwidth)?;
@@ -166,7 +166,7 @@ fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], Tor
     Ok([shown, depth.max(shown)])
 }
 
-/// Reads `PerConnBWRate` and `PerConnBWBurst`. If one is missing, the relay's bandwidth is the limit.
+/// Reads `PerConnBWRate` and `PerConnBWBurst`. If only one is set, the other is 1 GByte.
 /// Source: C tor `connection_or_update_token_buckets_helper()`.
 fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcError> {
     let rate = read.placed("PerConnBWRate", bandwidth)?.filter(|(rate, _)| *rate > 0);
@@ -182,7 +182,7 @@ fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcEr
     Ok(())
 }
 
-/// Parses seconds; returns milliseconds. The value `-1` stands for the default.
+/// Parses a time [s] and returns it [ms]. The value `-1` means the default.
 fn half_life(text: &str) -> Result<Option<u64>, Mistake> {
     let wrong = || mistake!("{text:?} must be -1, or 1 to 2147483647 seconds");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
