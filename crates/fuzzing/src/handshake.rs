@@ -75,7 +75,7 @@ fn export(exports: bool) -> impl Fn(&[u8; 32]) -> Option<[u8; 32]> {
     move |context| exports.then(|| context.map(|byte| byte ^ 0x5A))
 }
 
-/// The tested link. `setting` selects its side.
+/// The tested link. `setting` selects whether it connects or responds.
 fn link(setting: u8) -> Link {
     let identity = peer().identity();
     let expected = Expected {

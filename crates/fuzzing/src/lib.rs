@@ -1,8 +1,8 @@
 //! Functions that fuzzers call.
 //!
-//! Each function takes any bytes, and panics if an invariant is violated. It returns how much of the code the input
-//! reached. The libFuzzer targets in `fuzz/` call these functions. The tests of this crate call them with the
-//! committed corpus, and check that each input still reaches its state.
+//! Each function takes any bytes, and panics if an invariant is violated. It returns counters of the states that the
+//! input reached. The libFuzzer targets in `fuzz/` call these functions. The tests of this crate call them with the
+//! committed corpus, and check that each input still reaches the same states.
 //!
 //! The layers are, in order: [`samples`] (directory documents of a C tor network), `choices` (an input as a sequence of
 //! choices), `test_relays` and `forge` (relays with fixed keys, and forged certificates), then one module for each target.

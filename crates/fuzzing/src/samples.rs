@@ -30,7 +30,7 @@ pub fn authorities() -> Vec<Authority> {
     (0..).zip(&identities).map(authority).collect()
 }
 
-/// The time `seconds` [s] after the sample consensus's valid-after time. The consensus is fresh for ten seconds.
+/// The time `seconds` [s] after the consensus's valid-after time. The consensus is fresh for ten seconds.
 pub fn at(seconds: u64) -> SystemTime {
     humantime::parse_rfc3339("2026-11-22T09:21:20Z").unwrap() + Duration::from_secs(seconds)
 }

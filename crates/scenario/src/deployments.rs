@@ -101,8 +101,8 @@ impl Deployment {
     }
 }
 
-/// Lists the combinations of deployments that can reach one relay. For each combination, lists the groups whose relays
-/// it may reach. Returns `None` if there are more than [`MOST_LAYERS`] combinations.
+/// Lists the combinations of deployments that can reach one relay, each with the groups whose relays it may reach.
+/// Returns `None` if there are more than [`MOST_LAYERS`] combinations.
 fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layers, BTreeSet<&'a str>>> {
     // Relays that the same deployments may reach are treated together.
     let mut alike: BTreeMap<Layers, BTreeSet<&str>> = BTreeMap::new();

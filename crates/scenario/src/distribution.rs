@@ -101,7 +101,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Several sizes, each with the weight for sampling it. All weights are above zero.
+/// Several sizes. The probability of a size is proportional to its weight, which is above zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix(Arc<[(f64, Bytes)]>);
 

@@ -58,11 +58,11 @@ impl Document {
         Document::in_network(text, name, None, sets, &[], &[Point::default()])
     }
 
-    /// Reads a scenario at each point of a grid, with the relays and the `[network]` of a network file. It has the variants
-    /// of the file at each point.
+    /// Reads a scenario file, and replaces its relays and its `[network]` by those of a network file. The document has
+    /// the variants of the file at each point of a grid.
     ///
-    /// `only` selects variants, all if it is empty: a point may set keys that do not fit other variants. A variant's name
-    /// is `variant, point`, or `point` if only one is selected.
+    /// `only` selects the variants of the file; if it is empty, all. A selection helps if other variants lack the keys
+    /// of a point. A variant of the document is named `variant, point`, or `point` if only one variant is selected.
     pub fn in_network(
         text: &str,
         name: &str,

@@ -87,7 +87,7 @@ pub(crate) enum Origin {
         /// Index of the variant that sets the value.
         variant: Option<usize>,
     },
-    /// A `--set` or `--param`: its index, from 0.
+    /// Index of the `--set` or `--param` that sets the value, from 0.
     Set(usize),
 }
 

@@ -11,8 +11,7 @@ use penstock_units::{Duration, Seed};
 const SEGMENT: f64 = 1448.0;
 /// CPU time for one cell on one hop, if all circuits fit into the processor's cache [s].
 const SECONDS_PER_CELL: f64 = 5.5e-7;
-/// Additional CPU time for one cell on one hop [s]. It applies each time when the number of circuits doubles beyond
-/// [`CACHED_CIRCUITS`].
+/// Additional CPU time for one cell on one hop [s], each time the number of circuits doubles above [`CACHED_CIRCUITS`].
 const SECONDS_PER_DOUBLING: f64 = 1.4e-7;
 /// Number of circuits that fit into the processor's cache [1].
 const CACHED_CIRCUITS: f64 = 50.0;

@@ -121,7 +121,7 @@ pub struct Run {
     pub sample: Duration,
 }
 
-/// Ends a run after a number of downloads by all clients of one workload.
+/// Ends a run when the clients of one workload have together finished a number of downloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// Index of the workload.
@@ -171,9 +171,9 @@ section! {
         nodelay: bool = Flag, Is("false");
         /// The largest payload of a segment.
         mss: Bytes = Size { least: 88, most: 65_483 }, Is("1448 B");
-        /// The size of the send buffer of every socket. With "auto", the kernel of the profile tunes the size.
+        /// Send buffer of every socket. With "auto", the kernel of the profile tunes its size.
         send_buffer: Option<Bytes> = BUFFER, Is("auto");
-        /// The size of the receive buffer of every socket. With "auto", the kernel of the profile tunes the size.
+        /// Receive buffer of every socket. With "auto", the kernel of the profile tunes its size.
         receive_buffer: Option<Bytes> = BUFFER, Is("auto");
     }
 }
@@ -370,7 +370,7 @@ impl Phase {
 pub struct Generated {
     /// Year with its distributions.
     pub era: &'static Era,
-    /// Name of the group. The random stream for sampling the group is derived from the name.
+    /// Name of the group. The seed of its random stream is derived from the name.
     pub group: String,
     /// Indices of the relays, in the order of their names.
     pub relays: Vec<usize>,
@@ -424,8 +424,8 @@ pub struct Client {
     pub circuit_lifetime: Option<Duration>,
     /// Time after which the client gives up building a circuit.
     pub build_timeout: Option<Duration>,
-    /// Indices of the servers that the client uses; never empty. Each download uses a random one. Several clients can
-    /// share the list in memory.
+    /// Indices of the client's servers; never empty. Each download uses a random one. Clients can share this list in
+    /// memory.
     pub servers: Arc<[usize]>,
 }
 
@@ -503,8 +503,7 @@ impl Path {
 /// Maximum number of failed samples in a row. After them, no circuit is possible.
 const MOST_DRAWS: usize = 10_000;
 
-/// Samples `hops` relays by weight, without replacement. The calculation uses integers, so that its result is the same
-/// on every platform.
+/// Samples `hops` relays by weight, without replacement. It uses integers, so that all platforms give the same result.
 fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
     let mut chosen = Vec::with_capacity(hops);
     while chosen.len() < hops {
@@ -531,8 +530,7 @@ pub struct Server {
     pub host: Host,
 }
 
-/// A client's activity on each circuit: it repeats a download or a hold, and then pauses. The next one starts only
-/// after the pause (closed loop).
+/// A client's activity on each circuit. It repeats a download or a hold, and a pause after it (closed loop).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Name in output, such as `web` or `bulk`.
@@ -569,7 +567,8 @@ pub enum Activity {
 /// Source: tgen's actions `traffic`, `flow` and `stream`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tgen {
-    /// When flows start. Without this model, a new flow starts one workload pause after the previous flow.
+    /// When flows start. Without this model, a new flow starts one pause of the workload after the end of the previous
+    /// flow.
     pub flows: Option<Arc<Markov>>,
     /// When streams of a flow start. Without this model, each flow has one stream.
     pub streams: Option<Arc<Markov>>,
@@ -580,8 +579,8 @@ pub struct Tgen {
 }
 
 impl Tgen {
-    /// Mean time between two streams [s], and mean number of bytes of a stream in both directions [B]. Both are
-    /// measured in a few short walks.
+    /// Mean time between two streams [s], and mean number of bytes of a stream in both directions [B], from a few
+    /// walks.
     pub(crate) fn typical(&self, pause: f64) -> (f64, f64) {
         let (packets, lasts) = self.packets.typical();
         let stream = packets * self.packet.get() as f64;

@@ -24,8 +24,8 @@ const BLOCK: usize = 250;
 pub struct HubReport {
     /// Lateness of packets: the time from the planned arrival at the kernel to the real one.
     pub lateness: Lateness,
-    /// Longest wait of a packet in the emulated queue of a sending link. This queue should stay empty, because packets
-    /// wait in the kernel's queue.
+    /// Longest wait of a packet in the emulated queue of a sending link. Packets should wait in the kernel's queue
+    /// instead.
     pub longest_wait: Duration,
     /// Packet counts of each host [packet].
     pub packet_counts: Vec<PacketCounts>,

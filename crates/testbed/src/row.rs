@@ -31,9 +31,9 @@ pub struct LinkRow {
     pub queue_bytes: u64,
     /// Bytes that the application received [B].
     pub bytes: u64,
-    /// Lateness of packets, from the planned arrival at the kernel to the real one: 99th percentile [s].
+    /// Delay of packets after their planned arrival at the kernel: 99th percentile [s].
     pub late_p99_s: f64,
-    /// Lateness of packets, from the planned arrival at the kernel to the real one: maximum [s].
+    /// Delay of packets after their planned arrival at the kernel: maximum [s].
     pub late_max_s: f64,
     /// Packets lost at random, in both directions [packet].
     pub lost: u64,

@@ -2,8 +2,8 @@
 //!
 //! The kernel of a host has the queue before the host's sending link. A token bucket (`tc qdisc tbf`) limits its rate.
 //! Packets in this queue count as unsent data of their socket, so TCP Small Queues works as with a real interface. With
-//! only a TUN device, a packet would count as sent immediately. The [`Star`] then computes the exact time at which the
-//! packet leaves the link.
+//! only a TUN device, a packet would count as sent immediately. The [`Star`] then computes the exact time of each
+//! packet.
 
 use crate::Error;
 use crate::clock::Clock;

@@ -18,7 +18,7 @@ PAYLOAD, CELL, RECORD, CELLS_OF_RECORD = 498, 512, 29, 8
 
 
 def rate(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """The estimated rate: the payload after the first 2 MiB over its time [B/s].
+    """The estimated rate [B/s]: the payload after the first 2 MiB, divided by its duration.
 
     Source: throttling equation 2.
     """
@@ -28,9 +28,9 @@ def rate(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 def onset(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
     """The bytes on the wire before throttling starts, minus the refill of the bucket until then [B].
 
-    The curve of arrived cells is first steep and then flat, and throttling starts at the corner. This is the point at
-    which the curve lies farthest above the line from its first to its last point. Bytes on the wire are cells and the
-    TLS overhead of their records.
+    The curve of arrived cells is first steep and then flat. Throttling starts at the corner between them: the point
+    farthest above the line from the curve's first to its last point. Bytes on the wire are cells and the TLS overhead
+    of their records.
     """
     return _of_circuits(cells, hop, _onset)
 

@@ -42,7 +42,7 @@ def of(scenario: Mapping[str, Any], variant: str) -> Setting:
 
 
 def apart(a: Setting, b: Setting) -> str:
-    """The first key with different values. It is empty if the settings agree, so that runs of one seed form pairs."""
+    """The first key with different values; empty if runs of one seed form pairs."""
     if a.fingerprint == b.fingerprint:
         return ""
     for name in dict.fromkeys((*a.tables, *b.tables)):

@@ -1,10 +1,9 @@
 """Compares two sources: quantiles of common downloads, differences with an interval, and failures.
 
-The method for the interval depends on the sources. Two outputs of Penstock have one number for each replicate. If they
-share runs of the same clients in the same network, these runs form pairs. The t interval of the paired differences is
-used. Without pairs, it is Welch's interval of two independent samples. With measurements of another tool, it is a
-bootstrap interval over downloads. This interval describes only the measured downloads, because downloads in one network
-are not independent of each other.
+Two outputs of Penstock have one number for each replicate. If they share runs of the same clients in the same network,
+these runs form pairs, and the interval is the t interval of the pairs' differences. Without pairs, it is Welch's
+interval. For measurements of another tool, it is a bootstrap interval over downloads. That interval describes only
+these downloads, because downloads in one network are not independent of each other.
 """
 
 from collections.abc import Sequence

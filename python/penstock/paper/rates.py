@@ -22,7 +22,7 @@ def of_mean(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFr
 
 
 def each(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """The rate of each download [kB/s]; its mean is the other possible average rate."""
+    """The rate of each download [kB/s]. The mean of these rates is the other possible average rate."""
     rows = counted(result.transfers, variant=variant, workload=workload)
     return rows.select(*RUN, value=pl.col("bytes") / pl.col("ttlb_s") / KB)
 
@@ -37,8 +37,8 @@ def completed(result: Result, variant: str, workload: str, _hop: str) -> pl.Data
 def of_expected(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
     """Complete downloads, divided by the number of downloads for which the clients have time: one number for each run.
 
-    Clients have time from their first download to the end of the run. Each download takes the mean download time plus
-    the mean pause.
+    A client has time from its first download to the end of the run. One download takes the mean download time and the
+    mean pause.
     """
     rows = after_warmup(result.transfers, variant=variant, workload=workload)
     begun = rows.group_by(*RUN, "client").agg(begun_s=pl.col("start_s").min()).join(_runs(result, variant), on=RUN)

@@ -44,7 +44,7 @@ class Epoch:
         return self._floor / self.before if np.isfinite(self.ended) else float("nan")
 
     def length(self) -> float:
-        """The duration of a complete epoch, over the duration that the formula predicts; otherwise NaN."""
+        """The duration of a complete epoch, divided by the duration that the formula predicts; otherwise NaN."""
         if not self._is_complete:
             return float("nan")
         rise = np.cbrt((self.origin - self._floor) / C) + np.cbrt((self.windows[-1] - self.origin) / C)

@@ -42,9 +42,8 @@ def decrease_after(result: Result, variant: str, workload: str, hop: str) -> pl.
 def decrease_trips(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """The time of `decrease`, divided by the circuit's round-trip time after the change [1].
 
-    The round-trip time is a sum. The first part is the time of the first tracked cell after the change, from the exit
-    to the client. The second part, for the way back, is the shortest such time of any cell, because feedback waits in
-    no queue.
+    The round-trip time is the time of the first tracked cell after the change from the exit to the client, plus the
+    shortest such time of any cell. The second part stands for the way back, because feedback waits in no queue.
     """
     mine = result.cells.filter(variant=variant, workload=workload)
     key = [*RUN, "circuit", "cell"]

@@ -101,8 +101,8 @@ def _checked(
 def _measured(claim: Claim, runs: pl.DataFrame, replicates: Replicates) -> tuple[list[float], list[float], str]:
     """The number of each run and of each replicate, and a remark.
 
-    Numbers of the sides are averaged over the runs of a replicate, and then compared. For measures that compare whole
-    samples, each run is compared first, and then averaged.
+    Numbers are averaged over the runs of a replicate, and then compared. Whole samples are compared for each run, and
+    the results are averaged.
     """
 
     def sides(of: pl.DataFrame) -> list[list[Any]]:

@@ -38,6 +38,6 @@ def of_circuit(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 
 
 def kernel_out_share(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """The share of the wait at a relay that is in its outgoing kernel: one number for each run."""
+    """The share of the wait at a relay that is in the kernel's send buffer: one number for each run."""
     there = cells.filter(hop=hop).drop_nulls("nic_out_ns")
     return there.group_by(RUN).agg(value=pl.col("kernel_out_s").sum() / IN_RELAY.sum())

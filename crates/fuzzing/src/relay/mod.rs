@@ -211,7 +211,7 @@ fn any_cell(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// Sends cells of the next relay on an extended circuit.
+/// Sends cells as the next relay of an extended circuit.
 fn answer_back(world: &mut World, choices: &mut Choices<'_>) {
     let extended: Vec<(ChannelKey, CircId)> =
         world.links.iter().flat_map(|link| link.ids.iter().map(|id| (link.key, *id))).collect();

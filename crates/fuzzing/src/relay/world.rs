@@ -371,7 +371,7 @@ impl World {
         self.relay.close_stream(self.now, stream, end, &mut self.host);
     }
 
-    /// Answers a handshake, and opens links and streams, as threads and the network do. Returns whether there was work.
+    /// Does the work of threads and of the network: handshakes, links and streams. Returns whether there was any.
     fn work(&mut self) -> bool {
         let mut busy = self.answer_one(false) | self.connect_one(None);
         let waiting: Vec<_> =

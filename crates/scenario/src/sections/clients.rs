@@ -82,8 +82,7 @@ const MAX_CIRCUIT_DIRTINESS: Duration = Duration::from_secs(600);
 /// Deviation: C tor adapts this timeout to its circuits, such that 80 % of them are built in time.
 const CIRCUIT_BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum number of hops of a circuit. Each hop after the first needs a RELAY_EARLY cell, and a circuit has at most
-/// eight such cells.
+/// Maximum number of hops. A circuit may have eight RELAY_EARLY cells, and each extension uses one.
 const MOST_HOPS: usize = 8;
 
 pub(crate) struct Clients<'a> {

@@ -30,7 +30,7 @@ keys! {
         circuit_window = CIRCUIT_WINDOW, Is("1000");
         /// DATA cells of a stream that may be unacknowledged.
         stream_window = STREAM_WINDOW, Is("500");
-        /// With true, this end sends the first SENDME one cell too late, as clients up to and including 0.2.1.19 did.
+        /// With true, the first SENDME is one cell too late, as in clients up to and including 0.2.1.19.
         sendme_bug_101 = Flag, Is("false");
         /// The number of DATA cells that a selfish client acknowledges before they arrive. An honest client has 0.
         early_sendmes = window(WindowsConfig::EARLY_RANGE), Is("0");
@@ -55,14 +55,14 @@ section! {
             ("every-sendme", Adjust::EverySendme),
             ("once-per-rtt", Adjust::OncePerRtt),
         ]), Is("every-sendme");
-        /// The speed at which the smallest and the largest round-trip time move towards the mean. Each sample removes
-        /// this part of the distance. With 0, they do not move.
+        /// Each sample moves the smallest and the largest round-trip time towards the mean, by this part of the
+        /// distance. With 0, they do not move.
         decay: f64 = Fraction, Is("0.0");
         /// With true, peers send the first SENDME one cell too late, so the minimum window is 101.
         peer_bug_101: bool = Flag, Is("false");
         /// DATA cells of a stream that may be unacknowledged.
         stream_window: u32 = STREAM_WINDOW, Is("500");
-        /// With true, this end sends the first SENDME one cell too late, as clients up to and including 0.2.1.19 did.
+        /// With true, the first SENDME is one cell too late, as in clients up to and including 0.2.1.19.
         sendme_bug_101: bool = Flag, Is("false");
     }
 }
@@ -153,15 +153,15 @@ section! {
         /// If more cells than this wait in queues, the window falls at once to the bandwidth-delay product plus this
         /// number. "version" is 310 for C tor 0.4.9 and 372 for 0.4.7.
         delta: Option<u32> = OF_VERSION, Is("version");
-        /// After slow start, the number of samples in the average round-trip time, relative to the number of SENDMEs
-        /// between two updates of the window.
+        /// After slow start, the number of samples in the average round-trip time, relative to the SENDMEs between two
+        /// updates.
         ewma_cwnd_pct: u32 = percent(1, 255), Is("50");
         /// The maximum number of samples in the average round-trip time.
         ewma_max: u32 = SAMPLES, Is("10");
         /// In slow start, the number of samples in the average round-trip time.
         ewma_ss: u32 = SAMPLES, Is("2");
-        /// While the window is at its minimum after slow start, the smallest round-trip time rises towards the average.
-        /// Each sample removes this part of the distance.
+        /// While the window is at its minimum after slow start, each sample moves the smallest round-trip time towards
+        /// the average, by this part of the distance.
         rtt_reset_pct: u32 = percent(0, 100), Is("100");
         /// A window is full if the cells of at most this many further SENDMEs fit into it. "version" is 4 for C tor
         /// 0.4.9 and 1 for 0.4.7.
@@ -169,8 +169,8 @@ section! {
         /// A window stops being full when the cells in flight fall below this part of it. "version" is 25 for C tor
         /// 0.4.9 and 75 for 0.4.7.
         cwnd_full_minpct: Option<u32> = Or("version", percent(0, 100)), Is("version");
-        /// A window may only grow if it was recently full. With true, it must have been full once in the last window of
-        /// SENDMEs. With false, it must have been full once since the last update.
+        /// A window may grow only if it was full before. With true, it was full in the last window of SENDMEs. With
+        /// false, it was full since the last update.
         cwnd_full_per_cwnd: bool = Flag, Is("true");
         /// A node sends an XOFF when more cells of a stream than this wait for the application. A cell counts as 488 B.
         xoff: u32 = Whole::cells(1, 10_000), Is("500");
@@ -199,8 +199,7 @@ sections! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct DctcpKeys("dctcp") {
-        /// The weight of the newest sample in the average share of marked cells. There is one sample for each window of
-        /// cells.
+        /// The weight of the newest window of cells in the average share of marked cells.
         g: f64 = Fraction, Is("0.0625");
     }
 }
@@ -216,8 +215,7 @@ section! {
         delta: DataRate = RATE, Is("10 KiB/s");
         /// The factor by which the rate falls, in proportion to a positive gradient or to the excess over t_high.
         beta: f64 = Fraction, Is("0.8");
-        /// The weight of the newest sample in the average gradient. A sample is the difference of two consecutive
-        /// round-trip times.
+        /// The weight of the newest difference of two consecutive round-trip times in the average gradient.
         alpha: f64 = Fraction, Is("0.875");
     }
 }

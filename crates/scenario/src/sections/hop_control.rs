@@ -1,4 +1,4 @@
-//! `hop_control`: credits and windows that limit a circuit's outstanding cells on each hop.
+//! `hop_control`: limits of a circuit's outstanding cells on each hop.
 
 use crate::error::ConfigError;
 use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, in_table, keys, section};
@@ -25,8 +25,8 @@ section! {
         law: Law = Choice(&[("exponential", Law::Exponential), ("kung94", Law::Kung94)]), Is("exponential");
         /// The time between adjustments.
         interval: Duration = TIME, Is("100 ms");
-        /// The end of a cell's measured delay. With true, it is the time at which the kernel sends the cell. With
-        /// false, it is the time at which the kernel accepts the cell.
+        /// With true, the measured delay of a cell ends when the kernel sends the cell. With false, it ends when the
+        /// kernel accepts the cell.
         kernel: bool = Flag, Is("false");
         /// For "exponential": a delay shows congestion if it is above the minimum delay plus this time. "auto" is 20
         /// ms.
@@ -104,9 +104,8 @@ pub(crate) enum Interval {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct MarutKeys("marut") {
-        /// The cells that the first node's window counts as outstanding. With "hop", they are the cells that the next
-        /// node has not forwarded. With "e2e", they are the cells that the last node has not forwarded. All nodes of a
-        /// path must have the same mode.
+        /// The outstanding cells that the first node's window counts. With "hop", the next node has not forwarded these
+        /// cells. With "e2e", the last node has not forwarded them. All nodes of a path must have the same mode.
         mode: Counts = Choice(&[("hop", Counts::Hop), ("e2e", Counts::Path)]), Is("hop");
         /// The limit of outstanding cells at each middle node. "own" is a window as in BackTap. With "open", only the
         /// limit of the transport applies.
@@ -165,8 +164,8 @@ impl HopControl {
         }
     }
 
-    /// The configuration of the core. `max_queue` is the node's limit of a circuit queue. `n23_is_active` says whether
-    /// the consensus activates N23.
+    /// The configuration of the core. `max_queue` limits a circuit queue. `n23_is_active`: whether the consensus
+    /// activates N23.
     pub(crate) fn config<S>(
         &self,
         node: &Read<S>,

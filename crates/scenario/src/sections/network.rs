@@ -46,7 +46,7 @@ section! {
     pub(crate) struct PairKeys("[[network.pairs]]") {
         /// Two nodes or groups of nodes.
         between: Vec<String> = Texts, Required;
-        /// The round-trip time between the two, without queues and serialisation.
+        /// The round-trip time between the two.
         rtt: Duration = TIME, As("network.rtt");
         /// The probability that a packet between the two is lost.
         loss: f64 = Fraction, As("network.loss");

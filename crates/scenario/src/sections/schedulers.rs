@@ -16,7 +16,7 @@ section! {
     pub(crate) struct EwmaKeys("ewma") {
         /// The half-life of a sent cell's weight in the count of recent cells.
         half_life: Duration = TIME, Is("30 s");
-        /// The data structure of the computation. All three forms choose the same circuits.
+        /// The data structure that finds the next circuit. All three choose the same circuits.
         form: fn(EwmaConfig) -> CircuitPolicyConfig = Choice(&[
             ("list", CircuitPolicyConfig::EwmaList as fn(EwmaConfig) -> CircuitPolicyConfig),
             ("heap", CircuitPolicyConfig::EwmaHeap),

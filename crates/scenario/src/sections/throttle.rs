@@ -69,9 +69,9 @@ keys! {
         /// The bytes that count as throughput. "written" counts written bytes. "mean" is the mean of written and read
         /// bytes, as in the authors' prototype.
         throughput = Choice(&[("mean", Throughput::Mean), ("written", Throughput::Written)]), Is("mean");
-        /// The clients that the relay throttles. "descending" throttles the share fraction (T) with the highest
-        /// throughput. "ascending", as in the authors' prototype, throttles all clients except the share T with the
-        /// lowest throughput. The rate is the lowest throughput of a throttled client.
+        /// "descending" throttles the share fraction (T) of clients with the highest throughput. "ascending", as in the
+        /// authors' prototype, throttles all except the share T with the lowest throughput. The rate is the lowest
+        /// throughput of a throttled client.
         order = Choice(&[("descending", Order::Descending), ("ascending", Order::Ascending)]), Is("descending");
         /// With true, floor also raises a rate of zero. In the authors' prototype it does not.
         lift_zero = Flag, Is("true");

@@ -46,7 +46,7 @@ section! {
         /// when a connection uses it. With "none", connections try again at the next refill. C tor since 0.4.0 has 100
         /// ms here, and a refill of 16 ms.
         refill_unblock: Option<Duration> = Or("none", TIME), Is("none");
-        /// The policy that chooses the circuit of a channel that sends next.
+        /// The policy that chooses which circuit of a channel sends next.
         circuit_policy: CircuitPolicy = kind_of::<CircuitPolicy>(), Is("{}");
         /// The cost of a cell of a circuit in the worse class: the circuit policy counts it as this many cells (KIST
         /// section 5.1). Only policies that count cells use this key.

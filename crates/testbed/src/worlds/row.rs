@@ -66,9 +66,9 @@ pub struct Stations {
 /// Accuracy of the emulation in a testbed run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Emulation {
-    /// Lateness of packets, from the planned arrival at the kernel to the real one: 99th percentile [s].
+    /// Delay of packets after their planned arrival at the kernel: 99th percentile [s].
     pub late_p99_s: f64,
-    /// Lateness of packets, from the planned arrival at the kernel to the real one: maximum [s].
+    /// Delay of packets after their planned arrival at the kernel: maximum [s].
     pub late_max_s: f64,
     /// Longest wait of a packet in the emulated queue of a sending link [s].
     pub longest_wait_s: f64,
