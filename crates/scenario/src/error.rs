@@ -157,3 +157,54 @@ pub(crate) fn listed_briefly<'a>(names: impl IntoIterator<Item = &'a str>) -> St
         many => format!("{} and {} more", names[..12].join(", "), many - 12),
     }
 }
+
+/// The longest list of known keys in a message. A longer list is reduced to its [`NEAREST`] keys.
+const SHORT_LIST: usize = 12;
+
+/// Number of known keys that a message names if the list is long [1].
+const NEAREST: usize = 4;
+
+/// The remedy for an unknown key, as a text after "this key is unknown; ". If one known key is spelled similarly, the
+/// text asks whether the user means this key. Otherwise the text lists the known keys after `takes`, such as
+/// `[run] takes`, or only the keys with the most similar names.
+pub(crate) fn instead<'a>(written: &str, takes: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let distance = |name: &&str| strsim::osa_distance(&written.to_lowercase(), &name.to_lowercase());
+    let known: Vec<&str> = known.into_iter().collect();
+    let mut nearest = known.clone();
+    // The sort is stable: of equally similar names, the first one in the file's order comes first.
+    nearest.sort_by_key(distance);
+    let is_similar = |name: &&str| 3 * distance(name) <= written.chars().count().max(3);
+    match nearest.first().copied().filter(is_similar) {
+        Some(similar) => format!("did you mean {similar}?"),
+        None if known.len() <= SHORT_LIST => format!("{takes} {}", listed(known)),
+        None => {
+            let named = listed(nearest[..NEAREST].iter().copied());
+            format!("{takes} {} keys; the most similar are {named}", known.len())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_similar_key_is_suggested() {
+        let known = ["bandwidth_rate", "bandwidth_burst", "refill"];
+        for wrong in ["bandwith_rate", "bandwidht_rate", "Bandwidth_Rate", "bandwidthrate"] {
+            assert_eq!(instead(wrong, "[relay] takes", known), "did you mean bandwidth_rate?");
+        }
+        let none = "[relay] takes bandwidth_rate, bandwidth_burst, refill";
+        assert_eq!(instead("speed", "[relay] takes", known), none);
+        assert_eq!(instead("", "[relay] takes", known), none);
+        assert_eq!(instead("x", "it takes", []), "it takes nothing");
+    }
+
+    #[test]
+    fn a_long_list_is_reduced_to_the_most_similar_keys() {
+        let known: Vec<String> = ('a'..='z').map(|letter| format!("key_{letter}_of_many")).collect();
+        let message = instead("of_many", "[relay] takes", known.iter().map(String::as_str));
+        let nearest = "key_a_of_many, key_b_of_many, key_c_of_many, key_d_of_many";
+        assert_eq!(message, format!("[relay] takes 26 keys; the most similar are {nearest}"));
+    }
+}

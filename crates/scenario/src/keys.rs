@@ -5,7 +5,7 @@
 //! struct of the core. `sections!` makes one section from several groups of keys, which other sections can share. The
 //! type `(A, B)` also joins two groups. `algorithm!` declares an enum of kinds, each with its own keys.
 
-use crate::error::{ConfigError, Origin, listed};
+use crate::error::{ConfigError, Origin, instead, listed};
 use crate::tree::{Node, Table, Value, join};
 use crate::values::{Parameter, Site, ValueType};
 use std::marker::PhantomData;
@@ -129,8 +129,8 @@ impl<S> Read<S> {
 fn read<S: Section>(table: &Table, site: &Site<'_>) -> Result<(S, Table), ConfigError> {
     if let Some((name, node)) = table.iter().find(|(name, _)| !S::has(name)) {
         let known = S::parameters();
-        let known = listed(known.iter().map(|key| key.key));
-        let message = format!("this key is unknown; {} takes {known}", S::TITLE);
+        let remedy = instead(name, &format!("{} takes", S::TITLE), known.iter().map(|key| key.key));
+        let message = format!("this key is unknown; {remedy}");
         return Err(ConfigError::new(node.at, join(site.path, name), message));
     }
     let mut reader = Reader { table, site: *site, shown: Table::new() };
@@ -288,6 +288,12 @@ impl<S: Section> ValueType for InList<S> {
     type Value = Vec<Read<S>>;
 
     fn read(&self, node: &Node, site: &Site<'_>) -> Result<(Vec<Read<S>>, Value), ConfigError> {
+        if node.table().is_some() {
+            let message = "this is one table, but it must be a list of tables";
+            return Err(
+                site.wrong(format!("{message}; write [[{}]] in double brackets before each", site.path))
+            );
+        }
         let Value::List(list) = &node.value else { return Err(self.mismatch(node, site)) };
         let mut each = Vec::new();
         for (index, node) in list.iter().enumerate() {
@@ -418,6 +424,19 @@ impl<A: Algorithm> KindOf<A> {
         let message = format!("{why}; the kind must be one of {}", listed(A::KINDS.iter().copied()));
         ConfigError::new(at, join(site.path, "kind"), message)
     }
+
+    /// The message for a key that the kind `name` does not have.
+    fn stray(name: &str, key: &str) -> String {
+        let others: Vec<String> =
+            A::KINDS.iter().filter(|kind| A::has(kind, key)).map(|kind| format!("{kind:?}")).collect();
+        if !others.is_empty() {
+            return format!("the kind {name:?} does not take this key; set kind = {}", others.join(" or "));
+        }
+        let kinds = A::kinds("").into_iter().filter(|kind| kind.kind == name);
+        let known = kinds.flat_map(|kind| kind.parameters).map(|key| key.key);
+        let known: Vec<_> = ["kind"].into_iter().chain(known).collect();
+        format!("this key is unknown; {}", instead(key, &format!("the kind {name:?} takes"), known))
+    }
 }
 
 impl<A: Algorithm> ValueType for KindOf<A> {
@@ -440,10 +459,7 @@ impl<A: Algorithm> ValueType for KindOf<A> {
         let unknown = || Self::wrong(site, at, &format!("{name:?} is unknown"));
         let stray = table.iter().find(|(key, _)| *key != "kind" && !A::has(name, key));
         if let (true, Some((key, node))) = (A::KINDS.contains(&name), stray) {
-            let kinds = A::kinds("").into_iter().filter(|kind| kind.kind == name);
-            let known: Vec<_> = kinds.flat_map(|kind| kind.parameters).map(|key| key.key).collect();
-            let known = listed(["kind"].into_iter().chain(known));
-            let message = format!("this key is unknown; the kind {name:?} takes {known}");
+            let message = Self::stray(name, key);
             return Err(ConfigError::new(node.at, join(site.path, key), message));
         }
         let mut reader = Reader { table, site: Site { at: node.at, ..*site }, shown: Table::new() };

@@ -111,8 +111,8 @@ fn variants(node: Option<Node>) -> Result<Vec<Entry>, ConfigError> {
     for (index, read) in in_list::<VariantKeys>().read(&node, &site)?.0.into_iter().enumerate() {
         let VariantKeys { name, label, set } = read.keys.clone();
         if entries.iter().any(|entry| entry.variant.name == name) {
-            let message = format!("the variant {name:?} appears twice; every variant needs its own name");
-            return Err(read.wrong("name", message));
+            let message = format!("two variants have the name {name:?}; every variant needs its own name");
+            return Err(ConfigError { key: "variants".to_owned(), ..read.wrong("name", message) });
         }
         entries.push(Entry { variant: Variant { name, label }, set, index });
     }

@@ -13,7 +13,7 @@ pub(crate) mod throttle;
 pub(crate) mod tor;
 pub(crate) mod workloads;
 
-use crate::error::{ConfigError, Origin, listed};
+use crate::error::{ConfigError, Origin, instead};
 use crate::keys::{Read, Section, in_list};
 use crate::layers::merge;
 use crate::model::Tcp;
@@ -95,7 +95,7 @@ pub(crate) const SECTIONS: [(&str, Info); 15] = [
 pub(crate) fn read(root: &Table) -> Result<Sections, ConfigError> {
     let names = SECTIONS.map(|(name, _)| name);
     if let Some((name, node)) = root.iter().find(|(name, _)| !names.contains(&&name[..])) {
-        let message = format!("this section is unknown; there are {}", listed(names));
+        let message = format!("this section is unknown; {}", instead(name, "a scenario has", names));
         return Err(ConfigError::new(node.at, name, message));
     }
     let mut resolved = Table::new();
