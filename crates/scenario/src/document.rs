@@ -3,6 +3,7 @@ use crate::changes::changes;
 use crate::deployments::deployments;
 use crate::error::{ConfigError, Error, Sources, listed};
 use crate::estimate::{Estimate, estimate};
+use crate::ineffective;
 use crate::layers::{self, Entry, NetworkFile, Warnings, layered, read_file};
 use crate::model::{Head, Scenario, Variant};
 use crate::sections::{self, Sections};
@@ -124,6 +125,7 @@ impl Document {
             let mut scenario = build::scenario(&sections, variant.clone())?;
             scenario.deployments = deployments(&root, &sections, &scenario.relays)?;
             scenario.changes = changes(&root, &sections, &scenario)?;
+            ineffective::warn(&sections, &scenario, warnings);
             let leaves = layers::leaves(&overlay).into_iter();
             let overrides = leaves.map(|(key, node)| (key, node.value.print())).collect();
             self.variants.push(variant);

@@ -11,7 +11,7 @@
 //! | the model | [`model`], `rtt_matrix`, `sampled` |
 //! | layers of files and overrides, presets | `layers`, `presets` |
 //! | sections: their keys and the model that they give | `sections` |
-//! | checks across sections | `build`, `deployments`, `changes` |
+//! | checks across sections | `build`, `deployments`, `changes`, `ineffective` |
 //! | files and lines | `document`, `single_relay` |
 //! | output | `describe`, `estimate`, `queueing_model`, [`reference`](mod@reference) |
 //!
@@ -50,6 +50,7 @@ mod distribution;
 mod document;
 pub mod error;
 mod estimate;
+mod ineffective;
 mod keys;
 mod layers;
 pub mod markov;

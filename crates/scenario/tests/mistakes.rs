@@ -570,3 +570,39 @@ fn an_error_in_an_included_file_names_the_file_and_its_line() {
         "{missing}"
     );
 }
+
+/// The warnings for `GOOD` with these overrides.
+fn warnings(sets: &[&str]) -> Vec<String> {
+    parse(GOOD, sets).unwrap().warnings().to_vec()
+}
+
+#[test]
+fn congestion_control_at_one_end_only_gives_a_warning() {
+    let of_relays = "--set relay.edge_control=vegas: edge_control = \"vegas\" of relays has no effect, because no client asks for it; set client.edge_control = \"vegas\" too";
+    let of_clients = "--set client.edge_control=dctcp: edge_control = \"dctcp\" of clients has no effect, because no relay supports it; set relay.edge_control = \"dctcp\" too";
+    assert_eq!(warnings(&["relay.edge_control=vegas"]), [of_relays]);
+    assert_eq!(warnings(&["client.edge_control=dctcp"]), [of_clients]);
+    let both = warnings(&["relay.edge_control=vegas", "client.edge_control=dctcp"]);
+    assert_eq!(both, [of_relays, of_clients]);
+    assert_eq!(warnings(&["relay.edge_control=vegas", "client.edge_control=vegas"]), [""; 0]);
+    assert_eq!(warnings(&["relays.exit.edge_control=timely", "client.edge_control=timely"]), [""; 0]);
+    assert_eq!(warnings(&["relay.edge_control=dynamic-windows"]), [""; 0], "only the packaging end needs it");
+}
+
+#[test]
+fn the_warning_about_congestion_control_names_its_variant() {
+    let text = GOOD.replace("relay.edge_control.circuit_window\" = 100", "relay.edge_control\" = \"vegas\"");
+    let warning = parse(&text, &[]).unwrap().warnings()[0].clone();
+    assert!(warning.starts_with("x.toml:29: variant \"50KiB\": edge_control = "), "{warning}");
+}
+
+#[test]
+fn congestion_control_that_only_a_deployment_sets_gives_a_warning() {
+    let deployment = "[[deployments]]\nset = { edge_control = \"vegas\" }\n";
+    let text = GOOD
+        .replace("[[variants]]\nname = \"stock\"", &format!("{deployment}[[variants]]\nname = \"stock\""));
+    let warnings = parse(&text, &[]).unwrap().warnings().to_vec();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("of relays has no effect, because no client asks for it"), "{warnings:?}");
+    assert!(parse(&text, &["client.edge_control=vegas"]).unwrap().warnings().is_empty());
+}
