@@ -11,6 +11,9 @@ from penstock.terminal import printable
 SHIPPED = Path(__file__).resolve().parent / "scenarios"
 """The folder of shipped scenarios; in a checkout it is a link to the folder beside the crates."""
 
+FEW = 6
+"""The largest number of files that a message names."""
+
 CLAIMS = "claims.toml"
 """The claims file beside a paper's scenarios; it is no scenario."""
 
@@ -39,7 +42,7 @@ def find(scenario: str | Path) -> tuple[str, Path]:
         there = path.is_file()
     if path.suffix == ".toml" or there:
         if not there:
-            raise ScenarioError(f"there is no scenario file {path}")
+            raise ScenarioError(f"there is no scenario file {path}; {_beside(path)}")
         whole, shelf = path.resolve(), SHIPPED.resolve()
         name = whole.relative_to(shelf) if whole.is_relative_to(shelf) else Path(path.name)
         return name.with_suffix("").as_posix(), path
@@ -48,8 +51,22 @@ def find(scenario: str | Path) -> tuple[str, Path]:
     if asked in names:
         return asked, SHIPPED / f"{asked}.toml"
     close = difflib.get_close_matches(asked, names, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]}?" if close else f"shipped are {', '.join(names) or 'none'}"
+    hint = f"did you mean {close[0]}?" if close else f"penstock list scenarios shows the {len(names)} shipped names"
     raise ScenarioError(f"there is no scenario {asked!r}: it is neither a file nor a shipped name; {hint}")
+
+
+def _beside(missing: Path) -> str:
+    """The scenario files in the folder of a missing file: the one with a similar name, or the first few."""
+    folder = missing.parent
+    try:
+        names = sorted(path.name for path in folder.iterdir() if path.suffix == ".toml")
+    except OSError:
+        return f"there is no readable folder {folder}"
+    if close := difflib.get_close_matches(missing.name, names, n=1):
+        return f"did you mean {folder / close[0]}?"
+    place = "the current folder" if folder == Path() else f"the folder {folder}"
+    few = ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
+    return f"{place} has {few or 'no .toml file'}"
 
 
 def read(scenario: str | Path) -> tuple[str, Path, str]:

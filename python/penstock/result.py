@@ -17,6 +17,9 @@ from penstock.output import finished_parts, read_manifest
 if TYPE_CHECKING:
     from penstock.replicates import Replicates
 
+NEWEST = 4
+"""The largest number of output directories that a message names."""
+
 
 class Result:
     """An output directory; its tables are read on first use.
@@ -30,7 +33,7 @@ class Result:
         manifest = read_manifest(self.directory)
         if manifest is None:
             there = "is not an output of penstock: it has no manifest.json"
-            raise OutputError(f"{directory} {there if self.directory.exists() else 'does not exist'}")
+            raise OutputError(f"{directory} {there if self.directory.exists() else _missing(self.directory)}")
         self.manifest: dict[str, Any] = manifest
         self._parts: list[Path] | None = None
         if not self.finished:
@@ -165,3 +168,12 @@ class Result:
 def load(directory: str | Path) -> Result:
     """Open an output directory, finished or not."""
     return Result(directory)
+
+
+def _missing(directory: Path) -> str:
+    """The message for a directory that does not exist, with the outputs in the same folder and in its `runs`."""
+    parent = directory.parent
+    manifests = [path for pattern in ("*/manifest.json", "runs/*/manifest.json") for path in parent.glob(pattern)]
+    newest = sorted(manifests, key=lambda path: (-path.stat().st_mtime, path))[:NEWEST]
+    there = ", ".join(str(path.parent) for path in newest)
+    return f"does not exist; the newest outputs are {there}" if there else "does not exist"

@@ -51,6 +51,8 @@ def show(result: Result, footer: str, to: Console) -> None:
         to.print(_differences_table(result, differences.iter_rows(named=True)))
         pairs = differences["pairs"].to_list()
         to.print(f" {pairs_remark(result.replicates, pairs)}".rstrip(), soft_wrap=True)
+        if overrides := overrides_remark(result):
+            to.print(f" {overrides}", soft_wrap=True)
         warn(result.replicates, pairs, to)
     to.print(footer, soft_wrap=True)
 
@@ -145,6 +147,13 @@ def pairs_remark(replicates: Replicates, pairs: Sequence[int]) -> str:
     return f"{each} Differences are means over {replicates.range_text(pairs)}, with t intervals."
 
 
+def overrides_remark(result: Result) -> str:
+    """Which overrides of the command line all compared variants have; empty without overrides."""
+    sets = ", ".join(result.scenario["sets"])
+    first = next(iter(result.variants.values()))
+    return f"--set changes all variants, also {first}: {sets}." if sets else ""
+
+
 def seconds(value: float) -> str:
     """A time [s] with three significant digits."""
     if value != value:
@@ -163,8 +172,17 @@ def interval(row: Mapping[str, Any]) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """An interval [s]; a dash if there is none."""
-    return "-" if low != low else f"{low:+.2f} to {high:+.2f} s"
+    """An interval [s]; a dash if there is none.
+
+    The ends have two decimals. They have more if an end that is not zero would otherwise be shown as zero: the reader
+    must see whether the interval includes zero.
+    """
+    if low != low:
+        return "-"
+    ends = [end for end in (low, high) if end != 0]
+    # An end below a microsecond is shown as zero: it can come from the rounding of means.
+    digits = next((digits for digits in range(2, 7) if all(round(end, digits) for end in ends)), 2)
+    return f"{low:+.{digits}f} to {high:+.{digits}f} s"
 
 
 def percent(row: Mapping[str, Any]) -> str:

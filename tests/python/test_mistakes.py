@@ -69,8 +69,19 @@ def test_a_wrong_option_is_refused(penstock: Command, small: Path, arguments: li
 
 def test_a_scenario_that_is_not_there_is_refused_with_a_hint(penstock: Command) -> None:
     assert "quickstart" in sentence(penstock("run", "quikstart"))
-    assert "there is no scenario file missing.toml" in sentence(penstock("run", "missing.toml"))
+    missing = sentence(penstock("run", "missing.toml"))
+    assert "there is no scenario file missing.toml; the current folder has no .toml file" in missing
+    (penstock.directory / "my-first.toml").touch()
+    assert "did you mean my-first.toml?" in sentence(penstock("check", "my-frst.toml"))
+    assert "the current folder has my-first.toml" in sentence(penstock("check", "other.toml"))
+    assert "there is no readable folder nowhere" in sentence(penstock("check", "nowhere/other.toml"))
     assert "Missing argument" in sentence(penstock("run"))
+
+
+def test_an_output_that_is_not_there_is_refused_with_the_newest_ones(penstock: Command, small: Path) -> None:
+    assert sentence(penstock("report", "nope")).endswith("nope does not exist")
+    assert penstock("run", small, "--no-report").status == 0
+    assert "nope does not exist; the newest outputs are runs/" in sentence(penstock("report", "nope"))
 
 
 def test_a_file_that_is_no_text_is_refused(penstock: Command, small: Path) -> None:

@@ -171,6 +171,34 @@ def test_the_report_and_the_terminal_name_the_replicates(
         assert words in page, words
 
 
+def test_the_terminal_says_that_set_changes_the_baseline_too(
+    make_up: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = Result(untraced(make_up(seeds=2)))
+    tables.show(result, "", tables.console())
+    assert "--set" not in capsys.readouterr().out
+    result.scenario["sets"] = ["relay.scheduler=kist", "run.duration=10 s"]
+    tables.show(result, "", tables.console())
+    first = next(iter(result.variants.values()))
+    remark = f"--set changes all variants, also {first}: relay.scheduler=kist, run.duration=10 s."
+    assert remark in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (-0.16, -0.041, "-0.16 to -0.04 s"),
+        (-0.1634, -0.0012, "-0.163 to -0.001 s"),
+        (0.00004, 1.5, "+0.00004 to +1.50000 s"),
+        (-0.39, 0.0, "-0.39 to +0.00 s"),
+        (-1e-12, 0.5, "-0.00 to +0.50 s"),
+        (math.nan, math.nan, "-"),
+    ],
+)
+def test_an_interval_shows_on_which_side_of_zero_it_ends(low: float, high: float, shown: str) -> None:
+    assert tables.between(low, high) == shown
+
+
 def test_one_network_with_several_seeds_is_called_one(make_up: Callable[..., Path]) -> None:
     page = " ".join(report.render([Result(untraced(make_up(seeds=5, networks=1)))]).split())
     assert "1 network, 5 seeds, penstock" in page
