@@ -19,13 +19,21 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PROGRAMS = ("penstock", "python", "cat", "head", "ls")
+# Commands that run no simulation: tests/python/test_pages.py compares their outputs with the pages.
+QUICK = ("penstock check", "penstock list")
 # Pages with a consensus of CollecTor, which is not part of the repository.
 NEEDS_FILES = ("use-a-consensus.md",)
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL)
 
 
-def rewritten(page: Path, folder: Path) -> str:
-    """Return the page's text with the output that its commands have now."""
+def rewritten(page: Path, folder: Path, programs: tuple[str, ...] = PROGRAMS) -> str:
+    """Return the page's text with the output that its commands have now.
+
+    Args:
+        page: the page.
+        folder: a folder for the files of the page.
+        programs: the beginnings of commands that are run; other blocks keep their outputs.
+    """
 
     def block(match: re.Match[str]) -> str:
         language, title, text = match.groups()
@@ -34,7 +42,7 @@ def rewritten(page: Path, folder: Path) -> str:
         if language != "console":
             return match[0]
         commands = [part for part in re.split(r"^\$ ", text, flags=re.MULTILINE) if part]
-        if not all(command.startswith(PROGRAMS) for command in commands):
+        if not all(command.startswith(programs) for command in commands):
             return match[0]
         return f"```console\n{''.join(_run(command, folder) for command in commands)}```"
 
@@ -59,14 +67,19 @@ def _run(text: str, folder: Path) -> str:
     return "\n".join(["$ " + command.rstrip("\n"), *lines]) + "\n"
 
 
+def every() -> list[Path]:
+    """The tutorials and how-to guides that need no further file."""
+    pages = [page for kind in ("tutorials", "how-to") for page in sorted((DOCS / kind).glob("*.md"))]
+    return [page for page in pages if page.name not in NEEDS_FILES]
+
+
 def main() -> None:
     """Rewrite the pages that are named; without a name all that need no further file."""
     parser = argparse.ArgumentParser()
     parser.add_argument("pages", nargs="*", type=Path)
     parser.add_argument("--with", nargs="+", default=[], type=Path, dest="files")
     options = parser.parse_args()
-    every = [page for kind in ("tutorials", "how-to") for page in sorted((DOCS / kind).glob("*.md"))]
-    for page in options.pages or [page for page in every if page.name not in NEEDS_FILES]:
+    for page in options.pages or every():
         with tempfile.TemporaryDirectory() as folder:
             for file in options.files:
                 shutil.copy(file, folder)
