@@ -93,7 +93,7 @@ impl<'a> Certs<'a> {
         self.0[usize::from(kind)].ok_or(CertsError::Missing(kind))
     }
 
-    /// Verifies the ed25519 certificate of type `kind` at `now`. Without `signer`, it names its signing key.
+    /// Verifies the ed25519 certificate of type `kind` at `now`. Without `signer`, the certificate names its signer.
     fn ed25519(
         &self,
         kind: u8,

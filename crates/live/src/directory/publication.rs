@@ -10,7 +10,7 @@ use penstock_units::{Duration, Instant};
 const RENEW: Duration = Duration::from_secs(18 * 3600);
 /// Maximum age of a descriptor while the consensus does not list the relay (C tor: `FAST_RETRY_DESCRIPTOR_INTERVAL`).
 const RETRY: Duration = Duration::from_secs(90 * 60);
-/// A new descriptor is due when the observed bandwidth has risen or fallen by this factor [1].
+/// A new descriptor is due when the observed bandwidth has risen or fallen by more than this factor [1].
 const FACTOR: u64 = 2;
 /// Minimum time between two descriptors that only a changed bandwidth causes.
 const BETWEEN: Duration = Duration::from_secs(3 * 3600);

@@ -151,7 +151,7 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
         self.by_peer.get(&peer).and_then(|of| of.circuits.get(&circuit)).map_or(0, BTreeSet::len)
     }
 
-    /// The oldest lookup of the peer's circuit with the most lookups. It must have more than `own` + 1.
+    /// The oldest lookup of the peer's circuit with the most lookups. `None` if it has at most `own` + 1.
     fn oldest_of_fullest(&self, peer: P, own: usize) -> Option<u64> {
         let fullest = self.by_peer.get(&peer)?.circuits.values().max_by_key(|numbers| numbers.len())?;
         fullest.first().copied().filter(|_| fullest.len() > own + 1)

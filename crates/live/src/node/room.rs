@@ -25,7 +25,8 @@ impl Node {
         [self.opening.len() + self.sockets.links.len(), self.sockets.held.len()]
     }
 
-    /// Makes a descriptor available for a new link of `host`. Returns false if the host already has the most links.
+    /// Makes a descriptor available for a new link of `host`. Returns false if none is left and `host` has the most
+    /// links.
     pub(super) fn make_room_for_link(&mut self, host: Host) -> bool {
         let [links, streams] = self.held();
         if links + streams < self.descriptors {
@@ -47,7 +48,7 @@ impl Node {
         Some((self.sockets.channel(channel)?.host, circuit))
     }
 
-    /// Makes a descriptor available for a new stream. Returns false if the circuit has too many streams already.
+    /// Makes a descriptor available for a new stream. Returns false if the circuit already has too many streams.
     pub(super) fn make_room_for_stream(&mut self, host: Host, circuit: CircuitIndex) -> bool {
         let [links, streams] = self.held();
         if self.sockets.held.count(host, circuit) >= (self.descriptors / CIRCUIT_SHARE).max(1) {

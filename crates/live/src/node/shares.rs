@@ -79,7 +79,7 @@ impl<K: Ord + Copy, T: Copy> Shares<K, T> {
         self.by_count.last().map_or(0, |(count, _)| *count)
     }
 
-    /// The newest thing of the holder with the most things. `None` if one more gives `holder` as many.
+    /// The newest thing of the holder with the most things. `None` if one more thing would give `holder` as many.
     pub(super) fn newest_of_most(&self, holder: K) -> Option<T> {
         let newest = self.newest_of_largest()?;
         (self.most() > self.count(holder) + 1).then_some(newest)
