@@ -201,7 +201,6 @@ def _delay(edge: Mapping[str, Any], about: str) -> str:
 
 
 def _us(microseconds: float) -> str:
-    """A duration with nanosecond precision."""
     nanos = min(round(microseconds * 1000), LONGEST_US * 1000)
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if nanos % size == 0:

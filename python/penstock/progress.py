@@ -63,7 +63,6 @@ class Shown:
             print(line, file=sys.stderr, flush=True)
 
     def _draw(self, shares: Mapping[str, float], runs: str) -> None:
-        """One bar for all runs, and one for each running one."""
         if self._bars is None:
             columns = (
                 TextColumn("{task.description}", markup=False),

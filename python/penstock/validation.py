@@ -69,6 +69,5 @@ def _sentence(data: Any, mistake: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value, short enough for a sentence and on one line."""
     text = ascii(value)
     return text if len(text) <= 40 else f"{text[:40]}..."

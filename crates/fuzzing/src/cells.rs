@@ -78,7 +78,6 @@ fn circuit(cell: LiveCell) -> [bool; 2] {
     [false, answered.is_ok()]
 }
 
-/// Truncates a handshake to the size that fits into an EXTENDED2.
 fn short(mut handshake: Handshake) -> Handshake {
     handshake.data.truncate(496);
     handshake

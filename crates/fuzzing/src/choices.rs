@@ -30,7 +30,6 @@ impl<'a> Choices<'a> {
         number % end
     }
 
-    /// An item of the list; `None` if the list is empty.
     pub(super) fn of<'t, T>(&mut self, list: &'t [T]) -> Option<&'t T> {
         if list.is_empty() { None } else { list.get(self.below(list.len())) }
     }

@@ -91,7 +91,6 @@ fn damage(text: &mut String, choices: &mut Choices<'_>) {
     }
 }
 
-/// A request that is composed of typical parts.
 fn request(choices: &mut Choices<'_>) -> Vec<u8> {
     const PARTS: [&str; 24] = [
         "GET /tor/",

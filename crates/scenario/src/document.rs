@@ -108,7 +108,6 @@ impl Document {
         Ok(document)
     }
 
-    /// Adds all variants of `file` at one point of a sweep.
     fn add(
         &mut self,
         file: &Table,

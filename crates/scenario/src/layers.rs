@@ -348,7 +348,6 @@ pub(crate) fn check_names(base: &Table, overlay: &Table) -> Result<(), ConfigErr
     Ok(())
 }
 
-/// Every value of an overlay, with its dotted key.
 pub(crate) fn leaves(overlay: &Table) -> Vec<(String, &Node)> {
     fn walk<'a>(table: &'a Table, path: &str, found: &mut Vec<(String, &'a Node)>) {
         for (key, node) in table {

@@ -59,7 +59,6 @@ pub(crate) struct Session {
     does: Does,
 }
 
-/// Activity of a workload, with mean values.
 #[derive(Clone, Copy, Debug)]
 enum Does {
     /// Downloads of this size [B], with this pause between them [s].
@@ -147,7 +146,6 @@ fn weights(scenario: &Scenario) -> Vec<f64> {
     scenario.relays.iter().map(|relay| weight(relay) / total).collect()
 }
 
-/// Mean number of busy circuits at relays and servers.
 struct Load {
     /// Busy circuits of fixed paths at each relay [1]. `drawn` has those of sampled paths.
     fixed: Vec<f64>,

@@ -75,7 +75,7 @@ impl LinkRow {
 /// One run of the experiment `tcp`: one TCP flow over one link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The link, and the bytes that the application received while they were counted.
+    /// The link, and the bytes that the application received during the measurement.
     #[serde(flatten)]
     pub link: LinkRow,
     /// Congestion control of the sender.

@@ -89,7 +89,6 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes one quantum whenever the socket is writable.
     fn greedy(mut self) -> std::io::Result<()> {
         let block = [0; QUANTUM];
         while self.wait()? {

@@ -77,7 +77,7 @@ class _Stream(_Measurement):
 
 
 class _Summary(BaseModel):
-    """Times by size and second; failures by their kind and second."""
+    """Download times by size and then by the second of the download; failures by their kind and second."""
 
     first: TimesBySecond = Field(
         default={}, validation_alias=AliasChoices("time_to_first_byte_recv", "time_to_first_byte")
@@ -116,7 +116,7 @@ class _Analysis(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _choose(cls, document: dict[str, Any]) -> dict[str, Any]:
-        """Keep only the measuring clients, if there are any."""
+        """Keep only tornettools' measuring clients. Without such clients, keep all nodes."""
         nodes = document.get("data")
         if not isinstance(nodes, dict):
             return document

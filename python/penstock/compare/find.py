@@ -74,12 +74,10 @@ def _directory(label: str, path: Path) -> Source:
 
 
 def _matching(path: Path, *patterns: str) -> list[Path]:
-    """The files with such names, plain and compressed."""
     return sorted({found for pattern in patterns for end in ("", ".xz") for found in path.rglob(pattern + end)})
 
 
 def _name(path: Path, file: Path, files: Sequence[Path]) -> str:
-    """The relative path of a file; empty if there is only one."""
     return str(file.relative_to(path)) if len(files) > 1 else ""
 
 

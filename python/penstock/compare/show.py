@@ -70,7 +70,7 @@ def grouped(rows: Iterable[Row]) -> Iterable[tuple[Row, bool]]:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """How the numbers were computed, and what limits them."""
+    """How the numbers were computed, why they are uncertain, and which downloads are left out."""
     intervals = {row.interval for row in comparison.rows}
     said = []
     if PAIRED in intervals and comparison.common is not None:

@@ -213,7 +213,6 @@ def _name(name: str | int, column: str) -> str:
 
 
 def _common(a: Source, b: Source) -> tuple[Replicates | None, str]:
-    """The paired replicates, or why two Penstock outputs are not paired."""
     if a.setting is None or b.setting is None:
         return None, ""
     if key := setting.apart(a.setting, b.setting):

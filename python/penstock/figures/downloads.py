@@ -118,7 +118,7 @@ def draw_distributions(axes: Axes, curves: Mapping[Look, stats.Curve]) -> list[A
 
 
 def right_edge(curves: Mapping[Look, stats.Curve], q: float) -> float:
-    """Slightly more than the largest quantile of the curves."""
+    """Slightly more than the largest of the curves' quantiles `q`."""
     ends = [float(curve.x[curve.y >= min(q, curve.y[-1])][0]) for curve in curves.values() if curve.x.size]
     return 1.04 * max(ends, default=1.0)
 

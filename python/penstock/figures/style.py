@@ -120,7 +120,6 @@ def legend_above(figure: Figure, handles: Sequence[Artist], labels: Sequence[str
 
 
 def _columns_that_fit(labels: Sequence[str], width: float) -> int:
-    """The number of columns, at most four, of a legend within a width [inch]."""
     for columns in range(min(len(labels), 4), 1, -1):
         # The first columns are longer if the labels do not divide evenly.
         rows, over = divmod(len(labels), columns)

@@ -117,7 +117,6 @@ def read(data: bytes, path: Path) -> Source:
 
 
 def _checked(data: bytes, path: Path) -> _Document:
-    """The document; an error of it has the line, the key and a remedy."""
     try:
         return _Document.model_validate(_parse(data, path))
     except ValidationError as error:

@@ -120,7 +120,6 @@ class Claim(Strict):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, keys: dict[str, Any]) -> dict[str, Any]:
-        """Replace each {} of `says` by a text of `words`."""
         says, words = keys.get("says"), keys.get("words", [])
         if not isinstance(says, str):
             return keys

@@ -200,7 +200,6 @@ def _head(claims: Claims, scale: float) -> dict[str, Any]:
 
 
 def _evidence(claim: Claim, outcome: Outcome) -> tuple[str, ...]:
-    """The paths of the table with a claim's measurements, and of existing figures of it."""
     there = [scenario for scenario in claim.scenarios if scenario in outcome.results]
     if not there:
         return ()

@@ -55,7 +55,6 @@ def markdown(outcome: Outcome) -> str:
 
 
 def _by_figure(claim: Claim) -> tuple[bool, int, str]:
-    """Claims about figures first, by the figure's number and letter."""
     digits = re.match(r"\d*", claim.figure)[0]  # type: ignore[index]
     return not claim.figure, int(digits or 0), claim.figure
 
@@ -102,7 +101,6 @@ def _bound(claim: Claim, value: float) -> str:
 
 
 def _number(claim: Claim, value: float, *, unit: bool = True) -> str:
-    """Three significant digits, with a sign for differences."""
     sign = "+" if claim.compare in ("difference", "change", "ratio-change") else ""
     if _in_percent(claim):
         return f"{100 * value:{sign}.1f}" + (" %" if unit else "")

@@ -182,7 +182,6 @@ def _gains(before: Sequence[float], after: Sequence[float]) -> list[float]:
 
 
 def _no_gain(sides: Sequence[Sequence[float]], replicates: Replicates) -> str:
-    """Why the share of a gain cannot be computed; empty if it can."""
     gains = _gains(sides[1], sides[2])
     without = sum(gain <= 0 for gain in gains)
     if without:

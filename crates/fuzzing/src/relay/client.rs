@@ -39,7 +39,6 @@ pub(super) struct Circuit {
     pub(super) came: u64,
 }
 
-/// An unencrypted relay cell body with any content.
 pub(super) fn body(command: u8, stream: u16, data: &[u8]) -> [u8; BODY_LEN] {
     let mut body = [0; BODY_LEN];
     let len = data.len().min(BODY_LEN - 11);
@@ -59,7 +58,6 @@ pub(super) fn cell(id: CircId, command: u8, data: &[u8]) -> Vec<u8> {
 }
 
 impl Circuit {
-    /// A new circuit, and the CREATE cell that opens it.
     pub(super) fn begin(channel: ChannelKey, id: CircId, kind: u8, asks: bool) -> (Self, Vec<u8>) {
         let mut rng = seeded_rng(u64::from(id.0.get()) << 8 | u64::from(kind));
         let me = identities();

@@ -45,7 +45,6 @@ pub(super) struct Server {
     pub(super) connected: bool,
 }
 
-/// The byte at offset `place` of the data that a server sends.
 pub(super) fn pattern(place: u64) -> u8 {
     (place.wrapping_mul(2_654_435_761) >> 13) as u8
 }

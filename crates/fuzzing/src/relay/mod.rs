@@ -103,7 +103,6 @@ fn create(world: &mut World, choices: &mut Choices<'_>) {
     world.give(channel, &create);
 }
 
-/// Sends relay messages on a circuit, one or several times.
 fn send(world: &mut World, choices: &mut Choices<'_>) {
     let Some(at) = choices.of(&world.others()).copied() else { return };
     let (kind, stream) = (choices.byte(), u16::from(choices.byte() % 8));
@@ -144,7 +143,6 @@ fn send(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// The number of repetitions, in most cases 1.
 fn times(choices: &mut Choices<'_>) -> u32 {
     match choices.byte() {
         many @ 192.. => u32::from(many - 191) * 8,

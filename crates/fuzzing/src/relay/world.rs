@@ -187,7 +187,6 @@ impl World {
         }
     }
 
-    /// Breaks the connection of a channel.
     pub(super) fn lose(&mut self, channel: ChannelKey) {
         self.host.pipes.remove(&channel);
         self.forget(channel);
@@ -420,7 +419,6 @@ impl World {
         true
     }
 
-    /// Opens the next requested link, or reports a failure.
     pub(super) fn connect_one(&mut self, mut choices: Option<&mut Choices<'_>>) -> bool {
         let Some(channel) = self.connecting.pop_front() else { return false };
         let fails = choices.as_mut().is_some_and(|choices| choices.flag());

@@ -50,7 +50,7 @@ section! {
         rtt: Duration = TIME, As("network.rtt");
         /// The probability that a packet between the two is lost.
         loss: f64 = Fraction, As("network.loss");
-        /// The probability that a datagram is overtaken.
+        /// The probability that a datagram is delayed, so that later datagrams overtake it.
         reorder: f64 = Fraction, As("network.reorder");
         /// The probability that a datagram is duplicated.
         duplicate: f64 = Fraction, As("network.duplicate");

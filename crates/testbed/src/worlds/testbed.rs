@@ -89,7 +89,6 @@ struct Ran {
     broken: Vec<String>,
 }
 
-/// Runs all relays and clients, each in its own thread.
 fn people(
     scenario: &Scenario,
     seed: Seed,
