@@ -21,14 +21,14 @@ section! {
         path: Vec<String> = Texts, Is("weighted");
         /// The number of relays of a weighted path.
         hops: u32 = Whole::from_1_to(8), Is("3");
-        /// The number of guards that a client keeps for paths "tor" (torrc NumEntryGuards). Each circuit begins at one
-        /// of them. Tor used 3 guards up to version 0.2.4.
+        /// The number of guards that a client keeps with `path = "tor"` (torrc NumEntryGuards). Each circuit begins at
+        /// one of them. Tor used 3 guards up to version 0.2.4.
         guards: u32 = Whole::from_1_to(100), Is("3");
         /// The lifetime of a circuit, from its first stream (torrc MaxCircuitDirtiness). Later downloads get a new
-        /// circuit. "auto" is 10 min on paths "tor", and no limit on other paths.
+        /// circuit. "auto" is 10 min with `path = "tor"`, and otherwise no limit.
         circuit_lifetime: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
         /// The time limit for building a circuit (torrc CircuitBuildTimeout). After it, the client abandons the circuit
-        /// and builds another one. "auto" is 60 s on paths "tor", and no limit on other paths.
+        /// and builds another one. "auto" is 60 s with `path = "tor"`, and otherwise no limit.
         build_timeout: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
         /// Sends the request right after BEGIN, before CONNECTED arrives (proposal 174).
         optimistic_data: bool = Flag, Is("false");

@@ -16,8 +16,8 @@ section! {
         /// The weight of the relay when clients draw paths. "auto" is bandwidth_rate if the relay has one, otherwise
         /// the sending rate of its link.
         weight: Option<DataRate> = Or("auto", RATE), Is("auto");
-        /// The positions on paths "tor" at which the relay may be: "guard", "exit", both or none. Every relay may also
-        /// be in the middle.
+        /// With `path = "tor"`, the positions at which clients may use the relay: "guard", "exit", both or none. Every
+        /// relay may also be in the middle.
         flags: Vec<String> = Texts, Is("['guard', 'exit']");
     }
 }
