@@ -43,6 +43,13 @@ struct Closing {
     bytes: u64,
 }
 
+impl MemoryUse {
+    /// Counts memory of the driver as free. The driver sets the exact number later.
+    fn free_driver(&mut self, freed: Bytes) {
+        self.driver = self.driver.saturating_sub(freed);
+    }
+}
+
 impl<C: Cell> Relay<C> {
     /// Sets the memory that the driver uses for peers [B]. It counts toward the memory limit.
     pub fn set_driver_memory(&mut self, bytes: Bytes) {
@@ -82,14 +89,13 @@ impl<C: Cell> Relay<C> {
             let Some(holder) = holders.get_mut(&id) else { continue };
             let freed = if let Some(Closing { circuit, bytes, .. }) = holder.circuits.pop() {
                 self.parts.counters.oom_closed += 1;
+                self.parts.memory.free_driver(self.parts.driver_memory(circuit, kernel));
                 self.close(now, circuit, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
                 bytes
             } else if let Some((bytes, channel)) = holder.channels.pop() {
                 self.parts.counters.oom_channels += 1;
                 self.parts.channels.close_soon(channel);
-                // The driver counts again after this call.
-                let driver = &mut self.parts.memory.driver;
-                *driver = Bytes::new(driver.get().saturating_sub(kernel.memory(channel).get()));
+                self.parts.memory.free_driver(kernel.memory(channel));
                 bytes
             } else {
                 continue;
@@ -131,7 +137,10 @@ impl<C: Cell> Parts<C> {
             let bytes = cells + kernel.memory(key).get();
             let holder = holders.entry(kernel.holder(key)).or_default();
             holder.bytes += bytes;
-            holder.channels.push((bytes, key));
+            // The driver still connects a channel that is not open.
+            if channel.open {
+                holder.channels.push((bytes, key));
+            }
         }
         for holder in holders.values_mut() {
             let unused_first = holder.unused * 2 > holder.bytes;
@@ -152,6 +161,12 @@ impl<C: Cell> Parts<C> {
             edge.waiting * u64::from(MAX_PAYLOAD) + streams.sum::<u64>()
         });
         limits.circuit.get() + cells as u64 * CELL + edge
+    }
+
+    /// The memory of the driver for the circuit's streams [B].
+    fn driver_memory(&self, circuit: CircuitIndex, kernel: &impl Kernel<C>) -> Bytes {
+        let streams = self.circuits[circuit].edge.iter().flat_map(|edge| &edge.streams);
+        streams.fold(Bytes::ZERO, |sum, stream| sum + kernel.stream_memory(*stream))
     }
 
     /// The age of a circuit's oldest queued cell or payload; `None` if nothing is queued.
