@@ -35,6 +35,13 @@ impl<C: Cell> Relay<C> {
 
     /// The channel's connection has closed. All circuits of the channel close.
     pub fn on_channel_closed(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
+        self.remove_channel(now, channel, kernel);
+        self.settle(now, kernel);
+    }
+
+    /// Removes a channel, and closes its circuits. Channels that exceed a limit because of this wait for
+    /// [`settle`](Self::settle), so that many channels that close together need no recursion.
+    pub(super) fn remove_channel(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         let Some(state) = self.parts.channels.get_mut(channel) else { return };
         state.open = false;
         for circuit in state.circuits.all() {
@@ -54,7 +61,6 @@ impl<C: Cell> Relay<C> {
         parts.buckets.waiting.remove_channel(channel);
         self.scheduler.on_close(channel);
         self.parts.leave_client(state.client);
-        self.settle(now, kernel);
     }
 
     /// Closes a circuit for a reason, or because of a violation. Without `from`, both neighbours get a DESTROY. With

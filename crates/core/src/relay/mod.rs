@@ -258,7 +258,10 @@ impl<C: Cell> Relay<C> {
             self.handle_oom(now, kernel);
             let parts = &mut self.parts;
             if let Some(channel) = parts.channels.take_to_close() {
-                self.close_channel(now, channel, kernel);
+                if parts.channels.contains(channel) {
+                    kernel.close(channel);
+                    self.remove_channel(now, channel, kernel);
+                }
             } else if let Some((channel, failure)) = parts.datagrams.take_failed() {
                 self.on_failed(now, channel, failure, kernel);
             } else if let Some(channel) = parts.channels.take_ready() {
