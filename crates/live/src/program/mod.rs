@@ -190,12 +190,13 @@ struct Program {
 
 impl Program {
     fn start(args: Args, options: Options) -> Result<Self, Error> {
-        sandbox::forbid_dumps(&options);
         // The listening port may need root, and files are opened as the relay's user.
         raise_limits();
         let listener = node::listen(options.listen)
             .map_err(|error| Error::mistake(format!("ORPort {}: {error}", options.listen)))?;
         sandbox::become_user(&options)?;
+        // After the change of the user, at which Linux allows dumps again (prctl(2), PR_SET_DUMPABLE).
+        sandbox::forbid_dumps(&options);
         logs::set(&options.logs).map_err(|error| Error::mistake(format!("Log: {error}")))?;
         // Signal handlers are set before slow steps, so that an early signal has an effect.
         let signals = Signals::listen()?;
