@@ -57,7 +57,8 @@ impl Node {
         if links + streams < self.descriptors && streams < self.descriptors / 4 * 3 {
             return true;
         }
-        if streams < self.descriptors / 2 {
+        // A host with a single link keeps the link, because many circuits can depend on it.
+        if streams < self.descriptors / 2 && self.sockets.links.most() > 1 {
             let link = self.sockets.links.newest_of_largest();
             link.is_some_and(|link| self.close_link(Token::Channel(link)))
         } else {
