@@ -82,13 +82,13 @@ impl Node {
         let circuit = self.relay.circuit_of(stream);
         let sender = circuit.and_then(|circuit| {
             let (channel, _) = self.relay.leg(circuit, Direction::Backward)?;
-            Some((self.sockets.channel(channel)?.peer?, circuit))
+            Some((self.sockets.channel(channel)?.host, circuit))
         });
-        let (Some(names), Some((peer, circuit))) = (&self.names, sender) else {
+        let (Some(names), Some((host, circuit))) = (&self.names, sender) else {
             return self.found(stream, purpose, &Found::Later);
         };
         self.sockets.resolving.insert(stream);
-        match self.lookups.begin(peer, circuit, stream, purpose) {
+        match self.lookups.begin(host, circuit, stream, purpose) {
             Begun::Started(number) => names.ask(number, question),
             Begun::Replaces(number, other, old) => {
                 names.cancel(old);
@@ -160,6 +160,10 @@ impl Node {
         if !self.make_room_for_stream(holder.0, holder.1) {
             self.counters.stream("limited");
             return self.end(stream, EndReason::RESOURCE_LIMIT);
+        }
+        if self.holder(stream).is_none() {
+            // The link that made room carried this stream.
+            return;
         }
         let said = Connected(Some((to.ip(), clip(ttl))));
         let begun = dial(to, self.outbound.streams, self.tcp);

@@ -89,7 +89,9 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
             Some(oldest)
         } else if self.by_stream.len() >= self.limits.total {
             let fullest = self.by_peer.iter().max_by_key(|(_, of)| of.len);
-            let other = fullest.filter(|(_, of)| of.len > of_peer + 1).map(|(other, _)| *other);
+            // A peer without lookups gets one, even if no peer has two.
+            let other =
+                fullest.filter(|(_, of)| of_peer == 0 || of.len > of_peer + 1).map(|(other, _)| *other);
             let oldest = other.map_or_else(
                 || self.oldest_of_fullest(peer, own),
                 // For another peer, any circuit may lose a lookup.

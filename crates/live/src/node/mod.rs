@@ -54,8 +54,7 @@ use pending::Pending;
 use penstock_core::config::Limits;
 use penstock_core::kernel::Interest;
 use penstock_core::{
-    ChannelKey, CircuitIndex, DestroyReason, Direction, Event, PeerId, Relay, RelayConfig, SecondaryMap,
-    StreamKey,
+    ChannelKey, CircuitIndex, DestroyReason, Direction, Event, Relay, RelayConfig, SecondaryMap, StreamKey,
 };
 use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
 use penstock_link::certs::{Credentials, Identity};
@@ -233,7 +232,7 @@ pub struct Node {
     /// Circuits that wait for the handshake worker, with their channels.
     opening_circuits: Pending<CircuitIndex, (ChannelKey, HandshakeKind)>,
     names: Option<Names>,
-    lookups: Lookups<PeerId, CircuitIndex, StreamKey, ResolvePurpose>,
+    lookups: Lookups<Host, CircuitIndex, StreamKey, ResolvePurpose>,
     rng: rand::rngs::ThreadRng,
 }
 
