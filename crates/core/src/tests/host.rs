@@ -120,6 +120,7 @@ pub(super) struct Host {
     pub(super) interests: BTreeMap<ChannelKey, Interest>,
     pub(super) sockets: BTreeMap<StreamKey, (usize, Side)>,
     pub(super) stream_interests: BTreeMap<StreamKey, Interest>,
+    pub(super) stream_memory: BTreeMap<StreamKey, Bytes>,
     pub(super) closed: Vec<ChannelKey>,
     pub(super) transfers: Rc<RefCell<Vec<Transfer>>>,
     pub(super) writes: Vec<Moved>,
@@ -173,6 +174,10 @@ impl Host {
 }
 
 impl Kernel<TestCell> for Host {
+    fn stream_memory(&self, stream: StreamKey) -> Bytes {
+        self.stream_memory.get(&stream).copied().unwrap_or(Bytes::ZERO)
+    }
+
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<TestCell>) -> Bytes {
         let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
         let mut moved = Moved { at: self.now, channel, ids: Vec::new() };

@@ -146,3 +146,25 @@ fn a_peer_that_uses_memory_without_circuits_loses_its_channel() {
     let counters = net.nodes[1].relay.counters();
     assert!(counters.oom_closed > 0 && counters.oom_channels == 1, "{counters:?}");
 }
+
+#[test]
+fn a_stream_with_much_driver_memory_costs_other_peers_no_circuit() {
+    let mut net = net(1000);
+    let flood = net.add(true, RelayConfig::default());
+    net.set_link(1, flood, Link::default());
+    let honest: Vec<_> = (0..10).map(|_| net.build(0, &[1])).collect();
+    let flooded = net.build(flood, &[1]);
+    let download = net.transfer(flood, flooded, 1_000_000, 0);
+    net.stall(download, Side::Client, true);
+    net.drive_for(Duration::from_secs(1));
+    let node = &mut net.nodes[1];
+    let stream = *node.host.sockets.keys().next().expect("the download has a stream");
+    // For example, a directory answer that the client does not read.
+    let answer = Bytes::mib(2);
+    node.host.stream_memory.insert(stream, answer);
+    node.relay.set_driver_memory(answer);
+    let transfer = net.transfer(0, honest[0], 100_000, 100_000);
+    net.drive_for(Duration::from_secs(10));
+    assert!(net.at(transfer).is_complete());
+    assert_eq!((closed(&net), net.nodes[1].relay.counters().oom_closed), (vec![], 1));
+}

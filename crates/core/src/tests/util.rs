@@ -165,6 +165,7 @@ impl Net {
             interests: BTreeMap::new(),
             sockets: BTreeMap::new(),
             stream_interests: BTreeMap::new(),
+            stream_memory: BTreeMap::new(),
             closed: Vec::new(),
             transfers: Rc::clone(&self.transfers),
             writes: Vec::new(),
