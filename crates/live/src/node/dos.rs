@@ -61,20 +61,20 @@ macro_rules! options {
 options! {
     connections "DoSConnectionEnabled" 0 0 1, "limits the connections of a client address";
     max_connections "DoSConnectionMaxConcurrentCount" 100 1 i32::MAX,
-        "a client address has at most so many connections, and one more";
+        "a client address has at most this number of connections plus one";
     connect_rate "DoSConnectionConnectRate" 20 1 i32::MAX, "connections of a client address a second";
     connect_burst "DoSConnectionConnectBurst" 40 1 i32::MAX, "connections of a client address at once";
     connection_defence "DoSConnectionDefenseType" 2 1 2, "1: no defence; 2: new connections are closed";
     connect_period "DoSConnectionConnectDefenseTimePeriod" 86_400 10 i32::MAX,
-        "for so many seconds, and at random up to half as many more, a client address that connects too fast is refused";
+        "for this number of seconds, plus a random time of up to half of it, the relay refuses a client address that connects too fast";
     circuits "DoSCircuitCreationEnabled" 0 0 1, "limits the new circuits of a client address";
     min_connections "DoSCircuitCreationMinConnections" 3 1 i32::MAX,
-        "circuits count against a client address only if it has at least so many connections";
+        "circuits count against a client address only if it has at least this number of connections";
     circuit_rate "DoSCircuitCreationRate" 3 1 i32::MAX, "circuits of a client address a second";
     circuit_burst "DoSCircuitCreationBurst" 90 1 i32::MAX, "circuits of a client address at once";
     circuit_defence "DoSCircuitCreationDefenseType" 2 1 2, "1: no defence; 2: new circuits are refused";
     circuit_period "DoSCircuitCreationDefenseTimePeriod" 3600 0 i32::MAX,
-        "for so many seconds, and at random up to half as many more, the circuits of such a client address are refused";
+        "for this number of seconds, plus a random time of up to half of it, the relay refuses the circuits of a client address above the limits";
     streams "DoSStreamCreationEnabled" 0 0 1, "limits the new streams of a circuit";
     stream_rate "DoSStreamCreationRate" 100 1 i32::MAX, "streams of a circuit a second";
     stream_burst "DoSStreamCreationBurst" 300 1 i32::MAX, "streams of a circuit at once";
