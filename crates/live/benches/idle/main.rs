@@ -13,6 +13,8 @@
 mod cpu;
 #[path = "../../tests/common/exchange.rs"]
 mod exchange;
+#[path = "../middle/median.rs"]
+mod median;
 #[path = "../../tests/common/observations.rs"]
 mod observations;
 #[allow(dead_code, reason = "tests use the rest")]
@@ -22,6 +24,7 @@ mod testnet;
 use cpu::Cpu;
 use exchange::exchange;
 use lexopt::{Arg, Parser, ValueExt};
+use median::median;
 use penstock_live::clock::Clock;
 use penstock_testbed::Error;
 use penstock_testbed::namespace::{Namespace, ip};
@@ -306,9 +309,4 @@ fn print_table(all: &[Measured]) {
             ours / theirs
         );
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

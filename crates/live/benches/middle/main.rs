@@ -12,6 +12,7 @@
 mod ceiling;
 mod cpu;
 mod load;
+mod median;
 mod place;
 mod subject;
 mod wire;
@@ -19,6 +20,7 @@ mod wire;
 use cpu::Cpu;
 use lexopt::{Arg, Parser, ValueExt};
 use load::Load;
+use median::median;
 use penstock_link::cell::CELL_LEN;
 use penstock_testbed::namespace::isolate;
 use place::Place;
@@ -170,13 +172,5 @@ fn print_summary(place: &Place, all: &[Measured]) {
             ours / theirs,
             100.0 * ours / ceiling
         );
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n => (values[(n - 1) / 2] + values[n / 2]) / 2.0,
     }
 }
