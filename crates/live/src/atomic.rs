@@ -210,7 +210,7 @@ pub(crate) mod faults {
     use std::cell::Cell;
     use std::io;
 
-    /// What fails from a step on.
+    /// The injected failure, from a step on.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         /// The disk is full: steps that need space fail.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const RELAY: &str = env!("CARGO_BIN_EXE_penstock-relay");
 
-/// What every test's relay has.
+/// The torrc lines of each test's relay.
 const LEAST: &str = "ORPort 127.0.0.1:auto\nTestingTorNetwork 1\nShutdownWaitLength 0\n\
                      DirAuthority a 127.0.0.1:7000 BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A\n";
 
@@ -269,7 +269,7 @@ fn the_log_has_no_client_address() {
 /// A row's columns and values.
 type Row = Vec<(String, String)>;
 
-/// A table, in which nobody's address is.
+/// A table without addresses.
 fn table(path: &Path) -> Vec<Row> {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let rows: Vec<Row> = reader

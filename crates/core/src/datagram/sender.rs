@@ -85,7 +85,7 @@ pub struct Acknowledgement {
     pub rtt: Option<Duration>,
 }
 
-/// What the caller must do after a timeout.
+/// The action that a timeout requires of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// Nothing, because the timer expired too early.

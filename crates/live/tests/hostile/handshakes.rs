@@ -71,7 +71,7 @@ fn a_peer_without_a_valid_link_handshake_is_disconnected() {
         noise(5),
         noise(65_536),
         half(&versions),
-        // A version that nobody speaks.
+        // No peer speaks this version.
         [0, 0, command::VERSIONS, 0, 2, 0, 99].to_vec(),
         versions.clone(),
         [versions.clone(), half(&certs)].concat(),
@@ -117,7 +117,7 @@ fn a_client_may_send_in_small_pieces() {
     }
 }
 
-/// What a peer does when it has said what it is to say.
+/// The last action of a peer, after its messages.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Silence,

@@ -132,7 +132,7 @@ fn a_client_that_floods_handshakes_does_not_block_other_clients() {
 #[test]
 fn lookups_above_the_limit_are_refused() {
     let _guard = one_at_a_time();
-    // A name server that answers nobody.
+    // This name server never answers.
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = NameServers::At(vec![deaf.local_addr().unwrap()]);
     let node = Running::start_configured(|config| config.name_servers = at);
@@ -299,7 +299,7 @@ fn resets(bytes: u64, wait: Duration) -> SocketAddr {
                 socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
                 let mut said = Vec::new();
                 exchange::send(&mut said, bytes).unwrap();
-                // What the node has no room for is lost.
+                // The server drops bytes that the node does not accept.
                 socket.set_write_timeout(Some(wait)).unwrap();
                 let _ = (&socket).write_all(&said);
                 thread::sleep(wait);
@@ -314,7 +314,7 @@ fn a_server_that_resets_its_connection_ends_its_stream_and_no_other() {
     let node = node();
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
-    // What came before the reset arrives, and then the reason.
+    // The client receives the bytes before the reset, and then the reason.
     let wait = Duration::from_millis(500);
     client.begin(resets(100_000, wait), stream(1));
     let mut came = 0;
