@@ -12,8 +12,8 @@ pub fn torrc(input: &[u8]) -> bool {
     match check_text(&text) {
         None => false,
         Some(Ok(())) => true,
-        Some(Err(mistake)) => {
-            let message = mistake.to_string();
+        Some(Err(error)) => {
+            let message = error.to_string();
             assert!(
                 !message.contains('\n') && message.len() < 4096 + 4 * text.len(),
                 "one sentence: {message:?}"

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// An error that the operator can correct.
     #[error("{0}")]
-    Mistake(String),
+    Operator(String),
     /// A file cannot be read or written.
     #[error("{}: {error}", path.display())]
     File {
@@ -24,8 +24,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn mistake(why: impl std::fmt::Display) -> Self {
-        Error::Mistake(why.to_string())
+    pub(crate) fn operator(why: impl std::fmt::Display) -> Self {
+        Error::Operator(why.to_string())
     }
 
     pub(crate) fn file(path: &Path, error: io::Error) -> Self {

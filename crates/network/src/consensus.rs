@@ -50,7 +50,7 @@ impl Consensus {
         let mut items = items(text);
         for item in items.by_ref() {
             reader.number = item.line;
-            reader.item(&item).map_err(|mistake| Error::in_line(file, item.line, mistake.0))?;
+            reader.item(&item).map_err(|error| Error::in_line(file, item.line, error.0))?;
         }
         reader.number = items.lines();
         reader.finish()
@@ -59,23 +59,23 @@ impl Consensus {
 
 /// A message about an error in a line. It does not contain the line number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mistake(pub(crate) String);
+pub(crate) struct LineError(pub(crate) String);
 
-impl From<String> for Mistake {
+impl From<String> for LineError {
     fn from(text: String) -> Self {
-        Mistake(text)
+        LineError(text)
     }
 }
 
-impl From<&str> for Mistake {
+impl From<&str> for LineError {
     fn from(text: &str) -> Self {
-        Mistake(text.to_owned())
+        LineError(text.to_owned())
     }
 }
 
-impl From<Malformed> for Mistake {
+impl From<Malformed> for LineError {
     fn from(_: Malformed) -> Self {
-        Mistake("the line is no text in UTF-8".to_owned())
+        LineError("the line is no text in UTF-8".to_owned())
     }
 }
 
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn item(&mut self, item: &Item<'_>) -> Result<(), Mistake> {
+    fn item(&mut self, item: &Item<'_>) -> Result<(), LineError> {
         let keyword = item.keyword();
         if self.part == Part::Signatures || (self.part == Part::Start && keyword.starts_with(b"@")) {
             // In archives, a line "@type ..." precedes a document.
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn vote_status(&mut self, words: &[&str]) -> Result<(), Mistake> {
+    fn vote_status(&mut self, words: &[&str]) -> Result<(), LineError> {
         match words {
             ["consensus"] => self.is_consensus = true,
             _ => {
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn begin_relay(&mut self, words: &[&str]) -> Result<(), Mistake> {
+    fn begin_relay(&mut self, words: &[&str]) -> Result<(), LineError> {
         if self.part > Part::Relays {
             return Err("a relay stands after directory-footer".into());
         }
@@ -262,12 +262,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn entry(&mut self, keyword: &str) -> Result<&mut Entry, Mistake> {
+    fn entry(&mut self, keyword: &str) -> Result<&mut Entry, LineError> {
         let none = || format!("a line {keyword:?} belongs to a relay, and none has begun here").into();
         self.entry.as_mut().ok_or_else(none)
     }
 
-    fn end_relay(&mut self) -> Result<(), Mistake> {
+    fn end_relay(&mut self) -> Result<(), LineError> {
         let Some(Entry { line, name, address, flags, weight, policy }) = self.entry.take() else {
             return Ok(());
         };
@@ -315,18 +315,18 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn no_consensus(line: &[u8]) -> Mistake {
+fn no_consensus(line: &[u8]) -> LineError {
     format!("it begins with {}, and a consensus with network-status-version", quoted(line)).into()
 }
 
-pub(crate) fn once<T>(place: &mut Option<T>, value: T, keyword: &str) -> Result<(), Mistake> {
+pub(crate) fn once<T>(place: &mut Option<T>, value: T, keyword: &str) -> Result<(), LineError> {
     match place.replace(value) {
         None => Ok(()),
         Some(_) => Err(format!("there is a second {keyword} line").into()),
     }
 }
 
-fn flavor(words: Vec<&str>) -> Result<String, Mistake> {
+fn flavor(words: Vec<&str>) -> Result<String, LineError> {
     match words[..] {
         ["3"] | ["3", "ns"] => Ok("ns".to_owned()),
         ["3", "microdesc"] => Ok("microdesc".to_owned()),
@@ -337,7 +337,7 @@ fn flavor(words: Vec<&str>) -> Result<String, Mistake> {
     }
 }
 
-pub(crate) fn time(item: &Item<'_>) -> Result<String, Mistake> {
+pub(crate) fn time(item: &Item<'_>) -> Result<String, LineError> {
     let words = item.words()?;
     match item.time() {
         Ok(_) => Ok(words[..2].join(" ")),
@@ -349,7 +349,7 @@ pub(crate) fn time(item: &Item<'_>) -> Result<String, Mistake> {
     }
 }
 
-fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, Mistake> {
+fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, LineError> {
     let mut pairs = BTreeMap::new();
     for word in words {
         let said = quoted(word.as_bytes());
@@ -378,7 +378,7 @@ fn flags(words: &[&str]) -> Flags {
 }
 
 /// The value of `Bandwidth=` in a w line [kB/s].
-fn weight(words: &[&str]) -> Result<u32, Mistake> {
+fn weight(words: &[&str]) -> Result<u32, LineError> {
     let value = words.iter().find_map(|word| word.strip_prefix("Bandwidth="));
     let value = value.ok_or_else(|| "a w line without Bandwidth= and a number behind it".to_owned())?;
     let wrong =
@@ -386,7 +386,7 @@ fn weight(words: &[&str]) -> Result<u32, Mistake> {
     value.parse().map_err(|_| wrong())
 }
 
-fn accepts(words: &[&str], port: u16) -> Result<bool, Mistake> {
+fn accepts(words: &[&str], port: u16) -> Result<bool, LineError> {
     let [rule @ ("accept" | "reject"), list] = words else {
         let said = quoted(words.join(" ").as_bytes());
         return Err(format!("the policy {said} is no accept or reject with ports").into());
@@ -406,7 +406,7 @@ fn accepts(words: &[&str], port: u16) -> Result<bool, Mistake> {
     Ok(listed == (*rule == "accept"))
 }
 
-fn scale(params: &BTreeMap<String, i64>) -> Result<u32, Mistake> {
+fn scale(params: &BTreeMap<String, i64>) -> Result<u32, LineError> {
     let Some(scale) = params.get("bwweightscale") else { return Ok(PositionWeights::SCALE) };
     let fits = u32::try_from(*scale).ok().filter(|scale| (1..=i32::MAX as u32).contains(scale));
     let wrong = || format!("the parameter bwweightscale is {scale}, not from 1 to {}", i32::MAX).into();

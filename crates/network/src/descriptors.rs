@@ -4,7 +4,7 @@
 //! several descriptors, the latest counts. If their times are equal, the first counts. Signatures are not checked.
 //! Source: dir-spec section 2.1.1.
 
-use crate::consensus::{Mistake, once, time};
+use crate::consensus::{LineError, once, time};
 use crate::document::{Item, hex, items, to_hex};
 use crate::error::{Error, quoted};
 use std::collections::BTreeMap;
@@ -51,9 +51,8 @@ impl Descriptors {
             let is_skipped =
                 item.keyword().starts_with(b"-----") || item.text.is_empty() || item.text[0] == b'@';
             if !is_skipped {
-                any |= self
-                    .item(&item, &mut entry)
-                    .map_err(|mistake| Error::in_line(file, item.line, mistake.0))?;
+                any |=
+                    self.item(&item, &mut entry).map_err(|error| Error::in_line(file, item.line, error.0))?;
             }
         }
         let last = items.lines().max(1);
@@ -76,7 +75,7 @@ impl Descriptors {
     }
 
     /// Reads an item. Returns whether the descriptor ends with this item.
-    fn item(&mut self, item: &Item<'_>, entry: &mut Option<Entry>) -> Result<bool, Mistake> {
+    fn item(&mut self, item: &Item<'_>, entry: &mut Option<Entry>) -> Result<bool, LineError> {
         if item.text.ends_with(b"\r") {
             return Err("the line ends in CR LF; lines of a descriptor end in LF alone".into());
         }
@@ -131,14 +130,14 @@ impl Descriptors {
     }
 }
 
-fn fingerprint(words: &[&str]) -> Result<String, Mistake> {
+fn fingerprint(words: &[&str]) -> Result<String, LineError> {
     let said = || quoted(words.join(" ").as_bytes());
     let bytes = hex::<20>(&words.concat());
     let bytes = bytes.map_err(|_| format!("the fingerprint is {}; it has 40 hexadecimal digits", said()))?;
     Ok(to_hex(&bytes))
 }
 
-fn bandwidth(words: &[&str]) -> Result<Bandwidth, Mistake> {
+fn bandwidth(words: &[&str]) -> Result<Bandwidth, LineError> {
     let number = |word: &str| word.parse::<u64>().ok().filter(|number| *number <= MOST);
     let numbers: Option<Vec<u64>> = words.iter().take(3).map(|word| number(word)).collect();
     match numbers.as_deref() {

@@ -61,10 +61,10 @@ pub struct Sender<B> {
     /// How many cells from `cursor` on may be retransmitted now.
     again: u32,
     head_again: bool,
-    /// `timeout` waits for ACKs, from `acked_at` on. `patience` waits for forwarded cells, from `forwarded_at` on.
+    /// `timeout` waits for ACKs, from `acked_at` on. `forward_timeout` waits for forwarded cells, from `forwarded_at` on.
     timeout: Timeout,
     acked_at: Instant,
-    patience: Timeout,
+    forward_timeout: Timeout,
     forwarded_at: Instant,
 }
 
@@ -117,7 +117,7 @@ impl<B> Sender<B> {
             head_again: false,
             timeout: Timeout::new(floor),
             acked_at: Instant::ZERO,
-            patience: Timeout::new(floor),
+            forward_timeout: Timeout::new(floor),
             forwarded_at: Instant::ZERO,
         }
     }
@@ -224,7 +224,7 @@ impl<B> Sender<B> {
             }
             if let Some(at) = sample.filter(|_| clean) {
                 self.timeout.sample(now.since(at));
-                self.patience.sample(now.since(at));
+                self.forward_timeout.sample(now.since(at));
             }
             self.head += acked;
             self.timeout.reset();
@@ -257,7 +257,7 @@ impl<B> Sender<B> {
             return None;
         }
         self.forwarded += newly_forwarded;
-        self.patience.reset();
+        self.forward_timeout.reset();
         self.forwarded_at = now;
         let last = self.times.drain(..newly_forwarded as usize).next_back().flatten();
         last.map(|at| now.since(at))
@@ -271,7 +271,7 @@ impl<B> Sender<B> {
         let ended = self.forwarded.saturating_add_signed(beyond);
         if self.ended.is_none_or(|known| known < ended) {
             self.ended = Some(ended);
-            self.patience.reset();
+            self.forward_timeout.reset();
             self.forwarded_at = now;
         }
         Ok(())
@@ -297,7 +297,7 @@ impl<B> Sender<B> {
             return Some(self.acked_at + self.timeout.span());
         }
         let waits = self.forwarded < self.counted || self.ended.is_some_and(|ended| ended < self.counted);
-        waits.then(|| self.forwarded_at + self.patience.span())
+        waits.then(|| self.forwarded_at + self.forward_timeout.span())
     }
 
     /// Handles the timer, which may be early. Returns what the caller must do.
@@ -306,7 +306,7 @@ impl<B> Sender<B> {
             return Repair::Nothing;
         }
         if self.head == self.next {
-            self.patience.expired();
+            self.forward_timeout.expired();
             self.forwarded_at = now;
             return Repair::Probe;
         }

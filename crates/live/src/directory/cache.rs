@@ -128,7 +128,7 @@ pub(super) struct DirectoryCache {
     descriptor: Option<Arc<str>>,
     to_publish: Vec<bool>,
     /// The descriptor of each upload in progress.
-    given: Vec<Option<Arc<str>>>,
+    uploading: Vec<Option<Arc<str>>>,
     /// Offset of our clock from each authority's clock [s], measured at the authority's last answer.
     skews: Vec<Option<i64>>,
     /// Whether the authorities agree that our clock is wrong.
@@ -149,7 +149,7 @@ impl DirectoryCache {
             waiting: [None, None],
             descriptor: None,
             to_publish: vec![false; authorities],
-            given: vec![None; authorities],
+            uploading: vec![None; authorities],
             skews: vec![None; authorities],
             is_off: false,
             events: Vec::new(),
@@ -227,7 +227,7 @@ impl DirectoryCache {
                 get(to, &format!("/tor/server/d/{}", names.join("+")), None)
             }
             Task::Upload(number) => {
-                self.given[number].clone_from(&self.descriptor);
+                self.uploading[number].clone_from(&self.descriptor);
                 post(to, "/tor/", self.descriptor.as_deref().expect("a descriptor is to be published"))
             }
         };
@@ -261,13 +261,13 @@ impl DirectoryCache {
         let number = self.documents.authorities.iter().position(|known| known.dir_port == to);
         let Some(number) = number else { return };
         self.skews[number] = Some(ahead);
-        let mut heard: Vec<i64> = self.skews.iter().flatten().copied().collect();
-        heard.sort_unstable();
+        let mut skews: Vec<i64> = self.skews.iter().flatten().copied().collect();
+        skews.sort_unstable();
         let most = i64::try_from(MOST_SKEW.as_secs()).expect("half an hour is no long time");
         let (ours, theirs): (Vec<i64>, Vec<i64>) =
-            heard.iter().filter(|skew| skew.abs() > most).partition(|skew| **skew > 0);
+            skews.iter().filter(|skew| skew.abs() > most).partition(|skew| **skew > 0);
         let agree = if ours.len() > theirs.len() { ours } else { theirs };
-        let is_off = agree.len() * 2 > heard.len() && agree.len() >= self.skews.len().min(2);
+        let is_off = agree.len() * 2 > skews.len() && agree.len() >= self.skews.len().min(2);
         if is_off && !self.is_off {
             self.events.push(DirectoryEvent::ClockIsOff(agree[agree.len() / 2]));
         }
@@ -304,8 +304,8 @@ impl DirectoryCache {
             Task::Descriptors => some(self.documents.take_descriptors(now, text)),
             Task::Upload(number) => {
                 // The descriptor may have changed during the upload.
-                let is_this = match (&self.given[number], &self.descriptor) {
-                    (Some(given), Some(descriptor)) => Arc::ptr_eq(given, descriptor),
+                let is_this = match (&self.uploading[number], &self.descriptor) {
+                    (Some(uploading), Some(descriptor)) => Arc::ptr_eq(uploading, descriptor),
                     _ => false,
                 };
                 self.to_publish[number] = !is_this;
@@ -543,7 +543,7 @@ mod tests {
     }
 
     /// The reported clock offset after answers with these offsets of the authorities' clocks [s].
-    fn heard(world: &mut World, skews: &[(usize, i64)]) -> Vec<Option<i64>> {
+    fn skews_reported(world: &mut World, skews: &[(usize, i64)]) -> Vec<Option<i64>> {
         let hears = |&(number, skew): &(usize, i64)| {
             world.poll();
             let task = world.asked[0].task;
@@ -561,11 +561,11 @@ mod tests {
     #[test]
     fn a_wrong_clock_is_reported_once() {
         let mut world = World::new();
-        assert_eq!(heard(&mut world, &[(0, 900), (1, 900)]), [None; 2]);
+        assert_eq!(skews_reported(&mut world, &[(0, 900), (1, 900)]), [None; 2]);
         // Two of two, or of three, authorities agree; the next one causes no second report.
-        assert_eq!(heard(&mut world, &[(0, 3600), (1, 3700), (2, 3600)]), [None, Some(-3600), None]);
-        assert_eq!(heard(&mut world, &[(0, 0), (1, 0), (2, 0)]), [None; 3]);
-        assert_eq!(heard(&mut world, &[(2, -3600), (0, -3600)]), [None, Some(3600)]);
+        assert_eq!(skews_reported(&mut world, &[(0, 3600), (1, 3700), (2, 3600)]), [None, Some(-3600), None]);
+        assert_eq!(skews_reported(&mut world, &[(0, 0), (1, 0), (2, 0)]), [None; 3]);
+        assert_eq!(skews_reported(&mut world, &[(2, -3600), (0, -3600)]), [None, Some(3600)]);
         assert_eq!(
             DirectoryEvent::ClockIsOff(-86_400).to_string(),
             "this machine's clock is 86400 s behind the authorities': set it"
@@ -575,13 +575,13 @@ mod tests {
     #[test]
     fn a_single_authority_with_a_wrong_clock_is_ignored() {
         let mut world = World::new();
-        assert_eq!(heard(&mut world, &[(0, 3600), (0, 3600), (1, 0), (2, 0)]), [None; 4]);
+        assert_eq!(skews_reported(&mut world, &[(0, 3600), (0, 3600), (1, 0), (2, 0)]), [None; 4]);
         for _ in 0..3 {
-            assert_eq!(heard(&mut world, &[(0, 3600), (1, 0), (2, 0)]), [None; 3]);
+            assert_eq!(skews_reported(&mut world, &[(0, 3600), (1, 0), (2, 0)]), [None; 3]);
         }
         // Two authorities with opposite offsets do not agree.
-        assert_eq!(heard(&mut world, &[(1, -3600)]), [None]);
-        assert_eq!(heard(&mut world, &[(2, -3600)]), [Some(3600)]);
+        assert_eq!(skews_reported(&mut world, &[(1, -3600)]), [None]);
+        assert_eq!(skews_reported(&mut world, &[(2, -3600)]), [Some(3600)]);
     }
 
     #[test]

@@ -511,7 +511,7 @@ impl Node {
     }
 
     fn on_wake(&mut self) {
-        self.wake.heard();
+        self.wake.reset();
         let now = self.clock.now();
         while let Some((number, answered)) = self.handshake_worker.answer() {
             let Some((circuit, (_, kind))) = self.opening_circuits.answered(number) else { continue };

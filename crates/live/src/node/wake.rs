@@ -22,7 +22,8 @@ impl Wake {
         }
     }
 
-    pub(super) fn heard(&self) {
+    /// Lets the next call of a caller wake the node again.
+    pub(super) fn reset(&self) {
         // An error means that the eventfd was not set.
         let _ = self.0.read();
     }

@@ -48,7 +48,7 @@ impl Args {
     pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
         let mut parser = Parser::from_args(words);
         let mut args = Args { ask: Ask::Run, torrc: None, options: Vec::new() };
-        args.read(&mut parser).map_err(Error::mistake)?;
+        args.read(&mut parser).map_err(Error::operator)?;
         Ok(args)
     }
 

@@ -19,14 +19,14 @@ pub(super) struct DataDirectory {
 impl DataDirectory {
     /// Opens and locks the folder. Creates a missing folder.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        keys::open_folder(path).map_err(|error| Error::mistake(format!("DataDirectory: {error}")))?;
+        keys::open_folder(path).map_err(|error| Error::operator(format!("DataDirectory: {error}")))?;
         let lock = path.join("lock");
         let mut options = OpenOptions::new();
         options.create(true).append(true).mode(0o600).custom_flags(nix::libc::O_NONBLOCK);
         let file =
             options.open(&lock).and_then(atomic::regular).map_err(|error| Error::file(&lock, error))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
-            Error::mistake(format!(
+            Error::operator(format!(
                 "DataDirectory: {} is used by another relay that is running",
                 path.display()
             ))

@@ -22,7 +22,7 @@ pub(super) fn description(
     started: SystemTime,
 ) -> Result<Description, Error> {
     let IpAddr::V4(v4) = address else {
-        return Err(Error::mistake("Address: a relay that publishes needs an IPv4 address"));
+        return Err(Error::operator("Address: a relay that publishes needs an IPv4 address"));
     };
     let has_windows = !matches!(options.relay.edge_control, EdgeControlConfig::Vegas(_));
     let [rate, burst] = options.advertised_bandwidth;
@@ -77,7 +77,7 @@ impl Program {
     pub(super) fn update_description(&mut self) {
         let said = self.node.listens_at().map_err(Error::System);
         let said = said.and_then(|at| description(&self.options, self.address, at.port(), self.started));
-        let told = said.and_then(|said| self.node.describe(said).map_err(Error::mistake));
+        let told = said.and_then(|said| self.node.describe(said).map_err(Error::operator));
         if let Err(failure) = told {
             log::error!("the descriptor was not updated: {}", failure);
         }

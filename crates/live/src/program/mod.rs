@@ -85,18 +85,19 @@ fn obey(args: &Args) -> Result<(), Error> {
 
 fn load(args: &Args) -> Result<Options, Error> {
     if args.torrc.is_none() && args.options.is_empty() {
-        return Err(Error::mistake(
+        return Err(Error::operator(
             "the configuration is missing: write penstock-relay -f TORRC, or read --help",
         ));
     }
-    Options::load(args.torrc.as_deref(), &args.options).map_err(Error::mistake)
+    Options::load(args.torrc.as_deref(), &args.options).map_err(Error::operator)
 }
 
 /// Opens the data folder and the keys. Creates missing ones.
 fn open(options: &Options) -> Result<(DataDirectory, Keys), Error> {
     let folder = DataDirectory::open(&options.data_directory)?;
     let now = Clock::start().date();
-    let keys = keys::load_or_create(&options.key_directory, &mut rand::rng(), now).map_err(Error::mistake)?;
+    let keys =
+        keys::load_or_create(&options.key_directory, &mut rand::rng(), now).map_err(Error::operator)?;
     folder.fingerprints(&options.nickname, &keys)?;
     Ok((folder, keys))
 }
@@ -119,7 +120,7 @@ fn address(options: &Options) -> Result<IpAddr, Error> {
         socket.local_addr()
     });
     way.map(|address| address.ip()).map_err(|_| {
-        Error::mistake("Address: the relay's address is unknown; write Address and its IP address")
+        Error::operator("Address: the relay's address is unknown; write Address and its IP address")
     })
 }
 
@@ -130,7 +131,7 @@ fn address(options: &Options) -> Result<IpAddr, Error> {
 fn refuse_private(options: &Options, address: IpAddr) -> Result<(), Error> {
     let is_public = options.authorities.iter().any(crate::torrc::Authority::is_public);
     if options.publish && is_public && is_private(address) {
-        return Err(Error::mistake(format!(
+        return Err(Error::operator(format!(
             "Address: {address} is a private address, which a relay of the public network cannot have: write Address \
              and the public address"
         )));
@@ -193,11 +194,11 @@ impl Program {
         // The listening port may need root, and files are opened as the relay's user.
         raise_limits();
         let listener = node::listen(options.listen)
-            .map_err(|error| Error::mistake(format!("ORPort {}: {error}", options.listen)))?;
+            .map_err(|error| Error::operator(format!("ORPort {}: {error}", options.listen)))?;
         sandbox::become_user(&options)?;
         // After the change of the user, at which Linux allows dumps again (prctl(2), PR_SET_DUMPABLE).
         sandbox::forbid_dumps(&options);
-        logs::set(&options.logs).map_err(|error| Error::mistake(format!("Log: {error}")))?;
+        logs::set(&options.logs).map_err(|error| Error::operator(format!("Log: {error}")))?;
         // Signal handlers are set before slow steps, so that an early signal has an effect.
         let signals = Signals::listen()?;
         let (folder, keys) = open(&options)?;
@@ -238,7 +239,7 @@ impl Program {
         node.wake_by(&signals.pipe)?;
         let metrics = options.metrics.as_ref().map(|metrics| {
             metrics::Server::start(metrics)
-                .map_err(|error| Error::mistake(format!("MetricsPort {}: {error}", metrics.listen)))
+                .map_err(|error| Error::operator(format!("MetricsPort {}: {error}", metrics.listen)))
         });
         let metrics = metrics.transpose()?;
         let recorder = options.record.as_ref().map(|record| Recorder::open(record, &mut node)).transpose()?;
@@ -249,7 +250,7 @@ impl Program {
         if !options.authorities.is_empty() {
             let description = join::description(&options, address, at.port(), started)?;
             if let Some(membership) = join::membership(&options, description) {
-                node.join(membership).map_err(|error| Error::mistake(format!("descriptor: {error}")))?;
+                node.join(membership).map_err(|error| Error::operator(format!("descriptor: {error}")))?;
             }
         }
         if let Some(metrics) = &metrics {

@@ -31,7 +31,7 @@ impl Recorder {
     pub(super) fn open(record: &Record, node: &mut Node) -> Result<Self, Error> {
         let folder = record.folder.clone();
         let fail = |why: &dyn std::fmt::Display| {
-            Error::mistake(format!("Penstock record: {}: {why}", folder.display()))
+            Error::operator(format!("Penstock record: {}: {why}", folder.display()))
         };
         std::fs::create_dir_all(&folder).map_err(|error| fail(&error))?;
         let mut there = std::fs::read_dir(&folder).map_err(|error| fail(&error))?;
@@ -87,7 +87,7 @@ impl Recorder {
         let part = self.part(self.part);
         let tables = std::mem::take(&mut self.tables);
         std::fs::create_dir(&part).map_err(|error| Error::file(&part, error))?;
-        tables.write(&part, &RunKey::new("live", 0)).map_err(Error::mistake)?;
+        tables.write(&part, &RunKey::new("live", 0)).map_err(Error::operator)?;
         self.part += 1;
         Ok(())
     }

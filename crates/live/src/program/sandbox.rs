@@ -45,7 +45,7 @@ pub(super) fn become_user(options: &Options) -> Result<(), Error> {
     if Uid::effective() == *uid && Uid::current() == *uid {
         return Ok(());
     }
-    let fail = |why: &dyn std::fmt::Display| Error::mistake(format!("User {name}: {why}"));
+    let fail = |why: &dyn std::fmt::Display| Error::operator(format!("User {name}: {why}"));
     if !Uid::effective().is_root() {
         return Err(fail(&"only root can change the user; start the relay as root, or remove this line"));
     }
@@ -75,7 +75,7 @@ pub(super) fn become_user(options: &Options) -> Result<(), Error> {
 /// If the kernel refuses a rule.
 pub(super) fn restrict_files(options: &Options, torrc: Option<&Path>) -> Result<bool, Error> {
     let abi = ABI::V5;
-    let fail = |error: landlock::RulesetError| Error::mistake(format!("Sandbox: Landlock: {error}"));
+    let fail = |error: landlock::RulesetError| Error::operator(format!("Sandbox: Landlock: {error}"));
     let (read, write) = paths(options, torrc);
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -128,9 +128,9 @@ fn paths(options: &Options, torrc: Option<&Path>) -> (Vec<PathBuf>, Vec<PathBuf>
 /// If Linux refuses the filter.
 pub(super) fn restrict_calls() -> Result<bool, Error> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(false) };
-    for filter in filters(arch).map_err(|error| Error::mistake(format!("Sandbox: {error}")))? {
+    for filter in filters(arch).map_err(|error| Error::operator(format!("Sandbox: {error}")))? {
         apply_filter_all_threads(&filter).map_err(|error| {
-            Error::mistake(format!("Sandbox: {error}; write Sandbox 0 to run without it"))
+            Error::operator(format!("Sandbox: {error}; write Sandbox 0 to run without it"))
         })?;
     }
     Ok(true)

@@ -1,7 +1,7 @@
 //! Directory authorities. A relay needs an acknowledgement before it uses those of the public network.
 
 use super::values::digest;
-use super::{Mistake, mistake};
+use super::{ValueError, invalid};
 use std::net::{SocketAddrV4, SocketAddrV6};
 
 /// A directory authority.
@@ -24,7 +24,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    pub(super) fn parse(text: &str) -> Result<Self, Mistake> {
+    pub(super) fn parse(text: &str) -> Result<Self, ValueError> {
         let mut words = text.split_whitespace().peekable();
         let legal = |word: &&str| super::values::nickname(word).is_ok() && !word.contains('=');
         let digits = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
@@ -32,7 +32,7 @@ impl Authority {
         let (mut or_port, mut ipv6, mut v3_identity) = (None, None, None);
         while let Some(flag) = words.next_if(|word| !digits(word)) {
             let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
-            let wrong = || mistake!("{value:?} is no {name} of a directory authority");
+            let wrong = || invalid!("{value:?} is no {name} of a directory authority");
             match &name.to_ascii_lowercase()[..] {
                 "orport" => or_port = Some(value.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?),
                 "v3ident" => v3_identity = Some(digest(value)?),
@@ -43,7 +43,7 @@ impl Authority {
                     return Err("bridge authorities are not supported; remove the line".into());
                 }
                 _ => {
-                    return Err(mistake!(
+                    return Err(invalid!(
                         "{flag:?} is no flag of a directory authority; write orport=, v3ident=, ipv6= or weight="
                     ));
                 }
@@ -52,7 +52,7 @@ impl Authority {
         let dir = words.next().ok_or("an IPv4 address, a colon and a port must follow the flags")?;
         let dir: SocketAddrV4 =
             dir.parse().ok().filter(|dir: &SocketAddrV4| dir.port() > 0).ok_or_else(|| {
-                mistake!("{dir:?} must be an IPv4 address, a colon and the port at which it speaks HTTP")
+                invalid!("{dir:?} must be an IPv4 address, a colon and the port at which it speaks HTTP")
             })?;
         let fingerprint: String = words.collect();
         Ok(Authority { nickname, dir, or_port, ipv6, v3_identity, identity: digest(&fingerprint)? })

@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 use super::values::{auto_flag, seconds, whole};
-use super::{Mistake, TorrcError, mistake};
+use super::{TorrcError, ValueError, invalid};
 use crate::node::{DOS_OPTIONS, DosOption, DosOptions};
 
 /// The operator's values. As in C tor, `auto` and 0 stand for the consensus's value.
@@ -14,7 +14,7 @@ pub(super) fn options(read: &mut Reader) -> Result<DosOptions, TorrcError> {
     Ok(options)
 }
 
-fn parse(option: &DosOption, text: &str) -> Result<Option<u32>, Mistake> {
+fn parse(option: &DosOption, text: &str) -> Result<Option<u32>, ValueError> {
     if option.name.ends_with("Enabled") {
         return Ok(auto_flag(text)?.map(u32::from));
     }
@@ -30,7 +30,7 @@ fn parse(option: &DosOption, text: &str) -> Result<Option<u32>, Mistake> {
     if (least..=most).contains(&value) {
         Ok(Some(value))
     } else {
-        Err(mistake!("{text:?} is out of range; it must be 0, or {least} to {most}"))
+        Err(invalid!("{text:?} is out of range; it must be 0, or {least} to {most}"))
     }
 }
 
@@ -42,7 +42,7 @@ mod tests {
     fn zero_and_auto_leave_the_value_to_the_consensus() {
         let of = |name: &str, text: &str| {
             let option = DOS_OPTIONS.iter().find(|option| option.name == name).unwrap();
-            parse(option, text).map_err(|Mistake(why)| why)
+            parse(option, text).map_err(|ValueError(why)| why)
         };
         assert_eq!(of("DoSConnectionEnabled", "auto"), Ok(None));
         assert_eq!(of("DoSConnectionEnabled", "0"), Ok(Some(0)));

@@ -1,7 +1,7 @@
 //! `Log` lines: severities and destination of a log.
 
 use super::reader::Reader;
-use super::{Mistake, TorrcError, mistake, path};
+use super::{TorrcError, ValueError, invalid, path};
 use std::path::PathBuf;
 
 /// Destination of a log.
@@ -45,7 +45,7 @@ pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
 }
 
 /// Parses `Log minSeverity[-maxSeverity] [stdout|stderr|file NAME]`; `None` for syslog.
-fn log_line(text: &str) -> Result<Option<LogTo>, Mistake> {
+fn log_line(text: &str) -> Result<Option<LogTo>, ValueError> {
     let (levels, to) = text.split_once(char::is_whitespace).unwrap_or((text, "stdout"));
     if levels.contains(['[', '*', '~', ',']) {
         return Err("log domains are not supported; write a severity first, such as notice".into());
@@ -53,7 +53,7 @@ fn log_line(text: &str) -> Result<Option<LogTo>, Mistake> {
     let (least, severest) = levels.split_once('-').unwrap_or((levels, "err"));
     let (least, severest) = (severity(least)?, severity(severest)?);
     if severest > least {
-        return Err(mistake!("{levels:?} is in the wrong order; write the least severe level first"));
+        return Err(invalid!("{levels:?} is in the wrong order; write the least severe level first"));
     }
     let to = to.trim();
     let sink = match to.split_once(char::is_whitespace) {
@@ -61,18 +61,18 @@ fn log_line(text: &str) -> Result<Option<LogTo>, Mistake> {
         None if to.eq_ignore_ascii_case("stderr") => Sink::Stderr,
         None if to.eq_ignore_ascii_case("syslog") => return Ok(None),
         Some((word, file)) if word.eq_ignore_ascii_case("file") => Sink::File(path(file.trim())?),
-        _ => return Err(mistake!("{to:?} is no destination of a log; write stdout, stderr or file NAME")),
+        _ => return Err(invalid!("{to:?} is no destination of a log; write stdout, stderr or file NAME")),
     };
     Ok(Some(LogTo { severest, least, sink }))
 }
 
-fn severity(text: &str) -> Result<log::Level, Mistake> {
+fn severity(text: &str) -> Result<log::Level, ValueError> {
     Ok(match &text.to_ascii_lowercase()[..] {
         "err" => log::Level::Error,
         "warn" => log::Level::Warn,
         "notice" => log::Level::Info,
         "info" => log::Level::Debug,
         "debug" => log::Level::Trace,
-        _ => return Err(mistake!("{text:?} is no severity; write debug, info, notice, warn or err")),
+        _ => return Err(invalid!("{text:?} is no severity; write debug, info, notice, warn or err")),
     })
 }

@@ -69,16 +69,16 @@ impl TorrcError {
 /// An error in a value, without its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-struct Mistake(String);
+struct ValueError(String);
 
-impl From<&str> for Mistake {
+impl From<&str> for ValueError {
     fn from(text: &str) -> Self {
-        Mistake(text.to_owned())
+        ValueError(text.to_owned())
     }
 }
 
-macro_rules! mistake { ($($text:tt)*) => { $crate::torrc::Mistake(format!($($text)*)) } }
-use mistake;
+macro_rules! invalid { ($($text:tt)*) => { $crate::torrc::ValueError(format!($($text)*)) } }
+use invalid;
 
 /// Settings of the `Penstock record` lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -277,8 +277,8 @@ pub fn check_text(text: &str) -> Option<Result<(), TorrcError>> {
         return None;
     }
     let mut lines = Vec::new();
-    if let Err(mistake) = lines::parse(text, Path::new("torrc"), 0, &mut lines) {
-        return Some(Err(mistake));
+    if let Err(error) = lines::parse(text, Path::new("torrc"), 0, &mut lines) {
+        return Some(Err(error));
     }
     let mut reader = Reader::new(lines, Vec::new());
     let is_address = |text: &str| values::address(text).map(drop);
@@ -300,7 +300,7 @@ fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
     })?;
     read.one("SafeLogging", |text| match text {
         "0" | "1" | "relay" => Ok(()),
-        _ => Err(mistake!("{text:?} must be 0, 1 or relay")),
+        _ => Err(invalid!("{text:?} must be 0, 1 or relay")),
     })?;
     Ok(())
 }
@@ -316,13 +316,13 @@ pub struct User {
     pub gid: Gid,
 }
 
-fn user(name: &str) -> Result<User, Mistake> {
-    let found = nix::unistd::User::from_name(name).map_err(|error| mistake!("{name:?}: {error}"))?;
-    let found = found.ok_or_else(|| mistake!("{name:?} is no user of this machine"))?;
+fn user(name: &str) -> Result<User, ValueError> {
+    let found = nix::unistd::User::from_name(name).map_err(|error| invalid!("{name:?}: {error}"))?;
+    let found = found.ok_or_else(|| invalid!("{name:?} is no user of this machine"))?;
     Ok(User { name: found.name, uid: found.uid, gid: found.gid })
 }
 
-fn path(text: &str) -> Result<PathBuf, Mistake> {
+fn path(text: &str) -> Result<PathBuf, ValueError> {
     match text.strip_prefix("~/") {
         _ if text.is_empty() => Err("a path must follow".into()),
         Some(rest) => home().map(|home| home.join(rest)),
@@ -330,7 +330,7 @@ fn path(text: &str) -> Result<PathBuf, Mistake> {
     }
 }
 
-fn home() -> Result<PathBuf, Mistake> {
+fn home() -> Result<PathBuf, ValueError> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     home.map(PathBuf::from).ok_or_else(|| "HOME is not set: write the whole path".into())
 }
@@ -345,15 +345,15 @@ fn folders(read: &mut Reader) -> Result<(PathBuf, PathBuf), TorrcError> {
 }
 
 /// Parses an IP address, or looks up a name.
-fn host(text: &str) -> Result<IpAddr, Mistake> {
+fn host(text: &str) -> Result<IpAddr, ValueError> {
     use std::net::ToSocketAddrs;
     if let Ok(address) = values::address(text) {
         return Ok(address);
     }
-    let found = (text, 0).to_socket_addrs().map_err(|error| mistake!("{text:?}: {error}"))?;
+    let found = (text, 0).to_socket_addrs().map_err(|error| invalid!("{text:?}: {error}"))?;
     let addresses: Vec<IpAddr> = found.map(|found| found.ip()).collect();
     let v4 = addresses.iter().find(|address| address.is_ipv4());
-    v4.or(addresses.first()).copied().ok_or_else(|| mistake!("{text:?} has no address"))
+    v4.or(addresses.first()).copied().ok_or_else(|| invalid!("{text:?} has no address"))
 }
 
 fn exit(read: &mut Reader, testing: bool) -> Result<(Vec<Rule>, Private, bool), TorrcError> {
@@ -387,7 +387,7 @@ fn exit(read: &mut Reader, testing: bool) -> Result<(Vec<Rule>, Private, bool), 
     Ok((rules, private, reject_local))
 }
 
-fn family(text: &str) -> Result<Vec<String>, Mistake> {
+fn family(text: &str) -> Result<Vec<String>, ValueError> {
     let relays = text.split(',').map(str::trim).filter(|relay| !relay.is_empty());
     relays
         .map(|relay| {
@@ -398,22 +398,22 @@ fn family(text: &str) -> Result<Vec<String>, Mistake> {
         .collect()
 }
 
-fn publish(text: &str) -> Result<bool, Mistake> {
+fn publish(text: &str) -> Result<bool, ValueError> {
     match text {
         "0" => Ok(false),
         "1" | "v3" => Ok(true),
         _ if text.contains("bridge") => Err("bridges are not supported; write 0, 1 or v3".into()),
-        _ => Err(mistake!("{text:?} must be 0, 1 or v3")),
+        _ => Err(invalid!("{text:?} must be 0, 1 or v3")),
     }
 }
 
-fn heartbeat(text: &str) -> Result<Duration, Mistake> {
+fn heartbeat(text: &str) -> Result<Duration, ValueError> {
     let period = values::seconds(text)?;
     let least = Duration::from_secs(30 * 60);
     if period.is_zero() || period >= least {
         Ok(period)
     } else {
-        Err(mistake!("{text:?} is too short; it must be 0 or at least 30 minutes"))
+        Err(invalid!("{text:?} is too short; it must be 0 or at least 30 minutes"))
     }
 }
 
@@ -421,7 +421,7 @@ fn heartbeat(text: &str) -> Result<Duration, Mistake> {
 fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
     let acknowledged = read.penstock("acknowledge", |value| match reader::string(value)? {
         text if text == ACKNOWLEDGEMENT => Ok(()),
-        text => Err(mistake!("{text:?} is not the acknowledgement; it must be {ACKNOWLEDGEMENT:?}")),
+        text => Err(invalid!("{text:?} is not the acknowledgement; it must be {ACKNOWLEDGEMENT:?}")),
     })?;
     let written = read.all("DirAuthority", Authority::parse)?;
     let public = written.iter().find(|(authority, _)| authority.is_public());
@@ -447,18 +447,18 @@ fn record(read: &mut Reader) -> Result<Option<Record>, TorrcError> {
     let folder = read.penstock("record", |value| path(&reader::string(value)?))?;
     let interval = read.penstock("record_interval", |value| {
         let text = reader::string(value)?;
-        let interval = penstock_units::parse::duration(&text).map_err(|error| mistake!("{error}"))?;
+        let interval = penstock_units::parse::duration(&text).map_err(|error| invalid!("{error}"))?;
         let least = Duration::from_secs(1);
         if interval >= least {
             Ok(interval)
         } else {
-            Err(mistake!("{text:?} is too short; it must be at least \"1 s\""))
+            Err(invalid!("{text:?} is too short; it must be at least \"1 s\""))
         }
     })?;
     let one_in = |value: &str| {
         value
             .parse::<NonZeroU32>()
-            .map_err(|_| mistake!("{value:?} must be a whole number above zero: one in so many"))
+            .map_err(|_| invalid!("{value:?} must be a whole number above zero: one in so many"))
     };
     let cells = read.penstock("record_cells", one_in)?;
     let circuits = read.penstock("record_circuits", one_in)?;

@@ -3,7 +3,7 @@
 use super::TorrcError;
 use super::reader::Reader;
 use super::values::{self, Port};
-use super::{Mistake, mistake};
+use super::{ValueError, invalid};
 use penstock_link::descriptor::{ExitPolicy, Private, Rule};
 use std::net::{IpAddr, SocketAddr};
 
@@ -55,7 +55,7 @@ struct OrPort {
 }
 
 impl OrPort {
-    fn parse(text: &str) -> Result<Self, Mistake> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let mut words = text.split_whitespace();
         let first = words.next().unwrap_or_default();
         let port = Port::parse(first)?;
@@ -68,7 +68,7 @@ impl OrPort {
                 "ipv4only" if parsed.port.at().is_ipv4() => {}
                 "ipv6only" if parsed.port.at().is_ipv6() => {}
                 _ => {
-                    return Err(mistake!(
+                    return Err(invalid!(
                         "{flag:?} is no supported flag; write NoAdvertise, NoListen, or the IPv4Only or IPv6Only of the address"
                     ));
                 }
@@ -110,7 +110,7 @@ pub(super) fn metrics(read: &mut Reader) -> Result<Option<Metrics>, TorrcError> 
         match words.next() {
             None => Ok(port),
             Some(format) if format.eq_ignore_ascii_case("prometheus") => Ok(port),
-            Some(format) => Err(mistake!("{format:?} is no format; write prometheus")),
+            Some(format) => Err(invalid!("{format:?} is no format; write prometheus")),
         }
     })?;
     let rules = read.all("MetricsPortPolicy", values::rules)?;

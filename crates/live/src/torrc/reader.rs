@@ -1,7 +1,7 @@
 //! Options by name, each with its place. At the end, the reader reports unused options.
 
-use super::Mistake;
 use super::TorrcError;
+use super::ValueError;
 use super::known::{Known, known};
 use super::lines::{Line, Mode, Place};
 
@@ -39,7 +39,7 @@ impl Reader {
     pub(super) fn all<T>(
         &mut self,
         name: &str,
-        parse: impl Fn(&str) -> Result<T, Mistake>,
+        parse: impl Fn(&str) -> Result<T, ValueError>,
     ) -> Result<Vec<(T, Place)>, TorrcError> {
         let mut values = Vec::new();
         for (line, asked) in self.lines.iter().zip(&mut self.asked) {
@@ -55,7 +55,7 @@ impl Reader {
     pub(super) fn placed<T>(
         &mut self,
         name: &str,
-        parse: impl Fn(&str) -> Result<T, Mistake>,
+        parse: impl Fn(&str) -> Result<T, ValueError>,
     ) -> Result<Option<(T, Place)>, TorrcError> {
         let mut values = self.all(name, parse)?;
         let last = values.pop();
@@ -68,7 +68,7 @@ impl Reader {
     pub(super) fn one<T>(
         &mut self,
         name: &str,
-        parse: impl Fn(&str) -> Result<T, Mistake>,
+        parse: impl Fn(&str) -> Result<T, ValueError>,
     ) -> Result<Option<T>, TorrcError> {
         Ok(self.placed(name, parse)?.map(|(value, _)| value))
     }
@@ -76,7 +76,7 @@ impl Reader {
     pub(super) fn penstock<T>(
         &mut self,
         key: &str,
-        parse: impl Fn(&str) -> Result<T, Mistake>,
+        parse: impl Fn(&str) -> Result<T, ValueError>,
     ) -> Result<Option<(T, Place)>, TorrcError> {
         let mut found = None;
         for (line, asked) in self.lines.iter().zip(&mut self.asked) {
@@ -84,7 +84,7 @@ impl Reader {
                 continue;
             }
             *asked = true;
-            let wrong = |why: Mistake| TorrcError::new(&line.place, "Penstock", format!("{key}: {why}"));
+            let wrong = |why: ValueError| TorrcError::new(&line.place, "Penstock", format!("{key}: {why}"));
             if found.is_some() {
                 return Err(wrong("this key is set by another line already; leave one of the two".into()));
             }
@@ -147,7 +147,7 @@ pub(super) fn key_of(setting: &str) -> &str {
     setting.split(['=', '.']).next().unwrap_or_default().trim()
 }
 
-pub(super) fn string(value: &str) -> Result<String, Mistake> {
+pub(super) fn string(value: &str) -> Result<String, ValueError> {
     let text = ['"', '\''].iter().find_map(|quote| {
         value.strip_prefix(*quote)?.strip_suffix(*quote).filter(|text| !text.contains([*quote, '\\']))
     });

@@ -4,7 +4,7 @@
 use super::reader::{Reader, key_of};
 use super::values::{self, bandwidth};
 use super::{LEAST_RATE, ONE_GBYTE, Place, TorrcError};
-use super::{Mistake, mistake};
+use super::{ValueError, invalid};
 use crate::directory::{OperatorOverrides, Params};
 use penstock_core::RelayConfig;
 use penstock_core::edge_control::EdgeControlConfig;
@@ -183,8 +183,8 @@ fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcEr
 }
 
 /// Parses a time [s] and returns it [ms]. The value `-1` means the default.
-fn half_life(text: &str) -> Result<Option<u64>, Mistake> {
-    let wrong = || mistake!("{text:?} must be -1, or 1 to 2147483647 seconds");
+fn half_life(text: &str) -> Result<Option<u64>, ValueError> {
+    let wrong = || invalid!("{text:?} must be -1, or 1 to 2147483647 seconds");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     if seconds == -1.0 {
         return Ok(None);
@@ -196,21 +196,21 @@ fn half_life(text: &str) -> Result<Option<u64>, Mistake> {
     }
 }
 
-fn factor(text: &str) -> Result<f64, Mistake> {
+fn factor(text: &str) -> Result<f64, ValueError> {
     let factor = text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0);
-    factor.ok_or_else(|| mistake!("{text:?} must be a number that is not negative"))
+    factor.ok_or_else(|| invalid!("{text:?} must be a number that is not negative"))
 }
 
 /// Reads the first supported scheduler. Returns whether the torrc sets the scheduler's interval.
 fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, TorrcError> {
     let chosen = read.placed("Schedulers", |text| {
         let names = text.split([',', ' ', '\t']).filter(|name| !name.is_empty());
-        let names: Result<Vec<_>, Mistake> = names
+        let names: Result<Vec<_>, ValueError> = names
             .map(|name| match &name.to_ascii_lowercase()[..] {
                 "kist" => Ok("kist-deployed"),
                 "kistlite" => Ok("kist-lite"),
                 "vanilla" => Ok("vanilla"),
-                _ => Err(mistake!("{name:?} is no scheduler of C tor; write KIST, KISTLite or Vanilla")),
+                _ => Err(invalid!("{name:?} is no scheduler of C tor; write KIST, KISTLite or Vanilla")),
             })
             .collect();
         names?.first().copied().ok_or_else(|| "write KIST, KISTLite or Vanilla".into())

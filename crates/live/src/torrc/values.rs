@@ -1,6 +1,6 @@
 //! Types of option values. Each error message shows the correct form.
 
-use super::{Mistake, mistake};
+use super::{ValueError, invalid};
 use penstock_link::descriptor::{Addresses, Rule, private_networks};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -8,28 +8,28 @@ use std::time::Duration;
 /// Maximum of byte counts and rates in C tor [B].
 pub(super) const MOST_BYTES: u64 = i32::MAX as u64;
 
-pub(super) fn flag(text: &str) -> Result<bool, Mistake> {
+pub(super) fn flag(text: &str) -> Result<bool, ValueError> {
     match text {
         "0" => Ok(false),
         "1" => Ok(true),
-        _ => Err(mistake!("{text:?} must be 0 or 1")),
+        _ => Err(invalid!("{text:?} must be 0 or 1")),
     }
 }
 
 /// Parses `0`, `1` or `auto`; `None` is `auto`.
-pub(super) fn auto_flag(text: &str) -> Result<Option<bool>, Mistake> {
+pub(super) fn auto_flag(text: &str) -> Result<Option<bool>, ValueError> {
     if text.eq_ignore_ascii_case("auto") {
         return Ok(None);
     }
-    flag(text).map(Some).map_err(|_| mistake!("{text:?} must be 0, 1 or auto"))
+    flag(text).map(Some).map_err(|_| invalid!("{text:?} must be 0, 1 or auto"))
 }
 
-pub(super) fn whole(text: &str) -> Result<u32, Mistake> {
-    text.parse().map_err(|_| mistake!("{text:?} must be a whole number"))
+pub(super) fn whole(text: &str) -> Result<u32, ValueError> {
+    text.parse().map_err(|_| invalid!("{text:?} must be a whole number"))
 }
 
-fn measure(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, Mistake> {
-    let wrong = || mistake!("{text:?} must be a number and a unit, such as {example:?}");
+fn measure(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, ValueError> {
+    let wrong = || invalid!("{text:?} must be a number and a unit, such as {example:?}");
     let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: f64 = number.parse().map_err(|_| wrong())?;
@@ -41,7 +41,7 @@ fn measure(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, Mist
 /// Parses a number of bytes, such as `20 MBytes` or `600 KBits`. Units are powers of two. Without a unit, the number
 /// is in bytes.
 /// Source: C tor's manual, `BandwidthRate`; C tor `memory_units`.
-pub(super) fn bytes(text: &str) -> Result<u64, Mistake> {
+pub(super) fn bytes(text: &str) -> Result<u64, ValueError> {
     let mut units =
         vec![("".to_owned(), 1.0), ("b".into(), 1.0), ("byte".into(), 1.0), ("bytes".into(), 1.0)];
     units.push(("m".into(), 1024_f64.powi(2)));
@@ -59,10 +59,10 @@ pub(super) fn bytes(text: &str) -> Result<u64, Mistake> {
 }
 
 /// Parses a rate [B/s] or a burst [B].
-pub(super) fn bandwidth(text: &str) -> Result<u64, Mistake> {
+pub(super) fn bandwidth(text: &str) -> Result<u64, ValueError> {
     let bytes = bytes(text)?;
     if bytes > MOST_BYTES {
-        return Err(mistake!("{text:?} is too much; it must be at most {MOST_BYTES} bytes"));
+        return Err(invalid!("{text:?} is too much; it must be at most {MOST_BYTES} bytes"));
     }
     Ok(bytes)
 }
@@ -82,29 +82,29 @@ const SECONDS: &[(&str, f64)] = &[
 ];
 
 /// Parses a time with a unit, such as `30 seconds` or `6 hours`.
-pub(super) fn seconds(text: &str) -> Result<Duration, Mistake> {
+pub(super) fn seconds(text: &str) -> Result<Duration, ValueError> {
     let seconds = measure(text, SECONDS, "30 seconds")?;
     // C tor also drops fractions of a second.
     Ok(Duration::from_secs(seconds as u64))
 }
 
 /// Parses a time such as `10 msec`, with limits [ms].
-pub(super) fn milliseconds(text: &str, least: u64, most: u64) -> Result<Duration, Mistake> {
+pub(super) fn milliseconds(text: &str, least: u64, most: u64) -> Result<Duration, ValueError> {
     let mut units = vec![("", 1.0), ("msec", 1.0), ("millisecond", 1.0), ("milliseconds", 1.0)];
     units.extend(SECONDS.iter().filter(|(name, _)| !name.is_empty()).map(|(name, s)| (*name, s * 1000.0)));
     let millis = measure(text, &units, "10 msec")? as u64;
     if !(least..=most).contains(&millis) {
-        return Err(mistake!("{text:?} is out of range; it must be {least} to {most} msec"));
+        return Err(invalid!("{text:?} is out of range; it must be {least} to {most} msec"));
     }
     Ok(Duration::from_millis(millis))
 }
 
-pub(super) fn nickname(text: &str) -> Result<String, Mistake> {
+pub(super) fn nickname(text: &str) -> Result<String, ValueError> {
     let legal = (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if legal { Ok(text.to_owned()) } else { Err(mistake!("{text:?} must be 1 to 19 letters and digits")) }
+    if legal { Ok(text.to_owned()) } else { Err(invalid!("{text:?} must be 1 to 19 letters and digits")) }
 }
 
-pub(super) fn printable(text: &str) -> Result<String, Mistake> {
+pub(super) fn printable(text: &str) -> Result<String, ValueError> {
     if text.chars().any(char::is_control) {
         return Err("it must be one line of printable characters".into());
     }
@@ -112,9 +112,9 @@ pub(super) fn printable(text: &str) -> Result<String, Mistake> {
 }
 
 /// Parses an IP address. IPv6 addresses may have brackets.
-pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {
+pub(super) fn address(text: &str) -> Result<IpAddr, ValueError> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    bare.parse().map_err(|_| mistake!("{text:?} must be an IP address"))
+    bare.parse().map_err(|_| invalid!("{text:?} must be an IP address"))
 }
 
 /// A port with or without an address: `9001`, `192.0.2.1:9001`, `[2001:db8::1]:9001`, `auto`.
@@ -126,8 +126,8 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn parse(text: &str) -> Result<Self, Mistake> {
-        let wrong = || mistake!("{text:?} must be a port, auto, or an address, a colon and a port");
+    pub(super) fn parse(text: &str) -> Result<Self, ValueError> {
+        let wrong = || invalid!("{text:?} must be a port, auto, or an address, a colon and a port");
         let port = |port: &str| {
             if port.eq_ignore_ascii_case("auto") { Ok(0) } else { port.parse().map_err(|_| wrong()) }
         };
@@ -150,14 +150,14 @@ impl Port {
     }
 }
 
-pub(super) fn digest(text: &str) -> Result<[u8; 20], Mistake> {
-    penstock_network::document::hex(text).map_err(|_| mistake!("{text:?} must be 40 hexadecimal digits"))
+pub(super) fn digest(text: &str) -> Result<[u8; 20], ValueError> {
+    penstock_network::document::hex(text).map_err(|_| invalid!("{text:?} must be 40 hexadecimal digits"))
 }
 
 /// Parses rules of an exit policy, separated by commas. `private` stands for all private networks.
 /// Source: C tor's manual, `ExitPolicy`.
 /// Deviation: `private` does not include the relay's own address. `ExitPolicyRejectPrivate` rejects that address.
-pub(super) fn rules(text: &str) -> Result<Vec<Rule>, Mistake> {
+pub(super) fn rules(text: &str) -> Result<Vec<Rule>, ValueError> {
     let mut rules = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let words: Vec<&str> = part.splitn(2, char::is_whitespace).collect();
@@ -172,14 +172,14 @@ pub(super) fn rules(text: &str) -> Result<Vec<Rule>, Mistake> {
                 }));
             }
             None => rules
-                .push(part.parse().map_err(|error: penstock_link::descriptor::BadRule| mistake!("{error}"))?),
+                .push(part.parse().map_err(|error: penstock_link::descriptor::BadRule| invalid!("{error}"))?),
         }
     }
     Ok(rules)
 }
 
-fn wrong_rule(part: &str) -> Mistake {
-    part.parse::<Rule>().map_or_else(|error| mistake!("{error}"), |_| mistake!("{part:?} is no rule"))
+fn wrong_rule(part: &str) -> ValueError {
+    part.parse::<Rule>().map_or_else(|error| invalid!("{error}"), |_| invalid!("{part:?} is no rule"))
 }
 
 #[cfg(test)]
