@@ -28,8 +28,8 @@ WEIGHTS = {
 }
 
 
-Way = Literal["socket", "connection"]
-What = Literal["guard", "middle", "exit", "relay", "socket", "connection"]
+SharedLink = Literal["socket", "connection"]
+SharedPart = Literal["guard", "middle", "exit", "relay", "socket", "connection"]
 """The keys of `PairCounts`."""
 
 
@@ -66,11 +66,11 @@ class Outcome:
     seconds: float
     """The time for sampling and counting [s]."""
 
-    def sharing(self, what: What) -> Share:
+    def sharing(self, what: SharedPart) -> Share:
         """How often two circuits share `what`."""
         return Share(self.counts[what], self.counts["pairs"])
 
-    def unshared(self, what: Way, *, given_a_relay: bool) -> Share:
+    def unshared(self, what: SharedLink, *, given_a_relay: bool) -> Share:
         """How often two circuits do not share `what`: among all pairs, or among pairs that share a relay."""
         of = self.counts["relay"] if given_a_relay else self.counts["pairs"]
         return Share(of - self.counts[what], of)
@@ -113,7 +113,7 @@ def show(path: Path, seed: int, outcome: Outcome, to: Console) -> None:
 
 def _sharing(outcome: Outcome) -> Table:
     table = tables.plain("Two circuits share", [""], ["share [%]", "±"])
-    rows: list[tuple[What, str]] = [
+    rows: list[tuple[SharedPart, str]] = [
         ("guard", "the guard"),
         ("middle", "the middle"),
         ("exit", "the exit"),
@@ -128,7 +128,7 @@ def _sharing(outcome: Outcome) -> Table:
 
 def _unshared(outcome: Outcome) -> Table:
     table = tables.plain("\nThey share none", [""], ["of all pairs [%]", "±", "of those that share a relay [%]", "±"])
-    rows: list[tuple[Way, str]] = [("socket", "no outgoing socket"), ("connection", "no connection")]
+    rows: list[tuple[SharedLink, str]] = [("socket", "no outgoing socket"), ("connection", "no connection")]
     for what, words in rows:
         shares = [outcome.unshared(what, given_a_relay=given) for given in (False, True)]
         table.add_row(words, *shares[0].cells, *shares[1].cells)

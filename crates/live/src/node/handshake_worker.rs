@@ -66,7 +66,7 @@ impl HandshakeWorker {
         let desk = Arc::new(Desk(Mutex::new(work), Condvar::new()));
         let (said, answers) = channel();
         let its = desk.clone();
-        let thread = thread::Builder::new().name("onions".into()).spawn(move || {
+        let thread = thread::Builder::new().name("handshakes".into()).spawn(move || {
             let mut rng = rand::rng();
             while let Some((number, ask)) = its.next() {
                 let answered = answer(&mut rng, &ask.handshake, &ask.as_whom, ask.agree);

@@ -174,7 +174,7 @@ impl Collector for Observation {
         page.counter("xoffs", "XOFFs made here.", core.xoffs)?;
         page.counter("xons", "XONs made here.", core.xons)?;
         page.counter(
-            "relieved_circuits",
+            "oom_closed_circuits",
             "Circuits that the out-of-memory handler closed.",
             core.oom_closed,
         )?;
@@ -199,7 +199,7 @@ impl Collector for Observation {
         let [links, streams] = self.descriptors.map(|count| count as u64);
         page.gauge("memory_bytes", "Memory that peers use, as MaxMemInQueues counts it.", self.memory.get())?;
         page.counter(
-            "relieved_channels",
+            "oom_closed_channels",
             "Channels that the out-of-memory handler closed.",
             core.oom_channels,
         )?;

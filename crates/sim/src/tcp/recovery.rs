@@ -77,7 +77,7 @@ impl Recovery {
 }
 
 impl Sender {
-    /// Handles an ACK that shows or may show a loss. `delivered` is the number of delivered segments. `news`: the ACK
+    /// Handles an ACK that shows or may show a loss. `delivered` is the number of delivered segments. `sacked_new`: the ACK
     /// SACKed new segments. `acked` is the result of the cumulative ACK, and `echo` is the echoed timestamp.
     /// Source: Linux 3.2 and 6.12 `tcp_fastretrans_alert`.
     /// Deviation: a recovery ends immediately if a timestamp shows that it was spurious. There is no F-RTO: timestamps
@@ -87,7 +87,7 @@ impl Sender {
         cfg: &TcpConfig,
         now: Instant,
         delivered: u32,
-        news: bool,
+        sacked_new: bool,
         acked: &Acked,
         echo: Instant,
     ) {
@@ -134,7 +134,7 @@ impl Sender {
             self.board.mark_lost(entered, limit);
         }
         if cfg.kernel == Kernel::Ns3 {
-            self.reduce_like_ns3(cfg, delivered, news || entered, entered, acked);
+            self.reduce_like_ns3(cfg, delivered, sacked_new || entered, entered, acked);
             return;
         }
         let clean = advanced && self.board.lost_out() <= lost;
@@ -281,13 +281,20 @@ impl Sender {
     /// in flight after the loss was detected. A product in bytes is limited to 32 bits.
     /// Source: ns-3.44 `TcpSocketBase::DupAck`, `ProcessAck`, `TcpPrrRecovery::DoRecovery`.
     /// Deviation: a partial ACK sends no data beyond the window.
-    fn reduce_like_ns3(&mut self, cfg: &TcpConfig, delivered: u32, news: bool, entered: bool, acked: &Acked) {
+    fn reduce_like_ns3(
+        &mut self,
+        cfg: &TcpConfig,
+        delivered: u32,
+        sacked_new: bool,
+        entered: bool,
+        acked: &Acked,
+    ) {
         let in_flight = self.board.in_flight();
         if entered {
             self.recovery.prior_cwnd = in_flight.max(1);
         }
         let again = acked.segments > 0 && acked.left == Instant::ZERO;
-        if news {
+        if sacked_new {
             let extra = u32::from(self.recovery.delivered < self.recovery.prior_cwnd);
             self.reduce_once(cfg, in_flight, delivered + extra, again);
         }

@@ -186,7 +186,7 @@ impl Sender {
             Some(_) => self.board.on_sack(now, segment.sack_blocks(), min_rtt),
             None => 0,
         };
-        let news = self.board.sacked_out() - sacked;
+        let sacked_new = self.board.sacked_out() - sacked;
         let mut acked = self.board.on_ack(now, segment.ack, fackets, min_rtt);
         acked.reordered = acked.reordered.max(late);
         acked.advanced = advanced;
@@ -198,7 +198,7 @@ impl Sender {
         }
         self.una = segment.ack;
         if self.tail_high > 0 {
-            self.on_tail_ack(cfg, segment, advanced, news > 0);
+            self.on_tail_ack(cfg, segment, advanced, sacked_new > 0);
         }
         if advanced {
             self.sample_rtt(cfg, now, segment.ts_ecr);
@@ -213,9 +213,9 @@ impl Sender {
             self.shrank = true;
             self.grow_window(cfg, now, &acked, delivered, in_flight);
         }
-        if news > 0 || self.recovery.state != CaState::Open {
+        if sacked_new > 0 || self.recovery.state != CaState::Open {
             let before = self.recovery.state;
-            self.on_dubious_ack(cfg, now, delivered, news > 0, &acked, segment.ts_ecr);
+            self.on_dubious_ack(cfg, now, delivered, sacked_new > 0, &acked, segment.ts_ecr);
             let recovered = before == CaState::Recovery && self.recovery.state != before;
             if cfg.kernel == Kernel::Ns3 && recovered {
                 // In ns-3, the ACK that ends recovery lets the window grow for all segments that it acknowledges

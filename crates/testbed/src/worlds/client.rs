@@ -138,19 +138,22 @@ impl Client<'_> {
         let stream = download.stream;
         let asks = request(self.workload.request.get(), download.size);
         let (host, port) = (server.ip().to_string(), server.port());
-        circuit.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }))?;
+        circuit.send_message(
+            stream,
+            &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }),
+        )?;
         let optimistic = self.model.config.optimistic_data;
         if optimistic {
-            circuit.say_data(stream, &asks)?;
+            circuit.send_data(stream, &asks)?;
         }
         while download.received < download.size || download.connected.is_none() {
-            let (on, message, tag) = circuit.hear()?;
+            let (on, message, tag) = circuit.receive_message()?;
             let is_ours = on == stream;
             match message {
                 RelayMessage::Connected(_) if is_ours => {
                     download.connected = Some(self.clock.now());
                     if !optimistic {
-                        circuit.say_data(stream, &asks)?;
+                        circuit.send_data(stream, &asks)?;
                     }
                 }
                 RelayMessage::Data(payload) => {
@@ -161,10 +164,10 @@ impl Client<'_> {
                         download.first.get_or_insert(self.clock.now());
                     }
                     if is_ours && download.cells.is_multiple_of(INCREMENTS[0]) {
-                        circuit.say(stream, &RelayMessage::Sendme(None))?;
+                        circuit.send_message(stream, &RelayMessage::Sendme(None))?;
                     }
                     if cells.is_multiple_of(INCREMENTS[1]) {
-                        circuit.say(None, &RelayMessage::Sendme(Some(tag)))?;
+                        circuit.send_message(None, &RelayMessage::Sendme(Some(tag)))?;
                     }
                 }
                 RelayMessage::End(end) if is_ours && download.received < download.size => {

@@ -129,8 +129,8 @@ impl<'a> Circuit<'a> {
                 self.write(&LiveCell::create(self.id, handshake).to_bytes())?;
                 self.receive()?.into_handshake()
             } else {
-                self.say(None, &RelayMessage::Extend(hop.spec.clone(), handshake))?;
-                match self.hear()? {
+                self.send_message(None, &RelayMessage::Extend(hop.spec.clone(), handshake))?;
+                match self.receive_message()? {
                     (None, RelayMessage::Extended(reply), _) => Some(reply),
                     _ => None,
                 }
@@ -143,7 +143,7 @@ impl<'a> Circuit<'a> {
     }
 
     /// Sends a message to the last relay.
-    pub fn say(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> Result<(), Halt> {
+    pub fn send_message(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> Result<(), Halt> {
         let mut cell = LiveCell::saying(self.id, stream, message);
         if let Some((last, nearer)) = self.layers.split_last_mut() {
             cell.seal(last);
@@ -153,16 +153,16 @@ impl<'a> Circuit<'a> {
     }
 
     /// Sends stream data, in as many cells as necessary.
-    pub fn say_data(&mut self, stream: Option<StreamId>, bytes: &[u8]) -> Result<(), Halt> {
+    pub fn send_data(&mut self, stream: Option<StreamId>, bytes: &[u8]) -> Result<(), Halt> {
         for chunk in bytes.chunks(MAX_PAYLOAD.into()) {
             let Some(payload) = LivePayload::new(chunk) else { return broke("a cell holds a chunk") };
-            self.say(stream, &RelayMessage::Data(payload))?;
+            self.send_message(stream, &RelayMessage::Data(payload))?;
         }
         Ok(())
     }
 
     /// The next message of a relay, and the tag that a SENDME for its cell needs.
-    pub fn hear(&mut self) -> Result<(Option<StreamId>, RelayMessage, Tag), Halt> {
+    pub fn receive_message(&mut self) -> Result<(Option<StreamId>, RelayMessage, Tag), Halt> {
         let mut cell = self.receive()?;
         if cell.command() != Command::Relay {
             return broke("the circuit was closed");
