@@ -1,10 +1,9 @@
-//! The cost of choosing and charging a cell: EWMA as heap, ticks and list, and round robin.
+//! Measures the processor time to choose and charge a cell, for EWMA (heap, ticks, list) and round robin.
 //!
 //! `cargo run --release -p penstock-core --example ewma_bench`, or `make bench`.
 //!
-//! All circuits of one channel are backlogged. Time passes with each write event of 32 cells (EWMA §3.5:
-//! one reading of the clock for each). The figure is processor time, the median of several rounds, and
-//! the best beside it.
+//! All circuits of one channel always have cells. Time advances with each write event of 32 cells, because the relay
+//! reads the clock once per event (EWMA §3.5). The output has the median and the best of several rounds.
 
 // An allocator cannot be had without; everything unsafe here hands its call on to the system's as it came.
 #![allow(unsafe_code)]
@@ -16,7 +15,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The system's allocator, counted.
+/// The system's allocator, with a counter.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -38,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Cells of a write event.
+/// The number of cells in a write event [cell].
 const EVENT: u64 = 32;
 const ROUNDS: usize = 9;
 
@@ -84,7 +83,7 @@ fn cpu_nanos() -> u64 {
         .expect("the first number is the time that it ran")
 }
 
-/// Serves `cells` cells, a head at a time.
+/// Serves `cells` cells. Each cell is one choice of the policy.
 fn serve(policy: &mut impl CircuitPolicy, now: &mut Instant, cells: u64) {
     for cell in 0..cells {
         if cell.is_multiple_of(EVENT) {

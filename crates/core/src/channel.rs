@@ -23,7 +23,7 @@ pub(crate) struct Channel<C> {
     /// Measures the delay of cells in the output buffer, if a hop control needs this delay.
     pub(crate) delay: Option<Box<Delay>>,
     pub(crate) outbuf: VecDeque<C>,
-    /// Circuits that the other side closed while the output buffer was long. Their DESTROYs follow.
+    /// Closed circuits whose DESTROY waits because the output buffer is long.
     pub(crate) destroys: VecDeque<(CircId, DestroyReason)>,
     pub(crate) transport: Transport<C>,
     pub(crate) timers: ChannelTimers,
@@ -47,7 +47,7 @@ impl<C: Cell> Channel<C> {
         self.outbuf.push_back(cell);
     }
 
-    /// Adds the DESTROYs that the output buffer has room for, up to `limit` [B]. Returns their number.
+    /// Adds waiting DESTROYs to the output buffer while the buffer is smaller than `limit` [B]. Returns their number.
     #[cold]
     pub(crate) fn push_destroys(&mut self, now: Instant, limit: Bytes) -> u64 {
         let before = self.outbuf.len();
@@ -66,7 +66,7 @@ impl<C: Cell> Channel<C> {
         Bytes::new(self.outbuf.len() as u64 * u64::from(size))
     }
 
-    /// Bytes that could be written now [B]: the output buffer and the pending datagram messages.
+    /// Bytes that wait to be written [B], in the output buffer and in pending datagram messages.
     pub(crate) fn to_write(&self) -> Bytes {
         self.outbuf_len() + self.transport.ready()
     }
@@ -84,7 +84,7 @@ pub(crate) struct CircIds {
 }
 
 const INITIATOR: u32 = 1 << 31;
-/// Datagrams carry circuit ids of 16 bits.
+/// The end of each side's id space if datagrams carry the ids, which then have 16 bits.
 const NARROW: u32 = 1 << 15;
 
 impl CircIds {

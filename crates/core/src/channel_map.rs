@@ -7,10 +7,10 @@ use std::fmt;
 
 /// Chooses the channel of a new circuit's next hop.
 pub trait ChannelMap: fmt::Debug + Send {
-    /// The open or opening channel to `peer` that the new circuit uses; `None` requests a new channel.
+    /// The existing channel to `peer` that the new circuit uses; `None` requests a new channel.
     ///
-    /// `existing` lists the channels to `peer`, oldest first. A driver may call this before it creates the circuit
-    /// ([`Relay::shares`](crate::Relay::shares)).
+    /// `existing` lists the open and opening channels to `peer`, oldest first. A driver may call this before it creates
+    /// the circuit ([`Relay::shares`](crate::Relay::shares)).
     fn choose(&self, peer: PeerId, existing: &[ChannelKey]) -> Option<ChannelKey>;
 }
 

@@ -1,4 +1,4 @@
-//! A circuit at one relay: two half-circuits, and an edge at the nodes where streams begin or end.
+//! A circuit at one relay. It has two half-circuits, and an edge if streams begin or end at this node.
 
 use crate::cell::{Cell, CircId, Command};
 use crate::circuit_policy::PriorityClass;
@@ -137,7 +137,7 @@ pub(crate) struct Origin<C: Cell> {
     /// The encryption layers of the hops that exist so far, nearest hop first.
     pub(crate) layers: Vec<C::Layer>,
     pub(crate) built: bool,
-    /// Whether, by the consensus, every relay of the path offers hop control.
+    /// Whether every relay of the path offers hop control, according to the consensus.
     pub(crate) controlled: bool,
 }
 
@@ -149,13 +149,14 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) streams: Vec<StreamKey>,
     /// DATA cells whose payload the applications have not yet taken [cell].
     pub(crate) waiting: u64,
-    /// The index of the stream that is read first.
+    /// The index of the stream that the edge reads first in the next round.
     pub(crate) turn: usize,
-    /// True from when the queue reaches its high mark until it falls to its low mark. Meanwhile no stream is read.
+    /// True from when the queue reaches its high mark until it falls to its low mark. During this time the edge reads
+    /// no stream.
     pub(crate) queue_full: bool,
     /// Whether a DATA cell that the next SENDME acknowledges contains [`sendme_padding`](crate::RelayConfig).
     pub(crate) has_padding: bool,
-    /// This circuit's entries in the relay's list of circuits that resume reading streams.
+    /// How often this circuit is in the relay's list of circuits that resume reading streams.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
 }

@@ -23,7 +23,7 @@ pub struct Bandwidth {
 pub struct RelayConfig {
     /// The relay's own read and write buckets; `None` sets no limit.
     pub bandwidth: Option<Bandwidth>,
-    /// When the relay refills its token buckets.
+    /// Times at which the relay refills its token buckets.
     pub refill: Refill,
     /// Decides which circuit of a channel sends next.
     pub circuit_policy: CircuitPolicyConfig,

@@ -12,8 +12,8 @@ const MEMORY: u64 = 60;
 /// when the cell leaves the buffer or when it leaves the kernel.
 ///
 /// Each cell that leaves gives one sample. The delay is the exponentially weighted mean of the samples. The minimum of
-/// the last minute is unavoidable and is subtracted. If the oldest waiting cell is older than the mean, the age of this
-/// cell counts as the delay, because a stalled connection gives no samples.
+/// the last minute is subtracted, because a cell cannot avoid it. If the oldest waiting cell is older than the mean,
+/// the age of this cell counts as the delay, because a stalled connection gives no samples.
 #[derive(Debug)]
 pub(crate) struct Delay {
     config: DelayConfig,
@@ -21,7 +21,7 @@ pub(crate) struct Delay {
     /// Cells that the kernel took but has not sent. For each cell: `written` after its last byte, and the time when it
     /// entered the output buffer.
     in_kernel: VecDeque<(u64, Instant)>,
-    /// Total bytes that the kernel took from the output buffer [B].
+    /// The number of bytes that the kernel took from the output buffer so far [B].
     written: u64,
     /// The mean delay [ns]; `None` before the first sample.
     mean: Option<f64>,

@@ -71,8 +71,8 @@ pub trait Kernel<C: Cell> {
     /// Sets the readiness that the kernel reports for the channel.
     fn want(&mut self, channel: ChannelKey, interest: Interest);
 
-    /// The holder of a channel: a number for its remote host, for the memory limit. A [`Kernel`] without a memory limit
-    /// need not implement this.
+    /// A number that identifies the channel's remote host (the holder) for the memory limit. A [`Kernel`] without a
+    /// memory limit need not implement this.
     fn holder(&self, channel: ChannelKey) -> u128 {
         channel.index() as u128
     }

@@ -93,7 +93,7 @@ mod tests {
             self.1.on_taken(stamp(now), taken, self.0.len());
         }
 
-        /// The age of the first item: the estimate and the true value [2^20 ns].
+        /// The estimated and the true age of the first item [2^20 ns].
         fn ages(&self, now: u64) -> Option<(u32, u32)> {
             let first = self.0.front()?;
             Some((self.1.age(stamp(now)), stamp(*first).age(stamp(now))))

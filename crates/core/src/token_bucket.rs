@@ -148,7 +148,7 @@ mod tests {
         TokenBucket::new(bandwidth, Instant::ZERO)
     }
 
-    /// G-42.
+    /// G-42: the quantum is an eighth of the bucket, between four and thirty-two cells.
     #[test]
     fn the_quantum_is_an_eighth_between_four_and_thirty_two_cells() {
         let quantum_of = |tokens: u64| {
@@ -219,8 +219,8 @@ mod tests {
     }
 
     proptest! {
-        /// G-40: bytes over any window ≤ burst + rate · (t + interval) + quantum, and the long-run
-        /// rate is exact to 0.1 % for any interval.
+        /// G-40: in any time t, at most burst + rate · (t + interval) + quantum bytes pass. The long-run rate is exact
+        /// to 0.1 % for any interval.
         #[test]
         fn a_greedy_user_gets_at_most_the_rate(
             millis in 1u64..=1000,

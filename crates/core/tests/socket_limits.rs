@@ -1,7 +1,7 @@
 //! KIST's limits, compared with Linux's socket state before and after writes of known sizes.
 //!
-//! `docs/data/tcp/limits-linux-6.18.jsonl` is from `penstock-testbed limits`, which has equation 1 of
-//! its own: every 10 ms it writes as much as that allows, and every tenth time twice as much.
+//! `penstock-testbed limits` recorded `docs/data/tcp/limits-linux-6.18.jsonl`. It has its own code for equation 1.
+//! Every 10 ms it writes as many bytes as equation 1 permits. Every tenth write is twice as large.
 
 use penstock_core::kernel::SocketInfo;
 use penstock_core::scheduler::{socket_limit, window_limit};
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// A write, and the kernel's socket state before and after it.
 #[derive(Debug)]
 struct Write {
-    /// Of the link, in each direction [B/s].
+    /// The link's rate in each direction [B/s].
     rate: u64,
     before: SocketInfo,
     /// The offered size, as a multiple of the recorder's limit [1].
@@ -21,7 +21,7 @@ struct Write {
     after: SocketInfo,
 }
 
-/// Every so many writes are twice as large.
+/// One of this many writes is twice as large.
 const EXCESS: usize = 10;
 
 fn number(value: &Value) -> u64 {
@@ -89,7 +89,7 @@ fn bytes_within_the_socket_limit_leave_at_once() {
     assert_eq!((beyond.len(), stays), (19, 18), "the limit is no smaller than it could be");
 }
 
-/// A written byte is no longer in the limit, whether it is in flight or waits, rounded up to a segment.
+/// A written byte reduces the limit, whether the byte is in flight or waits. The reduction is rounded up to a segment.
 #[test]
 fn deployed_kists_limit_falls_by_written_bytes() {
     let of = |info: &SocketInfo| window_limit(info, Bytes::ZERO, 1.0).get();

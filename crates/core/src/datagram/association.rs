@@ -97,12 +97,14 @@ struct CircuitState<C> {
     /// The values of the last hop-control feedback that this node sent to the peer.
     forwarded: u32,
     downstream: Downstream,
-    /// Whether a FEEDBACK with new counts waits, and how many FEEDBACKs that report a missing cell wait.
+    /// Whether a FEEDBACK with new counts waits to be sent. `duplicates_pending` counts waiting FEEDBACKs that report a
+    /// missing cell.
     feedback_pending: bool,
     duplicates_pending: u8,
-    /// This node has closed the circuit. The state is removed when the peer has acknowledged the DESTROY.
+    /// Whether this node has closed the circuit. The node forgets the circuit when the peer has acknowledged the
+    /// DESTROY.
     closing: bool,
-    /// When the timer expires: at the sender's timeout, or earlier.
+    /// When the circuit's timer expires. This may be before the sender's timeout.
     timer: Option<Instant>,
 }
 

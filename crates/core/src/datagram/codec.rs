@@ -187,7 +187,7 @@ mod tests {
         Message::Feedback { circuit: 1, ack: 2, forwarded: 3, hole: false, downstream }
     }
 
-    /// G-56.
+    /// G-56: a datagram has space for two cells and thirty FEEDBACK messages.
     #[test]
     fn two_cells_and_thirty_feedbacks_share_a_datagram() {
         let data = || Message::Data { circuit: 1, seq: 0, body: body(3, 0) };

@@ -44,8 +44,8 @@ pub enum Message<B> {
 pub struct Downstream {
     /// Estimated cells that wait at the most congested hop downstream (`c_diff`) [1/64 cell].
     pub congestion: Option<u16>,
-    /// Of the cells that the receiver of this FEEDBACK sent, the number that the circuit's last node has forwarded or
-    /// delivered, modulo 2³² [cell].
+    /// How many cells the circuit's last node has forwarded or delivered, modulo 2³² [cell]. Only cells that the
+    /// receiver of this FEEDBACK sent count.
     pub ended: Option<u32>,
 }
 

@@ -46,8 +46,8 @@ pub struct Sender<B> {
     cells: VecDeque<Sent<B>>,
     head: u64,
     next: u64,
-    /// RELAY cells that were sent (`counted`), that the next node forwarded, and that reached the circuit's last node
-    /// (`ended`). `ended` is `None` if the last node does not report it.
+    /// Counts of RELAY cells that this node sent (`counted`), that the next node forwarded, and that the circuit's last
+    /// node handled (`ended`; `None` if the last node does not report it).
     counted: u64,
     forwarded: u64,
     ended: Option<u64>,
@@ -61,7 +61,8 @@ pub struct Sender<B> {
     /// How many cells from `cursor` on may be retransmitted now.
     again: u32,
     head_again: bool,
-    /// `timeout` waits for ACKs, from `acked_at` on. `forward_timeout` waits for forwarded cells, from `forwarded_at` on.
+    /// `timeout` runs from `acked_at` until the next ACK. `forward_timeout` runs from `forwarded_at` until more cells are
+    /// forwarded.
     timeout: Timeout,
     acked_at: Instant,
     forward_timeout: Timeout,
@@ -329,7 +330,7 @@ mod tests {
     const MS: fn(u64) -> Instant = Instant::from_millis;
     const NOTHING: Downstream = Downstream { congestion: None, ended: None };
 
-    /// A sender that sent `cells` RELAY cells, one each millisecond, from 0 ms on.
+    /// A sender that sent `cells` RELAY cells, one per millisecond, the first at 0 ms.
     fn sender(cells: u64) -> Sender<u64> {
         let mut sender = Sender::new(0, Duration::from_secs(1), RoundTrips::Forwarded);
         for cell in 0..cells {

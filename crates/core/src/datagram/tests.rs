@@ -1,5 +1,5 @@
-//! One hop over a lossy network: a sender, a receiver, and a pipe each way that loses, reorders and
-//! duplicates.
+//! Tests one hop over a lossy network: a sender, a receiver, and a pipe in each direction that loses, reorders and
+//! duplicates messages.
 
 use super::message::Downstream;
 use super::{Receiver, Repair, RoundTrips, Sender};
@@ -28,7 +28,7 @@ enum InFlight {
     Feedback { ack: u32, forwarded: u32, hole: bool },
 }
 
-/// A sender, a pipe each way, a receiver and the queue behind the receiver.
+/// A hop: a sender, a receiver, a pipe in each direction, and the queue behind the receiver.
 struct Hop {
     now: Instant,
     first: u64,
@@ -47,7 +47,7 @@ struct Hop {
     /// The number of forwarded cells that the sender knows.
     known: u64,
     again: u64,
-    /// Transmissions of cells that were delayed.
+    /// The number of delayed transmissions of cells.
     delayed: u64,
     probes: u64,
 }
@@ -153,7 +153,7 @@ impl Hop {
         }
     }
 
-    /// Sends `cells` through a window and forwards one cell each `pace`. Returns true if all
+    /// Sends `cells` cells through a window, and forwards one cell in each interval `pace`. Returns true if all cells
     /// arrived before `timeout`.
     fn transfer(&mut self, cells: u64, window: u64, pace: Duration, timeout: Duration) -> bool {
         let mut made = 0;
@@ -205,8 +205,8 @@ fn without_loss_no_cell_is_retransmitted() {
     assert_eq!(hop.sent, 3 * 5000, "one cell, one ACK and one FWD each");
 }
 
-/// The reader needs longer than the minimum timeout for a window. The receiver still acknowledges
-/// each cell immediately.
+/// A slow reader needs longer than the minimum timeout to read a window. The receiver still acknowledges each cell
+/// immediately.
 #[test]
 fn a_slow_reader_causes_no_retransmission() {
     let mut hop = Hop::new(0, Impairments::NONE, 1);
@@ -226,7 +226,7 @@ fn a_lost_feedback_for_the_last_cell_is_probed() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// G-50, G-51.
+    /// G-50, G-51: in a lossy network, every cell arrives once and in order, and no circuit stalls.
     #[test]
     fn a_lossy_network_loses_no_cell_and_stalls_no_circuit(
         loss in 0.0..0.3f64,

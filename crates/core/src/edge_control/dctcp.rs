@@ -212,9 +212,8 @@ mod tests {
         assert_eq!(send_marks(&mut control, 0), Err(Violation::UnexpectedSendme));
     }
 
-    /// The windows of a sender that always fills its window, by the definition: a window ends one
-    /// SENDME after all cells that were in flight at its start are acknowledged. Then the sums are
-    /// evaluated.
+    /// The congestion windows of a sender that always fills its window, computed from the definition. An observation
+    /// window ends one SENDME after all cells that were in flight at its start are acknowledged.
     fn by_definition(g: f64, inc: u64, least: u64, most: u64, start: u64, marks: &[u64]) -> Vec<(u64, f64)> {
         let (mut cwnd, mut alpha, mut slow) = (start, 1.0, true);
         let (mut sent, mut first, mut until) = (0, 0, 0);

@@ -42,7 +42,8 @@ pub struct Signals {
     pub queue: Cells,
     /// Bytes in the output buffer of the circuit's channel [B].
     pub outbuf: Bytes,
-    /// True from when the queue reaches its high mark until it falls to its low mark. Meanwhile no stream is read.
+    /// True from when the queue reaches its high mark until it falls to its low mark. During this time the edge reads
+    /// no stream.
     ///
     /// Source: C tor `circuit_blocked_on_p_chan`, `circuit_blocked_on_n_chan`.
     pub blocked: bool,

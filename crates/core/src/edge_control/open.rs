@@ -25,7 +25,7 @@ pub enum Ends {
 
 #[derive(Clone, Copy, Debug)]
 struct Habit {
-    /// One SENDME is sent for this many delivered cells [cell]; 0 sends none.
+    /// The end sends one SENDME for this many delivered cells [cell]; 0 sends none.
     every: u32,
     delivered: u32,
 }

@@ -48,7 +48,7 @@ impl Default for TimelyConfig {
     }
 }
 
-/// After this many consecutive gradients that are not positive, rate steps become this many times as large (HAI) [1].
+/// After this many consecutive gradients that are not positive, each rate step is multiplied by this number (HAI) [1].
 const HAI: u32 = 5;
 /// The size of a cell for the rate [B].
 const CELL: f64 = 512.0;
@@ -180,8 +180,8 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    /// Rates [cell/s] and windows [cell] after these RTTs [ms]. One sample a second, so that each
-    /// has its full effect.
+    /// Rates [cell/s] and windows [cell] after these RTTs [ms]. With one sample per second, each sample has its full
+    /// effect.
     fn rows(rtts: &[u64]) -> Vec<(f64, u64)> {
         let mut timely = Timely::new(TimelyConfig::default());
         let row = |(second, rtt): (usize, &u64)| {
@@ -279,7 +279,8 @@ mod tests {
     }
 
     proptest! {
-        /// Rounding decides the sign of a gradient near zero. The comparison ends at such a row.
+        /// The comparison ends at a row whose gradient is near zero, because rounding decides the sign of such a
+        /// gradient.
         #[test]
         fn rates_follow_algorithm_1_row_by_row(
             rows in proptest::collection::vec((20u64..800, 1u64..400), 2..200),

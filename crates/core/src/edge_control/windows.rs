@@ -24,7 +24,8 @@ pub struct WindowsConfig {
     /// Source: DefenestraTor §4.1, footnote 5, which only says that this attack is possible. A constant lead would
     /// shorten all round trips equally. Eq. 1 only compares round trips, so the lead must grow.
     pub early_sendmes: u32,
-    /// Whether the windows apply to circuits with hop control at every hop. They are off only if both ends agree.
+    /// Whether the windows apply to circuits with hop control at every hop. Such a circuit has no windows only if both
+    /// ends agree.
     pub ends: Ends,
 }
 

@@ -36,12 +36,13 @@ impl XonXoffConfig {
     /// The values of C tor 0.4.7, which has no grace period.
     pub const TOR_0_4_7: XonXoffConfig = XonXoffConfig { grace: Duration::ZERO, ..XonXoffConfig::TOR_0_4_9 };
 
-    /// Source: for XOFF, C tor counts 488 B for a cell (`RELAY_PAYLOAD_SIZE_MIN`).
+    /// The XOFF limit [B]. Source: C tor counts 488 B for a cell (`RELAY_PAYLOAD_SIZE_MIN`).
     fn xoff_bytes(&self) -> u64 {
         u64::from(self.xoff) * LEAST_PAYLOAD
     }
 
-    /// Source: for XON rates, C tor counts 498 B for a cell (`RELAY_PAYLOAD_SIZE_MAX`).
+    /// The size of one measurement of the drain rate [B]. Source: C tor counts 498 B for a cell
+    /// (`RELAY_PAYLOAD_SIZE_MAX`).
     fn xon_rate_bytes(&self) -> u64 {
         u64::from(self.xon_rate) * u64::from(MAX_PAYLOAD)
     }
@@ -130,7 +131,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Source: C tor `circuit_process_stream_xoff()`; the frequency limit is tor-proto's.
+    /// Handles an XOFF. Source: C tor `circuit_process_stream_xoff()`; the frequency limit is tor-proto's.
     fn stop(&mut self, config: &XonXoffConfig) -> Result<(), Violation> {
         self.xoffs += 1;
         if self.stopped || self.sent < self.xoffs * (config.xoff_bytes() / 2) {
@@ -140,7 +141,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Source: C tor `circuit_process_stream_xon()`; the frequency limit is tor-proto's.
+    /// Handles an XON. Source: C tor `circuit_process_stream_xon()`; the frequency limit is tor-proto's.
     fn go(&mut self, config: &XonXoffConfig, rate: Option<NonZeroU32>) -> Result<(), Violation> {
         self.xons += 1;
         let for_each = config.xoff_bytes().min(config.xon_rate_bytes()) / 2;
@@ -232,7 +233,7 @@ impl Drain {
         due.then_some(answer)
     }
 
-    /// Source: C tor `compute_drain_rate()`.
+    /// Ends a measurement that lasted `span`, and updates the average drain rate. Source: C tor `compute_drain_rate()`.
     fn measure(&mut self, config: &XonXoffConfig, span: Duration) {
         let before = if self.before == 0 { self.drained } else { self.before };
         self.before = self.drained;
@@ -243,7 +244,8 @@ impl Drain {
         self.since = None;
     }
 
-    /// Source: C tor `stream_drain_rate_changed()`.
+    /// Whether the drain rate differs enough from the advertised rate for another XON. Source: C tor
+    /// `stream_drain_rate_changed()`.
     fn rate_has_changed(&self, config: &XonXoffConfig) -> bool {
         let percent = |pct: u64| pct * self.advertised / 100;
         let change = u64::from(config.xon_change_pct);
@@ -396,9 +398,8 @@ mod tests {
     }
 
     proptest! {
-        /// Two honest ends never report a violation, whatever the application reads and however
-        /// long messages take. The unread data never exceeds the XOFF limit plus the data that the
-        /// sender could send before the XOFF arrived.
+        /// Two honest ends never report a violation, for any reads of the application and any message delays. The
+        /// unread data never exceeds the XOFF limit plus the data that the sender could send before the XOFF arrived.
         #[test]
         fn honest_ends_report_no_violation(
             reads in proptest::collection::vec((0u64..400_000, 1u64..400), 1..300),

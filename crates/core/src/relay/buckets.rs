@@ -284,7 +284,7 @@ impl<C: Cell> Parts<C> {
 
 impl<C: Cell> Relay<C> {
     /// Changes or removes the relay's own rate, for the operator. Tokens above the new depth are lost; a new bucket
-    /// starts full. Waiting operations wait until the next refill.
+    /// starts full. Operations that wait for tokens continue to wait until the next refill.
     ///
     /// The driver must call [`poll_timeout`](Self::poll_timeout) afterwards.
     ///

@@ -119,7 +119,8 @@ impl<C: Cell> Channels<C> {
         }
     }
 
-    /// Informs the circuit policy immediately that a circuit can send, and the scheduler before the current call ends.
+    /// Informs the circuit policy immediately that a circuit can send. The scheduler learns this before the current
+    /// call ends.
     pub(super) fn on_circuit_ready(&mut self, now: Instant, channel: ChannelKey, circuit: CircuitKey) {
         self[channel].policy.on_ready(now, circuit);
         self.set_ready(channel);

@@ -39,8 +39,8 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// Removes a channel, and closes its circuits. Channels that exceed a limit because of this wait for
-    /// [`settle`](Self::settle), so that many channels that close together need no recursion.
+    /// Removes a channel, and closes its circuits. If this makes other channels exceed a limit,
+    /// [`settle`](Self::settle) closes those channels later, without recursion.
     pub(super) fn remove_channel(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         let Some(state) = self.parts.channels.get_mut(channel) else { return };
         state.open = false;
@@ -85,10 +85,10 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Removes the hops behind this relay for the client, and sends DESTROY and TRUNCATED.
-    /// Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE.
-    /// Deviation: cells for the removed hops may still arrive; this relay drops them, while C tor closes the circuit.
-    /// With hop control the whole circuit closes, because the next hop's counts would not match a new hop.
+    /// Removes the hops behind this relay at the client's request. Sends DESTROY to the next hop and TRUNCATED to the
+    /// client. Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE. Deviation: cells for the
+    /// removed hops may still arrive; this relay drops them, while C tor closes the circuit. With hop control the whole
+    /// circuit closes, because the next hop's counts would not match a new hop.
     pub(super) fn truncate(&mut self, now: Instant, circuit: CircuitIndex) {
         let reason = DestroyReason::REQUESTED;
         self.close_half(now, circuit, Direction::Forward, Some(reason));

@@ -64,8 +64,8 @@ impl<C: Cell> Parts<C> {
         state.update_queue_full(direction, self.config.edge_queue);
     }
 
-    /// Sends the DESTROY of a circuit that closed. If the output buffer is long, the cell is made later, because the peer
-    /// is not at fault: its link must not close when a client with many circuits hangs up.
+    /// Sends the DESTROY of a circuit that closed. If the output buffer is long, the relay makes the cell later.
+    /// Otherwise a client that closes many circuits could make the relay close an innocent peer's link.
     ///
     /// Source: C tor `circuitmux_append_destroy_cell()`, which keeps such cells in a short form, too.
     pub(super) fn send_destroy(

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The size of a queued cell in the memory count [B], equal to the size on the wire.
 const CELL: u64 = 514;
-/// The counted size of a DESTROY in its short form [B].
+/// The counted size of a waiting DESTROY that is stored as id and reason [B].
 const DESTROY: u64 = 16;
 
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct MemoryUse {
     /// Cells in all circuit queues [cell].
     pub(super) cells: u64,
     pub(super) payloads: u64,
-    /// DESTROYs that wait in their short form [1].
+    /// Waiting DESTROYs that are stored as id and reason, not as a cell [1].
     pub(super) destroys: u64,
     /// Memory of the driver for peers [B]: connections, lookups, directory answers.
     driver: Bytes,
@@ -28,7 +28,7 @@ pub(super) struct MemoryUse {
 #[derive(Debug, Default)]
 struct Holder {
     bytes: u64,
-    /// Bytes of circuits that end here and have no stream and no queued cell.
+    /// Bytes of circuits that end at this node and have no stream and no queued cell.
     unused: u64,
     circuits: Vec<Closing>,
     channels: Vec<(u64, ChannelKey)>,

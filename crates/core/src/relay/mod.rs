@@ -86,7 +86,7 @@ struct Parts<C: Cell> {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Whether an event is outdated because its circuit or stream has closed.
+    /// Whether the circuit or stream of an event has closed, so that the event is outdated.
     fn is_void(&self, event: &Event<C>) -> bool {
         match event {
             Event::HandshakeRequested { circuit, .. }

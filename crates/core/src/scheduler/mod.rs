@@ -1,4 +1,4 @@
-//! Which channels write now, how many cells, and when again?
+//! Which channels write now, how many cells do they write, and when do they write again?
 //!
 //! A scheduler moves cells from circuit queues to output buffers and then to the kernel, through a
 //! [`SchedulerContext`]. It does not see the cells themselves.

@@ -1,4 +1,4 @@
-//! A cell for tests: its onion layers detect lost, repeated and reordered cells.
+//! A cell for tests. Its onion layers detect lost, repeated and reordered cells.
 
 use crate::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use crate::circuit_policy::PriorityClass;
@@ -9,8 +9,8 @@ use crate::keys::Direction;
 use crate::reason::{DestroyReason, EndReason};
 use std::num::NonZeroU16;
 
-/// A cell without bytes: it has a list of layers instead of a ciphertext, and a range of a transfer
-/// instead of a payload.
+/// A cell without bytes. It has a list of layers instead of a ciphertext, and a byte range of a transfer instead of a
+/// payload.
 #[derive(Debug)]
 pub(super) struct TestCell {
     id: CircId,
@@ -169,7 +169,7 @@ impl TestCell {
 
 impl Cell for TestCell {
     type Payload = Piece;
-    /// The transfer that the server sends.
+    /// The index of the transfer that the stream carries.
     type Target = usize;
     type Connected = ();
     type End = EndReason;

@@ -15,7 +15,7 @@ const FACTOR: f64 = 7.0;
 #[derive(Debug, Default)]
 struct WeightCheck<const WORSE: bool> {
     inner: RoundRobin,
-    /// Number of cells with weight 1, and with weight `FACTOR`.
+    /// The numbers of cells with weight 1 and with weight `FACTOR`.
     charged: [u64; 2],
 }
 

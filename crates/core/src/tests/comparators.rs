@@ -1,4 +1,4 @@
-//! DCTCP and TIMELY on a whole path: a slow relay, and peers that send false reports.
+//! Tests DCTCP and TIMELY on a whole path, with a slow relay and with peers that send false reports.
 
 use super::cell::{Layer, TestCell, TestHandshake};
 use super::util::{Impairments, Link, Net};
@@ -61,8 +61,8 @@ fn bottleneck(config: &RelayConfig) -> Net {
     net
 }
 
-/// Two downloads in ten seconds: their bytes, the median of the middle's queue, and the exit's
-/// window at the end.
+/// Runs two downloads for ten seconds. Returns their bytes, the median of the middle's queue, and the exit's window at
+/// the end.
 fn download(config: &RelayConfig) -> (u64, u64, u64) {
     let mut net = bottleneck(config);
     let (circuit, received, queue) = net.two_downloads();
@@ -103,7 +103,7 @@ fn dctcp_without_marks_reaches_the_maximum_window() {
     assert!(found.1 > 800, "{found:?}");
 }
 
-/// The exit's own queue counts as a queue of the circuit.
+/// An exit marks cells in its own queue, too.
 #[test]
 fn an_exit_that_is_the_bottleneck_marks_its_own_cells() {
     let mut net = Net::path(3, &dctcp());
@@ -116,7 +116,7 @@ fn an_exit_that_is_the_bottleneck_marks_its_own_cells() {
     assert!(window < Cells::new(200), "{window:?} of a thousand");
 }
 
-/// The exit marks cells that join a nonempty queue. Most cells that a SENDME releases do.
+/// The exit marks cells that join a nonempty queue. Most cells that a SENDME releases join such a queue.
 #[test]
 fn every_type_of_hop_carries_marks() {
     for datagrams in [false, true] {
@@ -194,8 +194,7 @@ fn a_client_that_reports_more_marks_than_cells_loses_only_its_circuit() {
     assert_eq!(client.net.nodes[1].relay.population(), [1, 1, 0], "no other circuit and no channel closed");
 }
 
-/// A client that reports no marks gains as much as a client with more circuits: the exit believes
-/// it up to the maximum window.
+/// The exit trusts a client that reports no marks, but only up to the maximum window.
 #[test]
 fn no_reported_marks_give_the_largest_window_and_all_marks_the_smallest() {
     for (marked, expected) in [(0, 1000), (10, 20)] {

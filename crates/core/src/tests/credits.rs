@@ -1,5 +1,5 @@
-//! N23 on a path (G-20 to G-25): queues are bounded and all data arrives, with nodes that support
-//! N23 and nodes that do not.
+//! Tests N23 on a path (G-20 to G-25). Queues are bounded and all data arrives, with or without support of N23 at each
+//! node.
 
 use super::cell::TestCell;
 use super::host::Side;
@@ -58,7 +58,7 @@ fn credits_made(net: &Net) -> [u64; 4] {
     [0, 1, 2, 3].map(|node| net.nodes[node].relay.counters().credits)
 }
 
-/// Each stall is a transfer, whether the server's side, whether the reader stops, and the time
+/// Stops and resumes readers. Each stall has a transfer, a flag for the server's side, a flag for a stop, and the time
 /// until the next stall [ms]. At the end all readers read.
 fn stall_and_resume(net: &mut Net, transfers: &[usize], stalls: Vec<(usize, bool, bool, u64)>) {
     for (which, server, stalled, millis) in stalls {
@@ -75,7 +75,7 @@ fn assert_nothing_closed(net: &Net) {
     assert!(net.nodes.iter().all(|node| node.closed.is_empty()), "no circuit is closed");
 }
 
-/// D-51 and G-24: every subset of client, entry, middle and exit supports N23 and needs no windows.
+/// D-51 and G-24: bulk and web data arrive if any subset of client, entry, middle and exit supports N23.
 #[test]
 fn every_partly_upgraded_path_carries_bulk_and_web_both_ways() {
     for subset in 0u32..16 {
@@ -111,7 +111,7 @@ fn every_partly_upgraded_path_carries_bulk_and_web_both_ways() {
     }
 }
 
-/// A client that claims that all hops have credits, while the exit's hop has none.
+/// A client claims that all hops have credits, but the exit's hop has none. Both ends keep their windows.
 #[test]
 fn an_exit_keeps_its_windows_unless_its_own_hop_has_credits() {
     let mut net = Net::path(3, &RelayConfig::default());
@@ -126,7 +126,7 @@ fn an_exit_keeps_its_windows_unless_its_own_hop_has_credits() {
     assert_eq!(are_limited(&net, circuit), [true; 2]);
 }
 
-/// Vegas together with credits, and windows together with credits, at ends that differ.
+/// Credits work with Vegas and with windows, also if the two ends differ.
 #[test]
 fn credits_work_with_every_edge_control() {
     let vegas = EdgeControlConfig::Vegas(VegasConfig::default());
@@ -179,7 +179,7 @@ fn a_client_without_credits_has_no_windows_if_the_exit_disables_them() {
     }
 }
 
-/// G-23, on a hop that only its RTT limits.
+/// G-23: if only the RTT limits a hop, the hop carries one credit window per RTT.
 #[test]
 fn a_hop_carries_one_credit_window_per_round_trip() {
     for (n2, n3) in [(10, 90), (20, 60), (5, 20)] {
@@ -200,8 +200,7 @@ fn a_hop_carries_one_credit_window_per_round_trip() {
     }
 }
 
-/// A circuit also has cells that need no edge queue space: a CONNECTED, or an END of the server,
-/// for each stream.
+/// Checks the bound of all queues. For each stream, a CONNECTED or END may be in the edge's queue in addition.
 fn assert_bounded(net: &Net, bound: u64, streams: u64) {
     for node in 0..4 {
         let more = if node == 0 || node == 3 { streams } else { 0 };
@@ -213,8 +212,7 @@ fn assert_bounded(net: &Net, bound: u64, streams: u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// G-20 by the assertions in the core, G-21, G-22 and G-24: behind any bottleneck, with readers
-    /// that stop.
+    /// G-20 to G-22 and G-24, behind any bottleneck and with readers that stop. Assertions in the core check G-20.
     #[test]
     fn queues_keep_the_bound_and_all_data_arrives(
         seed in any::<u64>(),
@@ -418,7 +416,7 @@ fn a_pool_is_shared_by_forwarded_and_waiting_cells() {
     assert!(limits[0].is_some_and(|cells| (110..=200).contains(&cells)), "{limits:?}");
 }
 
-/// Each circuit of the channel takes one cell out of half the pool, with or without traffic.
+/// Each circuit of a channel reduces the free half of the pool by one cell, even without traffic.
 #[test]
 fn each_idle_circuit_takes_one_cell_out_of_a_pool() {
     let n3 = |idle: usize| {
@@ -519,8 +517,8 @@ fn a_neighbour_that_forges_credits_loses_only_the_circuit() {
 
 const NOTHING: Feedback = Feedback { direction: Direction::Backward, forwarded: 9, allowance: 9 };
 
-/// The violation that forged cells between middle and exit cause. Feedback goes to the exit, other
-/// cells come from the exit. `cells` makes the cells for the circuit's id on that channel.
+/// Injects forged cells between middle and exit, and returns the violation that they cause. Feedback goes to the exit;
+/// other cells come from the exit. `cells` makes the cells for the circuit's id on that channel.
 fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> {
     let mut net = Net::path(3, &credits(constant(10, 30), Ends::Suppressed));
     net.set_link(1, 2, slow(60));

@@ -144,7 +144,7 @@ fn every_node_frees_a_closed_circuit_despite_losses() {
     }
 }
 
-/// As in D-12: a node without datagrams gets a byte stream, and the other channels use datagrams.
+/// If a node has no datagrams, its channels use TCP. The other channels use datagrams.
 #[test]
 fn every_partly_upgraded_path_carries_all_data() {
     for subset in 0u32..16 {
@@ -296,8 +296,8 @@ fn cells_of_a_circuit_that_the_peer_closed_are_not_sent() {
     assert_eq!(flush(&mut association, &mut outbuf), 2, "the number is free again");
 }
 
-/// The number of cells that wait for missing ones is limited for each circuit and channel. They are
-/// freed with their circuit.
+/// Each circuit and each channel limits the cells that wait for missing cells. A closed circuit frees its waiting
+/// cells.
 #[test]
 fn cells_received_out_of_order_fill_no_memory() {
     let mut association: Association<TestCell> = Association::new(DatagramConfig::default());
@@ -323,7 +323,8 @@ fn cells_received_out_of_order_fill_no_memory() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// G-50 on whole paths. The layers of the cells detect losses, repetitions and reordering.
+    /// G-50: on whole paths, all data arrives over a lossy network. The layers of the cells detect losses, repetitions
+    /// and reordering.
     #[test]
     fn all_data_arrives_over_a_lossy_network(
         control in proptest::sample::select(controls()),

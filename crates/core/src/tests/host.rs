@@ -1,4 +1,4 @@
-//! A node's kernel in these tests: sockets with finite buffers, and streams to applications and servers.
+//! The kernel of a node in these tests. It has sockets with finite buffers, and streams to applications and servers.
 
 use super::cell::{Piece, TestCell};
 use crate::cell::Cell;
@@ -55,7 +55,7 @@ pub(super) struct Flow {
     pub(super) total: u64,
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// The reader takes no data.
+    /// Whether the reader has stopped.
     pub(super) stalled: bool,
     /// The bytes that the reader still takes before it stops [B].
     pub(super) read_quota: u64,

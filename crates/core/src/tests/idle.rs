@@ -1,4 +1,4 @@
-//! Idle channels close.
+//! Tests that idle channels close.
 
 use super::util::Net;
 use crate::RelayConfig;

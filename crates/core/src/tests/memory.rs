@@ -6,7 +6,7 @@ use crate::config::Limits;
 use crate::{CircuitIndex, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration};
 
-/// A limit of `cells` for all queues.
+/// A configuration whose memory limit allows `cells` queued cells.
 fn limit(cells: u64) -> RelayConfig {
     let limits = Limits { memory: Some(Bytes::new(cells * 514)), ..Limits::default() };
     RelayConfig { limits, ..RelayConfig::default() }

@@ -25,7 +25,7 @@ use penstock_units::{Bytes, DataRate, Duration, Seed};
 use proptest::prelude::*;
 use std::num::NonZeroU32;
 
-/// Operations of users, peers and networks. The numbers choose among existing objects.
+/// An operation of a user, a peer or the network. The numbers choose among existing objects.
 #[derive(Clone, Debug)]
 enum Operation {
     /// A client opens a circuit over three relays.
@@ -236,7 +236,7 @@ fn perform(net: &mut Net, made: &mut Vec<Made>, operation: &Operation) {
     }
 }
 
-/// The buckets are so small that they limit the traffic.
+/// Throttles a node. The buckets are so small that they limit the traffic.
 fn throttle(net: &mut Net, node: usize, how: usize, aggregate: bool) {
     let (half_life, rate) = (Duration::from_millis(300), DataRate::kib(20));
     let throttle = match how {

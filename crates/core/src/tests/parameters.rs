@@ -1,4 +1,4 @@
-//! Consensus parameters change running relays, but not circuits that have negotiated others.
+//! Tests that consensus parameters change running relays, but not the negotiated parameters of existing circuits.
 
 use super::util::Net;
 use crate::edge_control::{EdgeControlConfig, VegasConfig, WindowsConfig};
@@ -10,7 +10,7 @@ use std::num::NonZeroU8;
 
 const EXIT: usize = 3;
 
-/// Client, three relays, a server. Clients that request Vegas get it.
+/// A client, three relays and a server. The exit agrees to Vegas if the client requests it.
 fn path() -> Net {
     let edge_control = EdgeControlConfig::Vegas(VegasConfig::default());
     let config = RelayConfig { edge_control, authenticated_sendmes: true, ..RelayConfig::default() };

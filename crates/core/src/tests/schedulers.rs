@@ -49,9 +49,8 @@ fn every_scheduler_carries_all_data_and_becomes_idle() {
     }
 }
 
-/// The bytes of two clients in 20 s through a middle relay with a slow link. The second client's
-/// circuit has the worse class. The two circuits share the entry and the middle, or only the
-/// middle.
+/// The bytes that two clients receive in 20 s through a middle relay with a slow link. The second client's circuit has
+/// the worse class. The two circuits share the entry and the middle, or only the middle.
 fn shares(scheduler: &SchedulerConfig, shared: bool) -> [u64; 2] {
     let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
     let circuit_policy = CircuitPolicyConfig::EwmaHeap(ewma);

@@ -1,4 +1,4 @@
-//! Custom algorithms, one for each trait, use only the public interface.
+//! Tests one custom algorithm for each trait. These algorithms use only the public interface.
 
 use super::unlimited::Unlimited;
 use super::util::{Link, Net};
@@ -171,7 +171,7 @@ fn a_custom_edge_control_receives_marks() {
     }
 }
 
-/// A simple credit scheme, like N23 with a constant N3.
+/// A simple hop control with credits, like N23 with a constant N3.
 #[derive(Debug)]
 struct Credit {
     owes: bool,

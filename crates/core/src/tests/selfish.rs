@@ -1,4 +1,4 @@
-//! A client that acknowledges cells before they arrive, and the countermeasures of its exit.
+//! Tests a client that acknowledges cells before they arrive, and the countermeasures of its exit.
 
 use super::cell::TestCell;
 use super::util::Net;
@@ -55,7 +55,8 @@ impl Download {
     }
 }
 
-/// DefenestraTor, footnote 5. The measured half minute leaves out the start.
+/// A selfish client enlarges a dynamic window (DefenestraTor, footnote 5). The measurement of half a minute begins
+/// after the start of the download.
 #[test]
 fn a_selfish_client_inflates_a_dynamic_window() {
     let [honest, selfish] = [0, 200].map(|early| {
@@ -101,7 +102,7 @@ fn acknowledging_cells_that_were_not_sent_closes_the_circuit() {
     assert_eq!(download.closed_for(), [Some(Violation::UnexpectedSendme)]);
 }
 
-/// Proposal 289: a SENDME carries the digest of a cell.
+/// Proposal 289: an exit that requires digests closes the selfish client's circuit and no other circuit.
 #[test]
 fn authenticated_sendmes_close_the_circuit_of_a_selfish_client_and_no_other() {
     for edge_control in [dynamic(), windows(1000, 0)] {
@@ -113,7 +114,7 @@ fn authenticated_sendmes_close_the_circuit_of_a_selfish_client_and_no_other() {
     }
 }
 
-/// Clients before Tor 0.4.1 send SENDMEs without a digest.
+/// Only a relay that requires digests rejects a SENDME without a digest. Clients before Tor 0.4.1 send no digests.
 #[test]
 fn a_sendme_without_a_digest_is_rejected_only_if_authentication_is_on() {
     for (authenticated, expected) in [(false, vec![]), (true, vec![Some(Violation::ForgedSendme)])] {

@@ -15,8 +15,8 @@ fn slow_path(config: &RelayConfig) -> Net {
     net
 }
 
-/// Three clients download over the slow channel for 20 s, after 5 s to fill the queues. Returns the
-/// circuit ids of its cells in order.
+/// Three clients download over the slow channel for 20 s, after 5 s to fill the queues. Returns the circuit ids of the
+/// channel's cells in order.
 fn backlogged(config: &RelayConfig) -> (Net, Vec<CircId>) {
     let mut net = slow_path(config);
     let clients = [0, net.add(true, config.clone()), net.add(true, config.clone())];
@@ -44,7 +44,7 @@ fn backlogged_circuits_take_turns_on_a_channel() {
     }
 }
 
-/// VC-12: a policy decides the order, not the throughput. A backlogged channel carries the same
+/// VC-12: a policy decides the order of cells, but not the throughput. A channel that always has cells carries the same
 /// number of cells with every policy.
 #[test]
 fn the_throughput_of_a_backlogged_channel_is_the_same_with_every_policy() {
@@ -143,8 +143,8 @@ fn assert_within(moved: &[Moved], rate: u64, burst: u64, interval: Duration, wha
     }
 }
 
-/// G-40 for a middle relay: its reads and its writes each keep the rate in every interval, and use
-/// it fully.
+/// G-40: in every interval, reads and writes of a middle relay each stay below the rate. Over a long time, both reach
+/// the rate.
 #[test]
 fn a_middle_relay_keeps_its_rate() {
     for (millis, phase) in [(1000, 0), (100, 33), (10, 0), (7, 3)] {
@@ -189,7 +189,7 @@ fn an_exit_charges_its_streams_to_the_same_buckets() {
     }
 }
 
-/// A bucket that is smaller than a cell still moves cells, on credit.
+/// A relay whose bucket is smaller than a cell still moves cells, because a bucket may become negative.
 #[test]
 fn a_bucket_smaller_than_a_cell_still_moves_cells() {
     let mut net = Net::path(3, &RelayConfig::default());

@@ -1,4 +1,4 @@
-//! Throttles in a guard (VD-14, VD-15): only the buckets of clients change.
+//! Tests throttles in a guard (VD-14, VD-15). A throttle changes only the buckets of clients.
 
 use super::host::Moved;
 use super::util::Net;
@@ -11,7 +11,7 @@ use crate::throttle::{
 use crate::{ChannelKey, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration, time::nanos};
 
-/// More than any rate of these tests gives in a second.
+/// A burst that is larger than any rate of these tests permits in a second.
 const BURST: Bytes = Bytes::kib(250);
 const SLOW: ThrottleConfig = ThrottleConfig::Static(StaticRateConfig { rate: DataRate::kib(20) });
 
@@ -50,7 +50,8 @@ fn assert_within(
     sizes.iter().map(|(_, bytes)| bytes).sum()
 }
 
-/// VD-14, for each direction, with a fixed rate and with a rate that all clients share.
+/// VD-14: in each direction, a client gets at most its burst and its rate, for a fixed rate and for a rate that all
+/// clients share.
 #[test]
 fn a_client_gets_its_burst_and_its_rate_and_no_more() {
     for millis in [1000, 100, 7] {
@@ -78,8 +79,7 @@ fn a_client_gets_its_burst_and_its_rate_and_no_more() {
     }
 }
 
-/// VD-15: a middle relay that throttles its clients has no clients. It does not throttle channels
-/// to relays.
+/// VD-15: a middle relay with a throttle does not throttle its channels, because their peers are relays.
 #[test]
 fn relays_are_never_throttled() {
     let rate = |node: usize| {

@@ -36,7 +36,7 @@ impl Default for Link {
     }
 }
 
-/// Losses, delays and duplicates of datagrams on every link.
+/// The losses, delays and duplicates of datagrams on every link.
 #[derive(Debug)]
 pub(super) struct Impairments {
     pub(super) loss: f64,
@@ -285,12 +285,12 @@ impl Net {
         self.notify(node);
     }
 
-    /// Delivers several cells at once.
+    /// Delivers several cells in one call.
     pub(super) fn inject_all(&mut self, from: usize, node: usize, cells: impl IntoIterator<Item = TestCell>) {
         cells.into_iter().for_each(|cell| self.inject(from, node, cell));
     }
 
-    /// The cells in transit from `node` to `peer`, for a test to forge.
+    /// The cells in transit from `node` to `peer`, which a test may change.
     pub(super) fn in_transit(&mut self, node: usize, peer: usize) -> impl Iterator<Item = &mut TestCell> {
         let channel = self.channel(node, peer).expect("the nodes are connected");
         let end = self.nodes[node].host.ends.get_mut(&channel).expect("the channel was just found");
@@ -331,7 +331,7 @@ impl Net {
         assert!(!self.drive_until(|_| false));
     }
 
-    /// Runs until `done`, or until no event is left: then it returns false.
+    /// Runs until `done` returns true. Returns false if no event is left before.
     pub(super) fn drive_until(&mut self, done: impl Fn(&Net) -> bool) -> bool {
         for _ in 0..5_000_000 {
             if done(self) {
@@ -352,8 +352,8 @@ impl Net {
         self.now = end;
     }
 
-    /// Two long downloads over three relays: the circuit, their bytes in ten seconds in steady
-    /// state [B], and the median of the circuit queue at the middle [cell].
+    /// Runs two long downloads over three relays. Returns the circuit, the downloaded bytes in ten seconds of the
+    /// steady state [B], and the median of the circuit queue at the middle [cell].
     pub(super) fn two_downloads(&mut self) -> (CircuitIndex, u64, u64) {
         let circuit = self.build(0, &[1, 2, 3]);
         let transfers = [0; 2].map(|_| self.transfer(0, circuit, 20_000_000, 0));
@@ -676,7 +676,7 @@ impl Net {
         }
     }
 
-    /// G-02: per relay, cells in = cells out + stored + consumed.
+    /// G-02: each cell that entered a relay has left it, is stored there, or was consumed there.
     fn check_conservation(&mut self, node: usize) {
         let Node { relay, peak_queue, .. } = &mut self.nodes[node];
         let counters = relay.counters();

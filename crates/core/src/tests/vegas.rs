@@ -1,5 +1,4 @@
-//! Congestion control and XON/XOFF on a whole path, and circuits of which only one end supports
-//! them.
+//! Tests congestion control and XON/XOFF on a whole path, and circuits with only one end that supports them.
 
 use super::cell::{Layer, Piece, TestCell, TestHandshake};
 use super::host::Side;
@@ -329,7 +328,7 @@ fn flow_control_of_unknown_streams_is_ignored() {
     assert_eq!(client.closed_for(), None);
 }
 
-/// For small cells too, and with many streams.
+/// A client that ignores an XOFF fills no memory, even with small cells or many streams.
 #[test]
 fn a_client_that_ignores_an_xoff_fills_no_memory() {
     for (len, streams) in [(498, 1), (1, 1), (498, 4), (1, 7)] {
@@ -396,7 +395,7 @@ fn an_increment_above_the_minimum_window_stalls_no_circuit() {
     assert!(net.at(transfer).is_complete(), "{:?}", net.at(transfer));
 }
 
-/// A middle relay that a sender without windows floods.
+/// A middle relay closes the circuit of a sender that ignores windows.
 #[test]
 fn a_circuit_with_2500_cells_in_a_queue_is_closed() {
     use super::unlimited::Unlimited;

@@ -555,7 +555,8 @@ fn a_malformed_class_cell_closes_the_circuit() {
     attack.assert_closed_for(1, Violation::UnexpectedCell);
 }
 
-/// Each change makes the relay send a class cell to the next relay, which may not read.
+/// Frequent changes of the class fill no queue. For each change, the relay sends a class cell to the next relay, which
+/// may not read.
 #[test]
 fn frequent_class_changes_fill_no_queue() {
     let mut attack = Attack::new();

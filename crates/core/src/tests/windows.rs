@@ -10,7 +10,7 @@ fn windows(circuit_window: u32, sendme_bug_101: bool) -> RelayConfig {
     RelayConfig { edge_control: EdgeControlConfig::Windows(windows), ..RelayConfig::default() }
 }
 
-/// Three relays. The exit has `window`, and the client has the 101 bug or not.
+/// Three relays. The exit has `window`, and `bug` says whether the client has the 101 bug.
 fn path(window: u32, bug: bool) -> Net {
     let mut net = Net::path(3, &windows(window, false));
     net.configure(0, windows(1000, bug));
@@ -70,7 +70,8 @@ fn a_window_of_100_deadlocks_with_the_101_bug_and_101_does_not() {
     assert_eq!(delivered(100, false), all);
 }
 
-/// G-12: the window is the only limit. The throughput reaches at least four fifths of the bound.
+/// G-12: if the window is the only limit, the throughput is between four fifths of the window per round trip and the
+/// whole window per round trip.
 #[test]
 fn throughput_is_the_window_over_the_round_trip() {
     for window in [100, 300, 500] {

@@ -25,7 +25,7 @@ pub struct Averages {
 pub(super) struct Step {
     /// The factor by which old counts are multiplied [1].
     pub(super) kept: f64,
-    /// What a count gains from one refill to the next if one cell a second is sent [s].
+    /// The increase of a count from one refill to the next if one cell per second is sent [s].
     pub(super) gain: f64,
     /// The time between the refills [s].
     span: f64,

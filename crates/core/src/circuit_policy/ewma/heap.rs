@@ -9,7 +9,8 @@ use std::cell::Cell;
 /// When the charge of a cell would exceed this value, the reference time of all counts moves to the current time.
 const MOST_CHARGE: f64 = (1u64 << 40) as f64;
 
-/// EWMA with a heap of counts at a common reference time. A cell that leaves at time t counts V = 2^((t - ref)/H).
+/// EWMA with a heap of counts at a common reference time. A cell that leaves at time t adds V = 2^((t - ref)/H) to its
+/// circuit's count.
 ///
 /// The count of an ineligible circuit is rescaled only when the circuit becomes eligible.
 ///

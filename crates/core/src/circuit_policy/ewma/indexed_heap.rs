@@ -3,7 +3,8 @@
 use crate::keys::CircuitKey;
 use std::collections::BTreeMap;
 
-/// Children of each node. Four children are adjacent in memory, and the heap is half as deep as with two.
+/// The number of children of a heap node. Four children are adjacent in memory, and the heap is half as deep as a
+/// binary heap.
 const ARITY: usize = 4;
 
 /// Marks an ineligible circuit in `places`.
@@ -75,8 +76,8 @@ impl Standing {
 }
 
 impl IndexedHeap {
-    /// The slot of a circuit. A new circuit gets a count of zero. For an ineligible circuit, the reference time of its
-    /// count becomes `epoch`: the count is multiplied by `decay` of its old reference time.
+    /// The slot of a circuit. A new circuit gets a count of zero. For an ineligible circuit, the count is multiplied by
+    /// `decay` of its old reference time. Its new reference time is `epoch`.
     pub(super) fn slot_of(&mut self, key: CircuitKey, epoch: u64, decay: impl FnOnce(u64) -> f64) -> usize {
         // The circuit served last is at the root, so no search is needed.
         if let Some(first) = self.heap.first()
@@ -99,7 +100,7 @@ impl IndexedHeap {
         slot
     }
 
-    /// How many circuits are examined after the first is charged: one at each level of a binary heap.
+    /// How many circuits a choice examines: one, and one more for each level of a binary heap.
     pub(super) fn scans(&self) -> u64 {
         1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
     }

@@ -4,7 +4,7 @@ use crate::keys::CircuitKey;
 use penstock_units::{Cells, Instant};
 use std::collections::BTreeMap;
 
-/// EWMA by a scan of all active circuits, as first deployed. A choice costs linear time.
+/// EWMA that scans all active circuits for each choice, as in the first deployed version.
 ///
 /// Source: EWMA §2.3; C tor d3be00e0f4 (first patch).
 ///

@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// VC-11: without traffic, a count halves in H.
+    /// VC-11: a circuit without traffic has half of its count after one half-life.
     #[test]
     fn idle_circuit_regains_priority_after_one_half_life() {
         for mut policy in all() {
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// G-33: identical backlogged circuits share equally.
+    /// G-33: circuits that always have cells get equal shares.
     #[test]
     fn backlogged_circuits_share_equally() {
         for mut policy in all() {
@@ -120,8 +120,8 @@ mod tests {
         }
     }
 
-    /// G-31: a busy circuit waits for new circuits at most until its count has decayed below
-    /// theirs: H times the logarithm of the ratio of the counts.
+    /// G-31: a busy circuit waits for new circuits only until its count has decayed below their counts. This takes at
+    /// most H · log2 of the ratio of the counts.
     #[test]
     fn new_circuits_do_not_starve_a_busy_circuit() {
         for mut policy in all() {
@@ -172,8 +172,8 @@ mod tests {
         }
     }
 
-    /// A new half-life applies to later decay. The counts stay, up to rounding in the heap and the
-    /// list, and up to a tick in C tor's variant.
+    /// A new half-life applies to later decay. The counts do not change, apart from rounding in the heap and the list,
+    /// and apart from one tick in C tor's variant.
     #[test]
     fn a_changed_half_life_keeps_counts_and_changes_their_decay() {
         for mut policy in all() {
@@ -261,7 +261,7 @@ mod tests {
             }
         }
 
-        /// G-30: counts stay finite over any time.
+        /// G-30: after any time, all counts are finite numbers.
         #[test]
         fn counts_stay_finite(gaps in proptest::collection::vec(0u64..40_000_000, 1..200)) {
             for mut policy in all() {

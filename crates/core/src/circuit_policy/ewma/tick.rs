@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_secs(10);
 /// Deviation: none.
 #[derive(Debug)]
 pub struct Tick {
-    /// The length of a tick in half-lives [1].
+    /// The length of a tick, in half-lives [1].
     per_tick: f64,
     tick: u64,
     circuits: IndexedHeap,

@@ -162,7 +162,7 @@ impl Vegas {
         (self.cwnd + cells / 2) / cells
     }
 
-    /// Source: C tor `SENDME_PER_CWND()`.
+    /// The number of SENDMEs that acknowledge one window of cells. Source: C tor `SENDME_PER_CWND()`.
     fn sendmes_per_cwnd(&self) -> u64 {
         (self.cwnd + self.config.bounds.inc() / 2) / self.config.bounds.inc()
     }

@@ -68,8 +68,8 @@ pub(in crate::edge_control) fn n_count_ewma(value: u64, before: u64, n: u64) -> 
 mod tests {
     use super::*;
 
-    /// Sent [µs], acknowledged [µs], congestion window [cell], in slow start; sample, average and
-    /// minimum RTT [µs].
+    /// The columns are: sent [µs], acknowledged [µs], congestion window [cell], in slow start [0 or 1], and the
+    /// sampled, average and minimum RTT [µs].
     ///
     /// Source: C tor 0.4.9 `test_congestion_control.c`; the same numbers are in tor-proto 0.47 `rtt.rs`.
     const VECTOR: [[u64; 7]; 9] = [

@@ -46,8 +46,8 @@ impl Credit {
         Ok(())
     }
 
-    /// Checks that at most N2 plus the greatest N3 cells are outstanding: they left this node's queue, but not the next
-    /// node's. So with a constant N3 the credit is never negative.
+    /// Checks that at most N2 plus the greatest N3 cells are outstanding. Such cells have left this node's queue, but
+    /// not the next node's. With a constant N3, the credit is therefore never negative.
     fn check(&self) {
         let outstanding = self.sent - self.forwarded;
         debug_assert!(outstanding <= self.most, "{outstanding} outstanding, {} allowed", self.most);

@@ -3,7 +3,7 @@ use penstock_units::{Duration, math};
 /// If the delay exceeds the threshold, N3 becomes N3 · e^(−delay / scale), rounded down. Otherwise N3 grows by a step.
 ///
 /// The delay is the recent delay in the connection's output buffer minus the minimum delay. A small delay reduces N3 a
-/// little; a large delay removes nearly all of N3 immediately. So N3 falls in the same period in which a queue forms.
+/// little. A large delay removes nearly all of N3 in one period.
 ///
 /// Source: DefenestraTor §4.2 only says that N3 "is reduced when there is downstream congestion" and "can increase
 /// again". Deviation: all numbers are Penstock's own.

@@ -1,5 +1,5 @@
-//! The contract of every [`HopControl`], with any neighbours: one property test for all
-//! implementations.
+//! One property test for all implementations of [`HopControl`]. It checks the contract of the trait with any
+//! neighbours.
 //!
 //! Three nodes form a row, each with or without the control. Cells and feedback arrive in order,
 //! and no node stalls. A model counts the cells of each hop.
@@ -8,21 +8,20 @@ use crate::hop_control::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// The next step, at one of the three nodes or one of the two hops.
+/// A step of the test, at one of the three nodes or one of the two hops.
 #[derive(Clone, Debug)]
 enum Operation {
     /// The node makes cells. The first node makes at most the cells that its edge may queue.
     Make(usize, u64),
     /// Cells leave the node's queue. At the last node they are delivered.
     Send(usize, usize),
-    /// Cells of the hop arrive.
+    /// Cells arrive over the hop.
     Arrive(usize, usize),
-    /// Feedback of the hop arrives.
+    /// Feedback arrives over the hop.
     Hear(usize, usize),
-    /// Feedback that arrived before arrives again.
+    /// Feedback that has already arrived arrives a second time.
     Repeat(usize, usize),
-    /// A tick at a node. Its channel has this delay [ms] and forwarded this many cells of other
-    /// circuits.
+    /// A tick at a node. The node's channel has this delay [ms], and forwarded this many cells of other circuits.
     Tick(usize, u64, u64),
 }
 
@@ -52,14 +51,14 @@ struct Hop {
     passed_on: u64,
     /// The newest credit that arrived: its count and its allowance.
     known: (u64, u64),
-    /// The allowance when the last cell was sent.
+    /// The allowance at the time when the last cell was sent.
     allowance: u64,
     /// The count in the last credit that was sent.
     reported: u64,
 }
 
 struct World {
-    /// N3 never changes.
+    /// Whether N3 is constant.
     constant: bool,
     counted: u64,
     controls: [AnyHopControl; 3],

@@ -1,5 +1,5 @@
-//! Tests of window controls (G-52, G-53, G-55): one alone, one at a bottleneck that several
-//! circuits share, and several along a path.
+//! Tests of window controls (G-52, G-53, G-55): one control alone, controls of several circuits at a shared bottleneck,
+//! and several controls along a path.
 
 use crate::datagram::Downstream;
 use crate::hop_control::*;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const AT: fn(u64) -> Instant = Instant::from_millis;
 
-/// A control whose neighbours on these sides made the same offer.
+/// A control whose neighbours on these sides agreed on its offer.
 fn control(config: &HopControlConfig, sides: &[Side]) -> AnyHopControl {
     let mut control = config.build(None);
     for side in sides {
@@ -162,7 +162,7 @@ impl Bottleneck {
     }
 }
 
-/// G-53: Vegas's rule, at a bottleneck without other traffic.
+/// G-53: in equilibrium, alpha to beta cells wait at a bottleneck without other traffic, as Vegas's rule says.
 #[test]
 fn in_equilibrium_alpha_to_beta_cells_wait() {
     let tight = WindowConfig { alpha: 2, beta: 4, ..WindowConfig::default() };
@@ -256,7 +256,7 @@ fn congestion(cells: f64) -> Downstream {
     Downstream { congestion: Some((cells * 64.0) as u16), ended: None }
 }
 
-/// G-55.
+/// G-55: a middle node reports the larger of its own diff and the next node's, and does not change its window.
 #[test]
 fn a_middle_reports_the_maximum_diff_and_keeps_its_window() {
     let (mut middle, mut count) = (control(&marut(|_| {}), &[Side::Before, Side::After]), 0);
@@ -400,8 +400,8 @@ fn a_node_with_a_long_queue_sends_no_feedback_until_the_queue_is_shorter() {
     assert_eq!(middle.silent(), 2);
 }
 
-/// The last node's count, converted to the counts of each hop: some cells end before the last node,
-/// and some begin after the first node.
+/// Each hop converts the last node's count to its own numbers, because some cells end before the last node and some
+/// begin after the first node.
 #[test]
 fn the_first_node_receives_the_last_nodes_count_in_its_own_numbers() {
     let config = marut(|config| config.counts = Counts::Path);
@@ -466,8 +466,8 @@ fn configs() -> Vec<HopControlConfig> {
 }
 
 proptest! {
-    /// G-51, G-52, G-55 for any input of neighbours. A count above the number of sent cells closes
-    /// the circuit.
+    /// G-51, G-52, G-55: the window keeps its contract for any input from neighbours. A count above the number of sent
+    /// cells closes the circuit.
     #[test]
     fn windows_keep_their_contract(
         config in proptest::sample::select(configs()),

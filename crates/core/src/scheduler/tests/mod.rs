@@ -1,5 +1,5 @@
-//! Schedulers on a relay that only counts cells: the known errors of the published algorithms, and
-//! a reference implementation.
+//! Tests schedulers on a relay that only counts cells. They cover known errors of the published algorithms, and compare
+//! each scheduler with a reference implementation.
 
 mod reference;
 mod world;
@@ -72,8 +72,8 @@ fn written(actions: &[Action]) -> BTreeMap<u32, u64> {
     written
 }
 
-/// G-35: a window below the cells in flight, more bytes queued than the buffer holds, and an
-/// unknown segment size.
+/// G-35: the limit is zero if the window is below the cells in flight, if more bytes are queued than the buffer holds,
+/// or if the segment size is unknown.
 #[test]
 fn a_limit_is_never_negative() {
     let info = |capacity, queued, cwnd, unacked, mss| SocketInfo {
@@ -142,8 +142,8 @@ fn the_timer_is_off_while_no_channel_is_pending() {
     }
 }
 
-/// By the pseudocode as printed, a channel with an empty output buffer and a limit of zero in line
-/// 8 gets no further notification.
+/// In the printed pseudocode, a channel with an empty output buffer and a limit of zero (line 8) gets no further
+/// notification.
 #[test]
 fn a_channel_writes_when_its_full_window_opens() {
     for config in [kist(GlobalLimitConfig::Off), kist(GlobalLimitConfig::Drained), deployed(10)] {
@@ -193,7 +193,7 @@ fn a_channel_without_circuits_is_written_but_not_chosen() {
     }
 }
 
-/// By equation 2 alone, a relay that has written nothing could never write.
+/// With equation 2 alone, a relay that has written nothing could never write.
 #[test]
 fn the_global_limit_starts_at_32_kib() {
     for limit in [GlobalLimitConfig::Drained, rate(None)] {
@@ -281,8 +281,7 @@ fn the_recovered_limit_follows_the_maximum_rate() {
     );
 }
 
-/// Kernel, window and buckets are all blocked. The scheduler checks the window once per interval
-/// and does nothing else.
+/// If the kernel, the window and the buckets block the relay, the scheduler only checks the window once per interval.
 #[test]
 fn a_blocked_relay_does_not_spin_and_resumes() {
     for config in all() {
@@ -414,7 +413,7 @@ fn deployed_kist_writes_a_channel_with_more_than_eight_cells_when_it_changes_cha
     assert_eq!(actions, expected);
 }
 
-/// Only whole cells of 543 bytes each: 20 segments in flight and 20 segments queued behind them.
+/// The limit permits whole cells of 543 bytes: 20 segments in flight, and 20 segments in the queue behind them.
 #[test]
 fn deployed_limits_match_c_tor() {
     let cells_in_a_run = |config: SchedulerConfig, change: fn(&mut SocketInfo), outbuf: u64| {
@@ -440,7 +439,7 @@ fn deployed_limits_match_c_tor() {
     assert_eq!(cells_in_a_run(lite(), stuck, 70), 0);
 }
 
-/// Like K-39: the sockets that the scheduler reads, and how often.
+/// K-39: the scheduler reads each socket at most once per round, and only sockets that matter.
 #[test]
 fn the_kernel_is_read_once_per_round_and_only_for_sockets_that_matter() {
     let asked = |config: SchedulerConfig| {
@@ -512,7 +511,7 @@ fn apply(operation: &Operation, now: Instant, scheduler: &mut dyn Scheduler, wor
     }
 }
 
-/// The actions without reads of the kernel.
+/// All actions except reads of the kernel's state.
 fn done(world: &World) -> Vec<Action> {
     world.actions().into_iter().filter(|act| !matches!(act, Action::ReadKernel(_))).collect()
 }
@@ -520,7 +519,7 @@ fn done(world: &World) -> Vec<Action> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// G-34: the same decisions as the reference, cell by cell and write by write.
+    /// G-34: every scheduler makes the same decisions as the reference, cell by cell and write by write.
     #[test]
     fn every_scheduler_decides_like_the_reference(
         which in 0usize..8,

@@ -1,4 +1,4 @@
-//! The algorithms a second time, on plain lists: slow, and easy to compare with the publications.
+//! A second implementation of the algorithms on plain lists. It is slow, but easy to compare with the publications.
 
 use super::world::{CELL, World};
 use crate::circuit_policy::Priority;
@@ -7,7 +7,7 @@ use crate::scheduler::{GlobalLimitConfig, Scheduler, SchedulerConfig, SchedulerC
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::BTreeMap;
 
-/// A scheduler by its definition.
+/// A scheduler that follows its published definition.
 #[derive(Debug)]
 pub(super) struct Reference {
     config: SchedulerConfig,
@@ -17,11 +17,11 @@ pub(super) struct Reference {
     /// The time of the last service of each channel.
     turns: BTreeMap<u32, u64>,
     served: u64,
-    /// Equation 2: the bytes in each buffer after the last round [B], and the state since then.
+    /// For equation 2, the bytes in each buffer after the last round [B].
     held: BTreeMap<u32, u64>,
     most: u64,
     rate: u64,
-    /// [B·ns/s].
+    /// Tokens of the global limit's bucket [B·ns/s].
     tokens: u128,
     global: i64,
 }
@@ -29,9 +29,9 @@ pub(super) struct Reference {
 /// A channel in this round.
 #[derive(Debug)]
 struct Member {
-    /// The rest of its limit [B]. At most one record exceeds it.
+    /// The unused part of the channel's limit [B]. Only the last record may exceed it.
     left: i64,
-    /// The kernel or the buckets block this channel.
+    /// Whether the kernel or the buckets block this channel.
     held: bool,
     /// The charge of cells that are not written yet [B].
     charged: i64,
@@ -78,7 +78,7 @@ impl Reference {
         }
     }
 
-    /// Whether this is the loop of C tor and not that of the paper.
+    /// Whether this scheduler has C tor's loop instead of the paper's loop.
     fn is_deployed(&self) -> bool {
         matches!(self.config, SchedulerConfig::KistDeployed(_) | SchedulerConfig::KistLite(_))
     }
@@ -162,7 +162,7 @@ impl Reference {
         }
     }
 
-    /// KIST's algorithm 2.
+    /// One round of KIST's algorithm 2.
     fn round(
         &mut self,
         now: Instant,
@@ -232,7 +232,7 @@ impl Reference {
         }
     }
 
-    /// Equations 1 and 2, over all channels.
+    /// Computes the limits of all channels with equations 1 and 2.
     fn collect(&mut self, now: Instant, context: &World, limit: GlobalLimitConfig) -> BTreeMap<u32, u64> {
         let mut limits = BTreeMap::new();
         let mut drained = 0;
@@ -267,7 +267,7 @@ impl Reference {
         limits
     }
 
-    /// C tor's run.
+    /// One run of C tor's loop.
     fn run(&mut self, now: Instant, context: &mut dyn SchedulerContext, limits: &BTreeMap<u32, u64>) {
         let round = std::mem::take(&mut self.pending);
         (self.due, self.last) = (None, Some(now));
@@ -306,7 +306,7 @@ impl Reference {
         }
     }
 
-    /// The timer's work, on a model that tests can read.
+    /// Does the work of an expired timer, on a model that tests can read.
     pub(super) fn fire(&mut self, now: Instant, world: &mut World) {
         match self.config.clone() {
             SchedulerConfig::Global(_) => {
@@ -341,7 +341,7 @@ impl Reference {
     }
 }
 
-/// The inputs by the contract of the trait. [`Reference::fire`] is the timer.
+/// The reference handles inputs as the trait's contract says. [`Reference::fire`] handles the timer.
 impl Scheduler for Reference {
     fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let (cells, bytes) = (context.head(channel).is_some(), context.outbuf(channel) > Bytes::ZERO);

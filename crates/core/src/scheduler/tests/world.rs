@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 pub(super) const CELL: u64 = 512;
-/// The maximum cells of a record, and its overhead [B].
+/// The maximum number of cells in a record [cell]; the next constant is a record's overhead [B].
 pub(super) const RECORD_CELLS: u64 = 8;
 pub(super) const RECORD: u64 = 29;
 /// The I/O quantum [B].
@@ -18,7 +18,7 @@ const QUANTUM: u64 = 16 << 10;
 /// An action of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Read the kernel's state of a channel.
+    /// Read the kernel's state of a channel's socket.
     ReadKernel(u32),
     /// Moved a cell of a circuit to the output buffer of the channel.
     Moved(u32, usize),
@@ -26,7 +26,7 @@ pub(super) enum Action {
     Wrote(u32, u64),
 }
 
-/// A circuit: the number of sent cells, and the number of waiting cells.
+/// The numbers of sent cells and waiting cells of a circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Circuit {
     pub(super) sent: u64,
@@ -37,7 +37,7 @@ pub(super) struct Circuit {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Channel {
     pub(super) circuits: [Circuit; 3],
-    /// Its output buffer [cell].
+    /// Cells in the channel's output buffer [cell].
     pub(super) outbuf: u64,
     pub(super) info: SocketInfo,
     pub(super) wants: bool,
@@ -70,7 +70,7 @@ pub(super) struct World {
     pub(super) tokens: Option<u64>,
     /// Channels that wait for a refill.
     pub(super) throttled: Vec<u32>,
-    /// All circuits have the same priority, as with round robin.
+    /// Whether all circuits have the same priority, as with round robin.
     pub(super) alike: bool,
     pub(super) actions: RefCell<Vec<Action>>,
 }

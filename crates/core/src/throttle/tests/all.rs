@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 enum Operation {
     Come,
     Leave(usize),
-    /// Cells and bytes to one of the connected clients, and bytes from it.
+    /// One connected client receives cells and bytes, and sends bytes.
     Carry {
         client: usize,
         sent: u64,
@@ -22,9 +22,9 @@ enum Operation {
         read: u64,
     },
     Relays(u32),
-    /// The bandwidth of the relay from now on [B/s]; 0 is none.
+    /// The relay's bandwidth changes to this rate [B/s]; 0 removes the limit.
     Bandwidth(u64),
-    /// The time since the last refill.
+    /// A refill at this time after the last one.
     Refill {
         millis: u64,
     },
@@ -124,7 +124,7 @@ impl ClientState {
     }
 }
 
-/// The suite for all throttles: one test for each line of the list.
+/// Declares the tests of all throttles, one test for each line of the list.
 macro_rules! reference_tests {
     ($($name:ident: $config:expr;)*) => {
         proptest! {

@@ -56,7 +56,7 @@ proptest! {
         }
     }
 
-    /// G-44: a client that gets exactly its fair share is never flagged, whatever the refill times.
+    /// G-44: a client that gets exactly its fair share is never flagged, for any refill interval.
     #[test]
     fn a_fair_share_is_never_flagged(millis in 10u64..2000, relays in 0u32..6, half_life in 5u64..90) {
         let config = FlaggingConfig { half_life: Duration::from_secs(half_life), ..FlaggingConfig::default() };
@@ -71,8 +71,8 @@ proptest! {
     }
 }
 
-/// G-44: a client with 1.2 times the fair share for five half-lives is flagged. The flag stays
-/// until the count has decayed to the penalty's part of M. M has the value of the formula.
+/// G-44: a client that gets 1.2 times its fair share for five half-lives is flagged. The flag stays until the client's
+/// count falls below P·M. M has the value of the formula.
 #[test]
 fn more_than_the_fair_share_is_flagged_until_the_penalty_ends() {
     let config = FlaggingConfig::default();

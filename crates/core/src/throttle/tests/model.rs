@@ -1,4 +1,4 @@
-//! The reference: rates from a list of events, by the closed formulas of the paper.
+//! The reference computes rates from a list of events, with the closed formulas of the paper.
 
 use super::all::{Case, Seen};
 use crate::ClientKey;
@@ -44,7 +44,7 @@ fn left(half_life: Duration, start: Instant, end: Instant, now: Instant) -> f64 
     (at(end) - at(start)) * half_life.as_secs_f64() / std::f64::consts::LN_2
 }
 
-/// C of one client at a refill: all its cells, each decayed since its own time.
+/// The count C of one client at a refill. Each cell has decayed since the time at which it was sent.
 fn count(case: &Case, at: usize, id: ClientId, half_life: Duration) -> f64 {
     let now = case.refills[at].at;
     let parts = (0..=at).filter_map(|part| {
@@ -61,7 +61,7 @@ fn count(case: &Case, at: usize, id: ClientId, half_life: Duration) -> f64 {
     parts.sum()
 }
 
-/// M at a refill. Time does not advance while the relay has no connection.
+/// The fair count M at a refill. Time does not advance while the relay has no connection.
 fn fair(case: &Case, at: usize, config: FlaggingConfig) -> Option<f64> {
     let split = |part: usize| {
         let bandwidth = case.refills[part].bandwidth?.bytes_per_sec() as f64;
@@ -89,7 +89,7 @@ fn close(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * (1.0 + one.abs())
 }
 
-/// If a count is near the limit, both decisions are right.
+/// The expected rates with flagging. If a count is near the limit, both decisions are right.
 fn flagging(config: FlaggingConfig, case: &Case, seen: &Seen) -> Expected {
     let mut flagged: BTreeMap<ClientId, f64> = BTreeMap::new();
     let mut expected = Expected::new();
@@ -165,7 +165,7 @@ fn threshold(config: ThresholdConfig, case: &Case) -> Expected {
     expected
 }
 
-/// The steps of [`Averages`] against the closed formula.
+/// Compares the steps of [`Averages`] with the closed formula.
 #[test]
 fn a_steady_sender_has_its_rate_times_the_half_life_over_ln_2() {
     use crate::throttle::ClientSignals;

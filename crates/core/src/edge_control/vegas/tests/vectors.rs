@@ -1,7 +1,8 @@
 //! Test vectors of C tor's Vegas.
 
-/// The inputs (times [µs], queue full, cells in flight) and the results (average and minimum round trip
-/// [µs], congestion window [cell], and whether it is in slow start, full, and remembered as blocked).
+/// One SENDME of a vector. The inputs are times [µs], whether the queue is full, and cells in flight. The results are
+/// the average and minimum round trip [µs], the congestion window [cell], and three flags: slow start, full, and
+/// blocked at the last SENDME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) sent: u64,
@@ -21,9 +22,9 @@ const fn row(numbers: [u64; 10]) -> Row {
     Row { sent, acknowledged, blocked, in_flight, ewma, min, cwnd, slow_start, full, was_blocked }
 }
 
-/// Source: C tor 0.4.9 `test_congestion_control.c`. C tor names each vector after its property: the end of
-/// a full window, the end of slow start by gamma and by a full queue, alpha, beta, delta. tor-proto 0.47
-/// `vegas.rs` has the same numbers. The last two rows were recorded on live circuits.
+/// Source: C tor 0.4.9 `test_congestion_control.c`. Each vector tests one rule: the end of a full window, the end of
+/// slow start by gamma and by a full queue, alpha, beta, delta. tor-proto 0.47 `vegas.rs` has the same numbers. The
+/// last two rows were recorded on live circuits.
 pub(crate) const VECTORS: &[&[Row]] = &[
     &[
         row([100_000, 200_000, 0, 124, 100_000, 100_000, 155, 1, 0, 0]),
