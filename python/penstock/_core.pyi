@@ -29,20 +29,20 @@ __all__ = [
 ]
 
 class PenstockError(Exception):
-    """The base of all errors of Penstock; its text is one sentence for the user."""
+    """The base of all errors of Penstock. The text of an error is one sentence for the user."""
 
 class ScenarioError(PenstockError):
-    """A mistake in a scenario; the sentence names the line, the key and the remedy."""
+    """A mistake in a scenario. The text names the line, the key and the remedy."""
 
 class OutputError(PenstockError):
-    """A file or directory that cannot be written or read; the sentence names it."""
+    """A file or directory that cannot be written or read. The text names it."""
 
 class Cancelled(PenstockError):
     """A run that was stopped before its end."""
 
 @final
 class Document:
-    """A scenario file, parsed and checked: all its variants, with the overrides of `--set`."""
+    """A parsed and checked scenario file with all variants, after the overrides of `--set`."""
 
     def __new__(
         cls, text: str, name: str, sets: Sequence[str] = ..., network: tuple[str, str] | None = None
@@ -99,7 +99,7 @@ class Document:
 
 @final
 class Control:
-    """A handle on a run in another thread."""
+    """Observes and cancels a run in another thread."""
 
     def __new__(cls) -> Control: ...
     def cancel(self) -> None:
@@ -119,10 +119,10 @@ class Paths:
         """A summary of the document, with the number of relays for each position."""
 
     def advance(self, pairs: int) -> None:
-        """Sample so many further pairs; releases the GIL."""
+        """Sample this many further pairs; releases the GIL."""
 
     def counts(self) -> PairCounts:
-        """The numbers of pairs so far that share something."""
+        """The numbers of pairs so far that share a relay, socket or connection."""
 
 @final
 class Replay:
@@ -134,7 +134,7 @@ class Replay:
         variant: str,
         rows: Sequence[tuple[str, str, int, int, str, str, str, int, int]],
     ) -> Replay:
-        """A row: client, workload, circuit, its start [ns], guard, middle, exit, time of the request [ns], size [B]."""
+        """Rows of client, workload, circuit, its start [ns], guard, middle, exit, request time [ns] and size [B]."""
 
 def run(
     document: Document,
@@ -167,7 +167,7 @@ def presets() -> list[tuple[str, str]]:
     """The presets of relays and clients, each with one line of description."""
 
 def of_consensus(text: bytes, name: str, descriptors: Sequence[tuple[bytes, str]]) -> ConsensusRelays:
-    """The relays of a consensus that clients choose, with data of descriptor documents (text, name)."""
+    """The relays of a consensus that clients may choose, with data of descriptor documents (text, name)."""
 
 def sample(relays: Sequence[tuple[bool, bool, int]], count: int, seed: int) -> list[int]:
     """The positions of `count` sampled relays in the list (guard, exit, weight), in order; at most all."""

@@ -7,12 +7,12 @@ class Algorithm(TypedDict):
     """An algorithm of a relay or client."""
 
     key: str
-    """The key that chooses it, such as `hop_control`."""
+    """The key of a scenario that selects the algorithm, such as `hop_control`."""
     kind: str
     meaning: str
     source: str
     parameters: list[tuple[str, str, str, str]]
-    """Name, default in TOML (empty if there is none), unit and meaning of each."""
+    """Name, default in TOML (empty if there is none), unit and meaning of each parameter."""
     partners: list[tuple[str, str, bool, str]]
     """Incompatible choices: key, value, whether a scenario with both is refused, and the reason."""
 
@@ -58,16 +58,16 @@ class NetworkFacts(TypedDict):
     """A summary of a consensus document."""
 
     flavor: str
-    """`ns` or `microdesc`."""
+    """The flavour of the document: `ns` or `microdesc`."""
     valid_after: str
-    """UTC."""
+    """The valid-after time in UTC."""
     relays: int
     guards: int
-    """Relays that clients choose as guards."""
+    """The number of relays that clients may choose as guards."""
     middles: int
     exits: int
     weights: str
-    """The source of position weights: `document`, `computed`, or `even` for none."""
+    """The source of position weights: `document`, `computed`, or `even` if there are none."""
 
 
 class PairCounts(TypedDict):
@@ -78,23 +78,23 @@ class PairCounts(TypedDict):
     middle: int
     exit: int
     relay: int
-    """Both use a common relay at any position."""
+    """Pairs with a common relay at any position."""
     socket: int
-    """A relay sends both through one socket, if both download or both upload."""
+    """Pairs in which a relay sends both circuits through one socket if both download or both upload."""
     connection: int
-    """Both use a common connection in any direction."""
+    """Pairs with a common connection, in the same or opposite directions."""
     failures: int
-    """Circuits that were sampled again, because the first choices had no valid continuation."""
+    """Circuits that were sampled again, because no relay was compatible with the relays chosen before."""
 
 
 class ConsensusRelays(TypedDict):
-    """The relays of a consensus that clients choose, with data of server descriptors."""
+    """The relays of a consensus that clients may choose, with data of server descriptors."""
 
     flavor: str
     valid_after: str
     relays: list[tuple[str, bool, bool, int, int, int | None, int | None]]
     """Nickname, guard, exit, weight and link [B/s], rate [B/s] and burst [B] of its buckets if they are known."""
     unused: int
-    """Relays that are left out because no client chooses them."""
+    """The number of relays that are left out because no client may choose them."""
     undescribed: int
-    """Relays without descriptor, if descriptors were given."""
+    """The number of relays without a descriptor, if descriptors were given."""

@@ -12,10 +12,10 @@ SHIPPED = Path(__file__).resolve().parent / "scenarios"
 """The folder of shipped scenarios; in a checkout it is a link to the folder beside the crates."""
 
 FEW = 6
-"""The largest number of files that a message names."""
+"""The maximum number of files that a message names."""
 
 CLAIMS = "claims.toml"
-"""The claims file beside a paper's scenarios; it is no scenario."""
+"""The name of the claims file, which is beside a paper's scenarios."""
 
 
 def shipped() -> list[str]:
@@ -56,7 +56,7 @@ def find(scenario: str | Path) -> tuple[str, Path]:
 
 
 def _beside(missing: Path) -> str:
-    """The scenario files in the folder of a missing file: the one with a similar name, or the first few."""
+    """The scenario file in the folder with a name similar to the missing file, or the folder's first scenario files."""
     folder = missing.parent
     try:
         names = sorted(path.name for path in folder.iterdir() if path.suffix == ".toml")
@@ -99,7 +99,7 @@ def load(scenario: str | Path, sets: tuple[str, ...] = (), network: str | Path |
 
 
 _WARNED: set[str] = set()
-"""Warnings that were printed: each is printed once."""
+"""Warnings that were printed already, because each warning is printed once."""
 
 
 def warn(document: Document) -> None:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MISTAKE = 2
-"""The exit status after a mistake of the user or a problem of the machine."""
+"""The exit status after an error of the user or a problem of the machine."""
 
 
 def exit_status(error: PenstockError) -> int:
@@ -34,7 +34,7 @@ def exit_status(error: PenstockError) -> int:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path, which replaces `path` at the end. Readers find the old or the new file, never a part of it."""
+    """A temporary path that replaces `path` at the end. Readers find the whole old file or the whole new file."""
     temporary = path.with_name(f"{path.name}.tmp")
     with naming(path):
         yield temporary

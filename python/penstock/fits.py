@@ -7,7 +7,7 @@ from penstock import _core
 from penstock.errors import PenstockError
 
 SHARE = 0.9
-"""The share of memory for runs; the rest is for the system."""
+"""The share of memory that runs may use. The system needs the rest."""
 
 
 def machine() -> int:

@@ -33,7 +33,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def write(path: Path, name: str, body: str, made: str | None = None) -> None:
-    """Put a block into a file: in the place of its block of this name, or into a new file.
+    """Put a block into a file, where it replaces the block of this name, or into a new file.
 
     Raises:
         PenstockError: if the file exists without such a block, or with an end missing.

@@ -28,7 +28,7 @@ class Axis:
 
     @property
     def typed(self) -> str:
-        """The argument of `--param`."""
+        """The argument of `--param` that gives this axis."""
         return f"{'+'.join(self.keys)}={','.join(self.values)}"
 
 
@@ -36,11 +36,11 @@ class Point(NamedTuple):
     """A variant of the file at one point of the grid."""
 
     variant: str
-    """Its name in tables."""
+    """The name of the point in tables."""
     of: str
     """The variant of the file; empty if there is only one."""
     values: tuple[str, ...]
-    """A value for each axis."""
+    """The value of each axis at this point."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Grid:
 
 
 def of(result: Result) -> Grid | None:
-    """The grid of an output directory; none without a sweep."""
+    """The grid of an output directory; None without a sweep."""
     swept = result.manifest.get("sweep")
     return Grid.of(swept["params"], swept["variants"]) if swept else None
 

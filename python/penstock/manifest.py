@@ -14,7 +14,7 @@ class _Shape(BaseModel):
 
 
 class Record(_Shape):
-    """A finished run; its other keys are costs and counters."""
+    """The record of a finished run. Keys that are not listed here are costs and counters."""
 
     variant: StrictStr
     network: Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]{0,19}$")]

@@ -26,7 +26,7 @@ NAME = re.compile(r"[A-Za-z0-9_.-]+")
 """Valid names of states in a scenario."""
 
 OBSERVATIONS = {"+": "+", "-": "-", "$": "+", "F": "F"}
-"""tgen's observations in scenarios; older models write `$` for a stream."""
+"""Observations of tgen and their names in scenarios. Older models write `$` for a stream."""
 
 OLDER = {"location": "mu", "scale": "sigma", "rate": "lambda"}
 """The older names of parameters."""
@@ -89,7 +89,7 @@ def read(path: Path, kind: str = "packets") -> Model:
 
 
 class _WrongError(Exception):
-    """A mistake in a file, without the file's name."""
+    """An error in a file. The message does not contain the file's name."""
 
 
 def _model(data: bytes) -> Model:

@@ -70,7 +70,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Origin:
-    """The scenario and version of a directory; only the same ones may add runs to it."""
+    """The scenario and version of a directory. Only runs of the same scenario and version may be added."""
 
     name: str
     document: _core.Document
@@ -290,7 +290,7 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """The manifest of an output directory; none if there is no manifest."""
+    """The manifest of an output directory; None if there is no manifest."""
     path = directory / "manifest.json"
     with naming(path, "read"):
         if not path.is_file():
@@ -324,7 +324,7 @@ def refuse_link(path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; its strings may be shown on a terminal."""
+    """The JSON object in a file. Its strings are safe to print on a terminal."""
     try:
         with naming(path, "read"):
             value = printable_strings(json.loads(path.read_text(encoding="utf-8")))

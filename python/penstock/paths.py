@@ -1,4 +1,4 @@
-"""How often two circuits share relays and sockets, as in section 5.1 of the KIST paper (TorPS)."""
+"""Measures how often two circuits share relays and sockets, as in section 5.1 of the KIST paper (TorPS)."""
 
 import math
 import time
@@ -13,13 +13,13 @@ from penstock import _core, packed, tables
 from penstock._types import NetworkFacts, PairCounts
 
 AT_LEAST = 99.775
-"""KIST section 5.1: the pairs of paths that share no outgoing socket [%]."""
+"""The share of pairs of paths without a common outgoing socket in KIST section 5.1 [%]."""
 
 LARGEST = 256 << 20
 """The largest accepted document [B]; a consensus has about 3 MiB."""
 
 STEP = 100_000
-"""Pairs between two checks for Ctrl-C."""
+"""The number of pairs to sample between two checks for Ctrl-C."""
 
 WEIGHTS = {
     "document": "position weights from the document",
@@ -53,7 +53,7 @@ class Share:
 
     @property
     def cells(self) -> tuple[str, str]:
-        """Both numbers in a table."""
+        """The estimate and the standard error as text for a table."""
         return f"{self.percent:.5f}", f"{self.error:.5f}"
 
 

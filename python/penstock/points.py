@@ -8,7 +8,7 @@ from penstock.replicates import RUN, Replicates
 from penstock.result import Result
 
 FILE = "points"
-"""The table's name, `points.parquet` and `points.csv`."""
+"""The name of the table. Its files are `points.parquet` and `points.csv`."""
 
 
 def table(result: Result) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from penstock.terminal import printable
 
 MIN_DURATION_S = 2.0
-"""Shorter jobs report no progress [s]."""
+"""The minimum duration of a job that reports progress [s]."""
 
 PLAIN_INTERVAL_S = 30.0
 """Time between two plain lines [s]."""

@@ -17,13 +17,13 @@ from penstock import stats
 
 RUN_SCHEMA = {"network": pl.String(), "seed": pl.Int64()}
 RUN = list(RUN_SCHEMA)
-"""Two runs are a pair if they have the same network and seed."""
+"""The columns that identify a run. Two runs are a pair if they have the same network and seed."""
 
 MIN_REPLICATES = 5
-"""The number of replicates for a final verdict; with fewer there is a warning."""
+"""The minimum number of replicates for a final verdict. With fewer replicates, reports print a warning."""
 
 BAND = 3
-"""The smallest number of replicates with a band: the t interval of two would fill every panel."""
+"""The minimum number of replicates for a band. With two replicates, the t interval would fill every panel."""
 
 
 def first_run(rows: pl.DataFrame) -> pl.DataFrame:
@@ -36,7 +36,7 @@ class Replicates:
     """The independent replicates of an output."""
 
     networks: tuple[str, ...]
-    """Names; empty if each seed samples its own network."""
+    """The names of the networks; empty if each seed samples its own network."""
     seeds: int
     """The number of seeds of the network with the most seeds."""
 
@@ -70,7 +70,7 @@ class Replicates:
         return len(self.networks) == 1
 
     def name(self, count: int = 1) -> str:
-        """`seed` or `network`, in the plural unless the count is one."""
+        """The word `seed` or `network`, in the plural unless the count is one."""
         return ("network" if self.are_networks else "seed") + ("s" if count != 1 else "")
 
     def count(self, rows: pl.DataFrame) -> int:
@@ -98,7 +98,7 @@ class Replicates:
         return ["network"] if self.are_networks else RUN
 
     def range_text(self, counts: Sequence[int]) -> str:
-        """`5 seeds`, or `3 to 5 networks` if the counts differ."""
+        """The range of counts as text: `5 seeds`, or `3 to 5 networks` if the counts differ."""
         fewest, most = min(counts), max(counts)
         return f"{fewest} to {most} {self.name(2)}" if fewest != most else f"{most} {self.name(most)}"
 

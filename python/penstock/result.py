@@ -22,9 +22,10 @@ NEWEST = 4
 
 
 class Result:
-    """An output directory; its tables are read on first use.
+    """An output directory.
 
-    The columns are those of the files: times ending in `_s` are seconds of the run, in `_ns` nanoseconds.
+    Its tables are read on first use and have the columns of the files. In columns ending in `_s`, times are seconds of
+    the run; in columns ending in `_ns`, nanoseconds.
     """
 
     def __init__(self, directory: str | Path) -> None:

@@ -32,7 +32,7 @@ class Curve:
     """A distribution function, averaged over independent replicates, and its band."""
 
     x: NDArray[np.float64]
-    """The values at which it steps."""
+    """The values at which the curve steps."""
     y: NDArray[np.float64]
     """The mean of the replicates' functions from each x to the next."""
     low: NDArray[np.float64]
@@ -107,7 +107,10 @@ class Paired:
 
     @property
     def sign_test(self) -> float:
-        """The one-sided p of a sign test, in the direction of most pairs. Ties do not count."""
+        """The one-sided p-value of a sign test, in the direction of most pairs.
+
+        Pairs without a difference do not count.
+        """
         untied = self.negative + self.positive
         if untied == 0:
             return float("nan")

@@ -1,4 +1,4 @@
-"""Ctrl-C stops runs and keeps finished ones; other commands end at once.
+"""Ctrl-C stops runs and keeps the finished runs. All other commands end immediately.
 
 An exception is raised only where there is something to keep. Elsewhere it could occur inside an import or a callback
 of a library, which may ignore or print it.
@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 STOPPED = 130
-"""Exit status after Ctrl-C, as shells give it."""
+"""The exit status after Ctrl-C, which shells also use."""
 
 
 def leave(_signal: int = signal.SIGINT, _frame: FrameType | None = None) -> NoReturn:

@@ -15,11 +15,11 @@ class Metric(NamedTuple):
     """A measured time of every download."""
 
     column: str
-    """Its column in `transfers` [s]."""
+    """The column of the metric in `transfers` [s]."""
     title: str
-    """Its name in tables and pictures."""
+    """The name of the metric in tables and figures."""
     short: str
-    """Its short name."""
+    """The short name of the metric."""
 
 
 METRICS = (
@@ -84,8 +84,8 @@ def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFr
 def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFrame:
     """The differences to the first variant: one row per other variant, workload and metric with a pair.
 
-    A pair is a seed with downloads under both variants. For each variant, its number is their median. With several
-    networks, a pair is a network. For each variant, its number is the mean over the seeds with downloads under both
+    A pair is a seed with downloads under both variants. Its number for a variant is the median of the downloads. With
+    several networks, a pair is a network. Its number for a variant is the mean over the seeds with downloads under both
     variants. `mean_s` is the mean of the differences other - first [s]. `low_s` and `high_s` are the ends of its 95 % t
     interval [s]. `relative` is `mean_s` divided by the mean median of the first variant. `ks_distance` only describes
     the pooled downloads.

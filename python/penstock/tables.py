@@ -100,7 +100,7 @@ def point_times(row: Mapping[str, Any]) -> list[str]:
 
 
 def points_remark(replicates: Replicates, counts: Sequence[int]) -> str:
-    """How the numbers of points and their intervals were computed."""
+    """A remark that explains the numbers of points and their intervals."""
     means = f"Each time is the mean of the runs' medians over {replicates.name(2)}"
     return f"{means}, with a t interval over {replicates.range_text(counts)}." if max(counts) > 1 else f"{means}."
 
@@ -136,7 +136,7 @@ def _differences_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
 
 
 def pairs_remark(replicates: Replicates, pairs: Sequence[int]) -> str:
-    """How the intervals of paired differences were computed."""
+    """A remark that explains the intervals of paired differences."""
     if max(pairs) < 2:
         return ""
     each = (
@@ -148,7 +148,7 @@ def pairs_remark(replicates: Replicates, pairs: Sequence[int]) -> str:
 
 
 def overrides_remark(result: Result) -> str:
-    """Which overrides of the command line all compared variants have; empty without overrides."""
+    """A remark with the overrides of the command line, which all variants have; empty without overrides."""
     sets = ", ".join(result.scenario["sets"])
     first = next(iter(result.variants.values()))
     return f"--set changes all variants, also {first}: {sets}." if sets else ""
@@ -174,8 +174,8 @@ def interval(row: Mapping[str, Any]) -> str:
 def between(low: float, high: float) -> str:
     """An interval [s]; a dash if there is none.
 
-    The ends have two decimals. They have more if an end that is not zero would otherwise be shown as zero: the reader
-    must see whether the interval includes zero.
+    The ends have two decimals. If an end that is not zero would be shown as zero, both have more decimals, so that the
+    reader sees whether the interval includes zero.
     """
     if low != low:
         return "-"

@@ -1,4 +1,4 @@
-"""Text of files and scenarios as a terminal may show it."""
+"""Makes text of files and scenarios safe for a terminal."""
 
 import unicodedata
 from typing import Any
@@ -18,7 +18,7 @@ def printable(text: str) -> str:
 
 
 def printable_strings(value: Any) -> Any:
-    """A JSON value whose strings, keys among them, are `printable`."""
+    """A JSON value with `printable` strings, also in keys."""
     match value:
         case str():
             return printable(value)

@@ -14,7 +14,7 @@ from penstock.errors import Cancelled, OutputError, PenstockError
 from penstock.output import COSTS, Job, Origin
 
 PROGRAM = "penstock-testbed"
-"""The program's name; it is in the search path, or in the checkout that contains this package."""
+"""The name of the program, which is in the search path or in the checkout that contains this package."""
 
 LOOK_S = 0.1
 """The polling interval for the end of a run [s]."""

@@ -1,4 +1,7 @@
-"""Data from files, checked by pydantic; a mistake becomes one sentence with the file, the key and a remedy."""
+"""Checks data from files with pydantic.
+
+The message for a mistake is one sentence with the file, the key and a remedy.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Strict(BaseModel):
-    """A table of a file: it cannot change, and an unknown key is a mistake."""
+    """A table of a file. The table is immutable, and an unknown key is a mistake."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,7 +43,7 @@ def must(sentence: str) -> WrapValidator:
 
 
 def parse(model: type[M], data: object, where: Path | str, error: Callable[[str], PenstockError] = PenstockError) -> M:
-    """The model of `data`; its first mistake is raised as an `error` that begins with `where`."""
+    """The model of `data`. The first mistake raises an `error` whose text begins with `where`."""
     try:
         return model.model_validate(data)
     except ValidationError as wrong:

@@ -1,1 +1,1 @@
-"""Estimators of attackers, and whether their results are correct."""
+"""Estimators that attackers use, and checks of their results."""

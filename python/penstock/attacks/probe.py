@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from penstock.replicates import RUN, RUN_SCHEMA
 
 BURST = 2 << 20
-"""The bytes that a client receives unthrottled, beta [B] (throttling section 3.2, footnote 3)."""
+"""The bytes that a client receives before it is throttled, beta [B] (throttling section 3.2, footnote 3)."""
 PAYLOAD, CELL, RECORD, CELLS_OF_RECORD = 498, 512, 29, 8
-"""The payload of a DATA cell, a cell and the TLS overhead of a record [B]; the most cells in a record."""
+"""The sizes of a cell's payload, a cell, and a record's TLS overhead [B]; the maximum number of cells per record."""
 
 
 def rate(cells: pl.DataFrame, hop: str) -> pl.DataFrame:

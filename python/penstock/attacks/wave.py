@@ -18,9 +18,9 @@ from penstock.result import Result
 ATTACKER = "attacker"
 """The prefix of the attackers' names; their connections are open in the first half of a period."""
 SIGNIFICANT = 0.01
-"""The p below which a guard counts as confirmed."""
+"""A guard counts as confirmed if the p-value is below this number."""
 FEWEST = 3
-"""The smallest number of whole periods."""
+"""The minimum number of whole periods."""
 
 
 class Wave(NamedTuple):
@@ -33,7 +33,7 @@ class Wave(NamedTuple):
 
 
 def find(paths: pl.DataFrame) -> Wave | None:
-    """The wave of one run; none without attackers."""
+    """The wave of one run; None without attackers."""
     theirs = paths.filter(pl.col("client").str.starts_with(ATTACKER)).drop_nulls("built_s")
     begun = theirs.select(at=(pl.col("built_s") - pl.col("build_time_s")).round(3))["at"].unique().sort().to_numpy()
     return Wave(begun, float(np.median(np.diff(begun)))) if len(begun) > FEWEST else None
@@ -48,7 +48,7 @@ def halves(times: NDArray[np.float64], wave: Wave) -> NDArray[np.float64]:
 
 
 def confirm(counts: NDArray[np.float64]) -> tuple[float, float]:
-    """The correlation of throughput with closed connections, and its one-sided p."""
+    """The correlation of throughput with closed connections, and the one-sided p-value of this correlation."""
     if len(counts) < 2 * FEWEST or np.ptp(counts) == 0:
         return 0.0, 1.0
     closed = np.tile([0.0, 1.0], len(counts) // 2)
@@ -57,7 +57,7 @@ def confirm(counts: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def targets(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """The correlation and the p of each traced circuit of a workload: columns `network`, `seed`, `correlation`, `p`."""
+    """The correlation and p-value of a workload's traced circuits: columns `network`, `seed`, `correlation`, `p`."""
     waves = _waves(result, variant)
     mine = result.cells.filter(variant=variant, workload=workload, hop=hop)
     rows = [

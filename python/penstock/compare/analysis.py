@@ -2,7 +2,8 @@
 
 Source: OnionPerf's README_JSON.md and schema/onionperf-3.0.json to 5.0; tgen's doc/Tools-JSON-Format.md and tgentools'
 `TGenParser`. Up to version 2, measurements are `transfers`. From version 3, they are `streams` with the same fields as
-tgen's log lines. Both also have a summary, without sizes of failed downloads; its times are since the request.
+tgen's log lines. Both also have a summary, without sizes of failed downloads. Times in the summary count from the
+request.
 """
 
 from itertools import zip_longest

@@ -44,7 +44,7 @@ def read(spec: str, *, workloads: Sequence[str] = (), skip: float = 0.0) -> Sour
 
 
 def _path(spec: str) -> tuple[Path, str]:
-    """The path, and the variant after a colon; a path may contain colons, too."""
+    """The path, and the variant after the last colon. A path may contain colons, too."""
     path = Path(spec)
     with naming(path, "read"):
         if path.exists():
@@ -108,7 +108,7 @@ def _logs(label: str, path: Path, files: list[Path]) -> Source:
 
 
 def _file(label: str, path: Path) -> Source:
-    """A single document; its contents tell the kind."""
+    """The source in a single document. The content of the document tells its kind."""
     if path.name.startswith((plotted.FIRST, plotted.LAST)):
         return _simulations(label, path.parent, [path.parent])
     data = packed.read(path, LARGEST, "a larger file is not supported")

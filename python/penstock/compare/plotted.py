@@ -1,4 +1,4 @@
-"""Reads the plot data of tornettools: of simulations (`tornet.plot.data`) and of Tor's metrics.
+"""Reads tornettools' plot data of simulations (`tornet.plot.data`) and of Tor's metrics.
 
 Source: tornettools' parse_tgen.py (time_to_first_byte_recv, time_to_last_byte_recv, error_rate; with `.exit` and
 `.onionservice` since 2022) and parse_onionperf.py (tor_metrics_<from>--<to>.json). All times are from the request. The

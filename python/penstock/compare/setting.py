@@ -11,7 +11,7 @@ from typing import Any
 
 DEFAULTS = ("network", "relay", "client", "server")
 NAMED = ("relays", "clients", "servers", "workloads")
-"""Tables of a resolved scenario that describe nodes and workloads; NAMED have a table for each name."""
+"""Sections of a resolved scenario with one table for each node or workload."""
 
 SOFTWARE = frozenset({
     "cpu", "refill", "refill_phase", "refill_unblock", "circuit_policy", "priority_factor", "scheduler",
@@ -42,7 +42,7 @@ def of(scenario: Mapping[str, Any], variant: str) -> Setting:
 
 
 def apart(a: Setting, b: Setting) -> str:
-    """The first key with different values; empty if runs of one seed form pairs."""
+    """The first key with different values; empty if there is none, so that runs of one seed form pairs."""
     if a.fingerprint == b.fingerprint:
         return ""
     for name in dict.fromkeys((*a.tables, *b.tables)):

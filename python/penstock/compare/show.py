@@ -126,7 +126,7 @@ def relative(row: Row) -> str:
 
 
 def rate(tried: Tried | None) -> str:
-    """`3 of 400 (0.8 %)`; a dash if it is unknown."""
+    """A failure rate as text, such as `3 of 400 (0.8 %)`; a dash if the rate is unknown."""
     if tried is None or not tried.attempts:
         return "-"
     return f"{tried.failed} of {tried.attempts} ({100 * tried.failed / tried.attempts:.1f} %)"

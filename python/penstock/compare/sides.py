@@ -25,7 +25,7 @@ from penstock.summary import METRICS
 QUANTILES = {"P10": 0.1, "P50": 0.5, "P90": 0.9, "P99": 0.99}
 
 MOST = 12
-"""The most kinds of downloads in a comparison; kinds with many downloads come first."""
+"""The maximum number of kinds of downloads in a comparison; kinds with many downloads come first."""
 
 DRAWS = 10_000
 """The number of bootstrap samples."""
@@ -35,7 +35,7 @@ PAIRED, WELCH, BOOTSTRAP = "paired", "welch", "bootstrap"
 
 
 class Kind(NamedTuple):
-    """Comparable downloads: of one size, or of one workload."""
+    """Downloads of one size or of one workload, which can be compared."""
 
     name: str
     where: pl.Expr
@@ -45,24 +45,24 @@ class Row(NamedTuple):
     """One quantile of the download times, for both sources."""
 
     downloads: str
-    """Their kind."""
+    """The kind of the downloads."""
     metric: str
-    """`ttfb_s` or `ttlb_s`."""
+    """The column of the time: `ttfb_s` or `ttlb_s`."""
     quantile: str
     a_count: int
     b_count: int
     a_s: float
-    """The quantile [s]: a mean over replicates, or of all downloads for a bootstrap."""
+    """The quantile of A [s]: a mean over replicates, or for a bootstrap the quantile of all downloads."""
     b_s: float
     difference_s: float
-    """B - A."""
+    """The difference B - A [s]."""
     low_s: float
     """The lower end of the 95 % interval; NaN if there is none."""
     high_s: float
     interval: str
-    """`paired`, `welch` or `bootstrap`."""
+    """The method for the interval: `paired`, `welch` or `bootstrap`."""
     pairs: int
-    """Replicates that are paired; zero if none are."""
+    """The number of paired replicates; zero without pairs."""
     ks_distance: float
     """The Kolmogorov-Smirnov distance of all pooled downloads."""
 
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """The failed downloads of both sources; none if their size is unknown."""
+    """The failed downloads of both sources; None if their size is unknown."""
 
     downloads: str
     a: Tried | None
@@ -93,7 +93,7 @@ class Comparison:
     failures: list[Failures]
     """The failures of each kind, and of all kinds."""
     common: Replicates | None
-    """The paired replicates; none without pairs."""
+    """The paired replicates; None without pairs."""
     apart: str = ""
     """The reason why two Penstock outputs are not paired; empty if they are paired or from other tools."""
     left_out: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class Comparison:
 
     @property
     def sources(self) -> tuple[Source, Source]:
-        """Both."""
+        """The sources A and B."""
         return self.a, self.b
 
     @property
@@ -292,7 +292,7 @@ def _failures(a: Source, b: Source, kinds: Sequence[Kind]) -> list[Failures]:
 
 
 def _tried(source: Source, where: pl.Expr) -> Tried | None:
-    """The numbers of failed and of all ended downloads; none if the sizes of failed downloads are unknown."""
+    """The numbers of failed and of all ended downloads; None if the sizes of failed downloads are unknown."""
     if source.tried is not None:
         return None
     rows = source.downloads.filter(where, ~pl.col("part"), pl.col("outcome") != "unfinished")

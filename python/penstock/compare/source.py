@@ -15,10 +15,10 @@ from penstock.replicates import Replicates
 from penstock.validation import must
 
 LARGEST = 2 << 30
-"""Larger documents are refused [B]."""
+"""The maximum size of a document [B]."""
 
 MOST_BYTES = 2**50
-"""The largest accepted download [B]."""
+"""The maximum size of a download [B]."""
 
 PARTS = (51_200, 1_048_576)
 """Sizes that Tor's metrics measure within larger downloads, because OnionPerf 0.3 requests only 5 MiB [B]."""
@@ -46,7 +46,7 @@ CLOCKS = {"start": ("ttfb_s", "ttlb_s"), "request": ("ttfb_request_s", "ttlb_req
 
 
 class Tried(NamedTuple):
-    """The failed downloads, among the attempts that were not cut off."""
+    """The number of failed downloads, and the number of attempts that were not cut off."""
 
     failed: int
     attempts: int
@@ -61,17 +61,17 @@ class Source:
     kind: str
     """The tool: `penstock`, `OnionPerf`, `tornettools`, `tgen`."""
     downloads: pl.DataFrame
-    """The columns of `SCHEMA`."""
+    """The downloads, with the columns of `SCHEMA`."""
     tried: Tried | None = None
     """The failures of all sizes together, if the sizes of failed downloads are unknown."""
     notes: tuple[str, ...] = ()
-    """Notes for readers of the numbers."""
+    """Notes that help to interpret the numbers."""
     setting: Setting | None = None
     """The clients and the network; only for outputs of Penstock."""
 
     @property
     def ours(self) -> bool:
-        """Whether it is an output of Penstock."""
+        """Whether the source is an output of Penstock."""
         return self.kind == "penstock"
 
     @property
@@ -86,7 +86,7 @@ class Source:
 
     @property
     def clocks(self) -> list[str]:
-        """The starting points that its times can have."""
+        """The starting points that the source's times can have."""
         return [clock for clock, (_, last) in CLOCKS.items() if self.downloads[last].count() > 0]
 
 
@@ -153,7 +153,7 @@ class Found:
         self.tried = Tried(before.failed + failed, before.attempts + attempts)
 
     def whole(self, label: str, path: Path, kind: str, *notes: str) -> Source:
-        """The collected source; it must have a complete download."""
+        """The source with all collected downloads. At least one download must be complete."""
         rows = frame(self.rows)
         if rows.filter(outcome="ok").is_empty():
             onion = f"; {self.onion} from onion services do not count" if self.onion else ""
@@ -182,7 +182,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def size_name(size: int) -> str:
-    """`50 KiB`, `5 MiB`, `1234 B`."""
+    """A size as text, such as `50 KiB`, `5 MiB` or `1234 B`."""
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"
@@ -190,7 +190,7 @@ def size_name(size: int) -> str:
 
 
 def number(value: Any) -> float | None:
-    """A finite number, also as text; none for anything else."""
+    """A finite number, also if it is written as text; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -201,13 +201,13 @@ def number(value: Any) -> float | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """A positive size in bytes; none for anything else."""
+    """A positive size in bytes; None for any other value."""
     found = number(value)
     return int(found) if found is not None and found == int(found) and 0 < found < MOST_BYTES else None
 
 
 Number = Annotated[float | None, BeforeValidator(number)]
-"""A number in a document; none for anything else."""
+"""A number in a document; None for any other value."""
 
 Seconds = Annotated[float, Field(ge=0), BeforeValidator(number), must("it must be a number of seconds")]
 Size = Annotated[int, BeforeValidator(whole_number), must("it must be a size in bytes")]

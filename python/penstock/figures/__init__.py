@@ -1,4 +1,4 @@
-"""The figures of an output directory; each is drawn only if it has data."""
+"""The figures of an output directory. A figure is drawn only if its data exists."""
 
 import shutil
 import warnings
@@ -40,7 +40,7 @@ def draw(result: Result) -> list[Picture]:
 
 
 def draw_into(folder: Path, makers: Iterable[Callable[[], Picture | None]]) -> list[Picture]:
-    """Draw the figures of these functions into a folder, which is emptied before."""
+    """Remove all files of a folder, and draw the figures of these functions into it."""
     with naming(folder, "make"):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Figures of attacks: a probe's throughput (figure 4(a) of the throttling paper), and a modulated target's."""
+"""Figures of attacks: the throughput of a probe (throttling, figure 4(a)) and of a target of modulation."""
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ PROBE = "probe"
 TARGET = "target"
 """The name of the workload with modulated throughput."""
 PROBE_BIN, TARGET_BIN = 5.0, 1.0
-"""The intervals of throughput [s]; refills once a second are invisible in the first one."""
+"""The intervals of throughput for probe and target [s]. The first one hides refills once a second."""
 SHOWN = 6
 """The number of periods that a figure shows."""
 

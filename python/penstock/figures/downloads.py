@@ -16,7 +16,7 @@ from penstock.replicates import BAND, Replicates
 from penstock.result import Result
 
 MAX_STEPS = 1500
-"""The most steps of a drawn curve."""
+"""The maximum number of steps of a drawn curve."""
 
 
 class Panel(NamedTuple):
@@ -124,7 +124,7 @@ def right_edge(curves: Mapping[Look, stats.Curve], q: float) -> float:
 
 
 def _thinned(y: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The steps to draw: small steps of long curves are left out, high steps never."""
+    """The steps to draw. Long curves are drawn without their small steps, but with all high steps."""
     even = np.linspace(0, len(y) - 1, min(len(y), MAX_STEPS)).round().astype(np.int64)
     high = np.flatnonzero(np.diff(y, prepend=0.0) > 1 / MAX_STEPS)
     return np.unique(np.concatenate([even, high, np.maximum(high - 1, 0)]))

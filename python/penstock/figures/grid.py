@@ -17,7 +17,7 @@ from penstock.summary import METRICS
 from penstock.tables import seconds
 
 MOST_WRITTEN = 12
-"""The most fields in a row that have space for numbers."""
+"""The maximum number of fields in a row that have space for numbers."""
 
 _QUANTITY = re.compile(r"[\"']?(-?\d+(?:\.\d+)?)\s*([^\"'\d]*)[\"']?")
 
@@ -30,7 +30,7 @@ class Slice(NamedTuple):
 
 
 def draw(result: Result) -> Picture | None:
-    """Means over replicates of the runs' median times; none without a sweep or finished downloads."""
+    """Draw mean values over replicates of the runs' median times; None without a sweep or finished downloads."""
     swept = grid.of(result)
     table = points.table(result) if swept else pl.DataFrame()
     if swept is None or table.is_empty():
@@ -126,7 +126,7 @@ def _map(axes: Axes, field: Any, least: float, most: float) -> None:
 
 
 def _quantities(values: Sequence[str]) -> tuple[list[float], str | None]:
-    """The numbers of an axis and their unit; if the values are no such numbers, positions without a unit."""
+    """The numbers of an axis and their unit. If the values are no numbers with a unit, positions without a unit."""
     found = [_QUANTITY.fullmatch(value) for value in values]
     units = {match[2].strip() for match in found if match}
     if len(units) != 1 or not all(found):

@@ -1,4 +1,4 @@
-"""A figure with title and caption, and how it is written to files."""
+"""A figure with title and caption, which can be saved as files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ class Picture:
     """The file name without extension."""
     title: str
     caption: str
-    """How to read the figure."""
+    """The caption, which explains the figure."""
     figure: Figure
     svg: Path = Path()
     """The written files."""

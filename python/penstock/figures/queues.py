@@ -1,4 +1,4 @@
-"""One download at the exit: its circuit queue over time, and the wait of each cell."""
+"""Figures of one download at the exit: the circuit queue over time, and the wait of each cell."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A hop that becomes the bottleneck: the window at the circuit's far end, and the queues of relays."""
+"""A figure of a hop that becomes the bottleneck, with the window at the exit and the queues of relays."""
 
 import polars as pl
 

@@ -21,7 +21,7 @@ class Sweep(NamedTuple):
     """Variants that differ in one quantity."""
 
     quantity: str
-    """The label of the axis: the variants' labels without their number."""
+    """The label of the axis, which is the label of a variant without the number."""
     values: dict[str, float]
     """The quantity of each of these variants."""
     others: dict[str, str]

@@ -13,7 +13,7 @@ LARGEST_GRAPH = 4 << 30
 """The largest accepted graph [B]."""
 
 LEAST_ACCESS = "1 us"
-"""The access latency: a graph's paths already include the access of both ends."""
+"""The access latency with a graph, whose paths already include the access links of both ends."""
 
 
 def make(

@@ -26,7 +26,7 @@ from penstock.networks import places
 from penstock.networks.relays import counted
 
 MOST_NODES = 10
-"""The most nodes of a country; of larger countries a sample is used."""
+"""The maximum number of nodes of a country. Larger countries are sampled."""
 
 LONGEST_MS = 1e6
 """The longest accepted edge [ms]."""
@@ -44,7 +44,7 @@ class Matrix(NamedTuple):
     """Round-trip times between countries."""
 
     rtts: dict[str, float]
-    """By pair, such as `DE-US` [ms]."""
+    """The round-trip time of each pair of countries, such as `DE-US` [ms]."""
     notes: list[str]
 
 
@@ -116,7 +116,7 @@ def _line(said: str, data: bytes) -> int | None:
 
 
 class _Document(NamedTuple):
-    """The document, to find the lines of mistakes."""
+    """The document, which is needed to find the lines of errors."""
 
     path: Path
     data: bytes
@@ -201,7 +201,7 @@ def _latency(facts: Mapping[str, Any], wrong: Callable[[str], NoReturn]) -> floa
 def _shortest(
     lengths: Mapping[tuple[Any, Any], float], index: Mapping[Any, int], ends: list[Any]
 ) -> dict[tuple[Any, Any], float]:
-    """The latency of the shortest path between any two `ends`; for a node to itself, that of its own edge [ms]."""
+    """The latency of the shortest path between any two `ends`, or of a node's edge to itself [ms]."""
     pairs = [pair for pair in lengths if pair[0] != pair[1]]
     rows, columns = ([index[pair[place]] for pair in pairs] for place in (0, 1))
     # scipy ignores edges of length zero.

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 
 
 def of_keys(text: str, keys: Sequence[str]) -> int:
-    """The line of the last of nested keys in JSON, or of the last existing one."""
+    """The line of the innermost of nested keys in JSON.
+
+    If it does not exist, the line of the innermost existing key.
+    """
     at = 0
     for key in keys:
         # A key may be written with other escapes; then its parent's line is used.

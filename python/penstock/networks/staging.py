@@ -3,9 +3,9 @@
 Source: tornettools, `stage` (the format) and `generate` (which relays count). Each staged relay stands for the relays
 of one operator in one place. Its weight is a share of the network.
 
-Deviation: `generate` samples a relay with the probability that it was running, and its flags likewise. Here a relay
-counts if it was running in at least half of the consensuses. It has the flags that it had in at least half of these.
-The result thus depends only on the file.
+Deviation: `generate` samples each relay with the probability that it was running, and samples its flags in the same
+way. In Penstock, a relay counts if it was running in at least half of the consensuses. It has the flags that it had in
+at least half of these consensuses. The result thus depends only on the file.
 """
 
 import json
@@ -24,7 +24,7 @@ from penstock.networks.relays import MOST, Relay, Source, counted
 from penstock.validation import must
 
 MOSTLY = 0.5
-"""The share of consensuses from which a relay counts as running, guard or exit."""
+"""A relay counts as running, guard or exit if this share of the consensuses says so."""
 
 YEAR_9999 = 253_402_300_799
 

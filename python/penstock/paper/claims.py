@@ -28,7 +28,7 @@ COMPARES = {
     "ks": 2,
     "quantiles-below": 2,
 }
-"""The ways to compute one number from the sides of a claim, and the number of sides of each."""
+"""The comparisons that compute one number from the sides of a claim, with the number of sides of each comparison."""
 
 OF_SAMPLES = ("ks", "quantiles-below")
 """The comparisons that need every value of a run, not one number for each side."""
@@ -38,7 +38,7 @@ Decider = Literal["mean", "interval", "every-seed"]
 """Which part of a measurement the bounds apply to: the mean, the whole interval, or each seed."""
 
 NETWORK = "network"
-"""The value of `needs` for a claim that takes a whole network."""
+"""The value of `needs` for a claim that needs a whole network."""
 
 Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, Field(strict=True)]
@@ -46,7 +46,7 @@ Several = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if is
 """One name or a list of names."""
 
 Sides = Annotated[tuple[Several, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-"""For each side a name, or several names; then the best variant counts."""
+"""One name for each side, or several names, of which the best variant counts."""
 
 
 class Gate(Strict):
@@ -71,7 +71,10 @@ class Gate(Strict):
         return self
 
     def keeps(self, number: float) -> bool:
-        """Whether a number meets the condition. A number equal to a bound does; zero is neither above nor below."""
+        """Whether a number meets the condition.
+
+        A number equal to a bound meets it. Zero is neither above nor below zero.
+        """
         if self.direction:
             return number > 0 if self.direction == "above" else number < 0
         return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
@@ -91,7 +94,7 @@ class Side:
     """The variants of the side; the variant with the smallest number counts."""
     workload: str
     statistic: str
-    """How the values of one run become one number."""
+    """The statistic that reduces the values of one run to one number."""
     scenario: str
     """Name of a file beside the claims, without `.toml`."""
 

@@ -19,11 +19,14 @@ class Measure(NamedTuple):
     unit: str
     figures: tuple[str, ...]
     of_epoch: Callable[[sawtooth.Epoch], float] | None = None
-    """The value of an epoch of a flow's window; NaN without a value."""
+    """Computes the value of an epoch of a flow's window; NaN without a value."""
     of_rows: Callable[[pl.DataFrame, str], pl.DataFrame] | None = None
-    """The values of a table's rows at a hop."""
+    """Computes the values of a table's rows at a hop."""
     of_runs: Callable[[Result, str, str, str], pl.DataFrame] | None = None
-    """The values of a variant and workload at a hop. Without a function the values are a column of the table."""
+    """Computes the values of a variant and workload at a hop.
+
+    Without a function, the values are a column of the table.
+    """
 
 
 MEASURES = {
@@ -71,13 +74,13 @@ MEASURES = {
 """All measures by name."""
 
 EVERYWHERE = ("transfers", "runs")
-"""The tables without hops."""
+"""The tables that have no column for hops."""
 
 EVERY = "*"
-"""All workloads together."""
+"""The name that stands for all workloads together."""
 
 _OF_ALL = {"bytes_received"}
-"""The measures that incomplete downloads have, too; the others are about complete downloads."""
+"""The measures of complete and incomplete downloads. All other measures use only complete downloads."""
 
 _QUANTILES = {"p10": 0.1, "p25": 0.25, "median": 0.5, "p75": 0.75, "p80": 0.8, "p90": 0.9, "p99": 0.99}
 

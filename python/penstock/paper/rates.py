@@ -13,7 +13,7 @@ MEAN_PAUSE_S = 10.5
 
 
 def of_mean(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """Size over the mean time of complete downloads [kB/s]: one number for each run.
+    """Size divided by the mean time of complete downloads [kB/s], one number for each run.
 
     Deviation: the slides name neither their kind of average nor their unit. Their counts of downloads fit this rate.
     """

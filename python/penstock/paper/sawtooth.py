@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 C, BETA = 0.4, 0.7
-"""CUBIC's constants [segment/s³] and [1]."""
+"""CUBIC's constants C [segment/s³] and beta [1]."""
 CUT = 0.9
 """A cut sets the slow start threshold below this share of the window; HyStart sets the threshold to the window."""
 
@@ -29,9 +29,9 @@ class Epoch:
     """The samples between two cuts, or between the last cut and the end of the flow."""
 
     times: NDArray[np.float64]
-    """[s]"""
+    """The times of the samples [s]."""
     windows: NDArray[np.float64]
-    """[segment]"""
+    """The window at each sample [segment]."""
     before: float
     """The window before the cut [segment]."""
     origin: float
@@ -51,11 +51,11 @@ class Epoch:
         return float((self.ended - self.times[0]) / rise)
 
     def concave(self) -> float:
-        """The share of the growth below the origin in the first half of its time: 7/8 for CUBIC, 1/2 on a line."""
+        """The share of the growth to the origin in the first half of its time: 7/8 for CUBIC, 1/2 for linear growth."""
         return self._half_way(self._begun, self._regained, self._floor) if self._is_complete else float("nan")
 
     def convex(self) -> float:
-        """The share of the growth above the origin in the second half of its time: 7/8 for CUBIC, 1/2 on a line."""
+        """The share of growth above the origin in the second half of its time: 7/8 for CUBIC, 1/2 for linear growth."""
         return 1 - self._half_way(self._regained, self.times[-1], self.origin) if self._is_complete else float("nan")
 
     @property

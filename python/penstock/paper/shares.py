@@ -1,4 +1,4 @@
-"""How circuits and users share a path.
+"""Measures how circuits and users share a path.
 
 Source: slides of Ojha and Sharma, "Problems with Bktap Design" (throughput unfairness); R. Jain, D. Chiu, W. Hawe: A
 Quantitative Measure of Fairness and Discrimination, DEC TR-301, 1984.
@@ -12,7 +12,7 @@ from penstock.result import Result
 from penstock.summary import counted
 
 LATE = 0.5
-"""The share of a run that is left out while windows settle [1]."""
+"""The first part of a run, which is left out because windows still settle [1]."""
 
 _RATE = (pl.col("cell").max() - pl.col("cell").min()) / ((pl.col("parsed_ns").max() - pl.col("parsed_ns").min()) / 1e9)
 """The cells of a circuit per second, from the numbers of tracked cells."""

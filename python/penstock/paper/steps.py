@@ -12,11 +12,11 @@ from penstock.replicates import RUN
 from penstock.result import Result
 
 ALONG = ("exit", "middle", "guard")
-"""Relays in the order in which a download's cells pass them."""
+"""The relays, in the order in which a download's cells pass them."""
 
 
 def onset(result: Result, variant: str) -> float | None:
-    """The time of a variant's first change [s]; none without a change."""
+    """The time of a variant's first change [s]; None without a change."""
     of = next(each for each in result.manifest["scenario"]["variants"] if each["name"] == variant)
     document = _core.Document(of["resolved"], variant)
     (name, _) = document.variants()[0]

@@ -35,7 +35,10 @@ def show(outcome: Outcome, footer: str, to: Console) -> None:
 
 
 def markdown(outcome: Outcome) -> str:
-    """The counts and a table of all claims: failing ones first, then undecided ones, then the others by figure."""
+    """The counts, and a table of all claims.
+
+    Failing claims come first, then undecided claims, then the others by figure.
+    """
     rank = {FAILS: 0, UNDECIDED: 1}
     ordered = sorted(outcome.checked, key=lambda each: (rank.get(each.verdict, 2), _by_figure(each.claim)))
     head = ("claim", "the paper says", "bound", "measured, 95 % interval", "n", "verdict", "reason")

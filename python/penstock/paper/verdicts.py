@@ -21,7 +21,7 @@ NOT_YET = "not yet"
 NEEDS_NETWORK = "needs the network"
 
 FEWEST, FINAL = 2, MIN_REPLICATES
-"""The smallest numbers of seeds or networks for a verdict, and for a final one."""
+"""The minimum number of seeds or networks for a verdict, and for a final verdict."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Checked:
 
 
 def undecidable(claim: Claim, has: Callable[[str], bool]) -> Checked | None:
-    """The verdict on a claim that no run can decide; none if a run can decide it."""
+    """The verdict on a claim that no run can decide; None if a run can decide the claim."""
     if claim.needs == NETWORK:
         return Checked(claim, NEEDS_NETWORK, claim.why)
     if claim.needs:
@@ -101,8 +101,8 @@ def _checked(
 def _measured(claim: Claim, runs: pl.DataFrame, replicates: Replicates) -> tuple[list[float], list[float], str]:
     """The number of each run and of each replicate, and a remark.
 
-    Numbers are averaged over the runs of a replicate, and then compared. Whole samples are compared for each run, and
-    the results are averaged.
+    Numbers are averaged over the runs of a replicate and then compared. If a comparison needs whole samples, the
+    samples of each run are compared, and the results are averaged.
     """
 
     def sides(of: pl.DataFrame) -> list[list[Any]]:
@@ -224,7 +224,7 @@ def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Re
 
 
 def _named(runs: pl.DataFrame) -> str:
-    """`seed 3, 5`, or `network 1 seed 3, network 2 seed 1`."""
+    """The names of runs, such as `seed 3, 5`, or `network 1 seed 3, network 2 seed 1`."""
     if any(runs["network"]):
         return ", ".join(f"network {network} seed {seed}" for network, seed in runs.iter_rows())
     return f"seed {', '.join(map(str, runs['seed']))}"

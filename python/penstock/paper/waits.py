@@ -13,10 +13,10 @@ CELL = [*RUN, "circuit", "cell"]
 """The columns that identify a cell within a variant."""
 
 IN_TOR = pl.col("circuit_queue_s") + pl.col("outbuf_s")
-"""From the circuit's queue to the kernel [s]."""
+"""The wait from entering the circuit's queue to entering the kernel [s]."""
 KERNEL_IN = pl.when(pl.col("hop") == "exit").then(0.0).otherwise(pl.col("kernel_in_s"))
 IN_RELAY = KERNEL_IN + IN_TOR + pl.col("kernel_out_s")
-"""From interface to interface, without the time for decryption [s]."""
+"""The wait from one network interface to the other, without the time for decryption [s]."""
 
 
 def in_tor(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
