@@ -1,4 +1,4 @@
-//! The cost of a segment in TCP alone: two endpoints without a network.
+//! Measures the cost of a segment in TCP alone, with two endpoints and no network.
 //!
 //! `cargo run --release -p penstock-sim --example tcp_bench [-- SEGMENTS]` prints the speed of every profile [million
 //! data segments/s]. The speed includes the work for ACKs. It is the median of five runs.

@@ -51,8 +51,8 @@ impl BoundCounts {
         self.0[bound as usize] += 1;
     }
 
-    /// The bound that was found most often; `None` if the relay was idle. Of two equally frequent bounds, the one later
-    /// on the path of cells counts.
+    /// The bound that was found most often; `None` if the relay was idle. If two bounds are equally frequent, the bound
+    /// later on the path of cells counts.
     pub(crate) fn most(&self) -> Option<Bound> {
         let most = *self.0.iter().max().expect("there are six");
         ALL.into_iter().find(|bound| most > 0 && self.0[*bound as usize] == most)

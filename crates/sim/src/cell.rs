@@ -11,7 +11,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 /// The size of a cell on the wire [B], as in all reproduced papers.
 pub(crate) const CELL_BYTES: u32 = 512;
 
-/// A payload: only the number of bytes is simulated, not their content.
+/// A payload. The simulator stores only the number of bytes, not the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SimPayload {
     pub(crate) len: u16,
@@ -23,7 +23,7 @@ pub(crate) struct SimPayload {
 
 /// A request for a download of some bytes [B], or for the server's script in a stream that follows a Markov model.
 ///
-/// The stored value is the request plus one, so that `Option<Request>` takes no extra space in a cell.
+/// The stored value is the request plus one and is never zero, so `Option<Request>` takes no extra space in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request(NonZeroU64);
 
@@ -31,13 +31,13 @@ pub(crate) struct Request(NonZeroU64);
 pub(crate) enum RequestKind {
     /// A download of this many bytes [B].
     Bytes(u64),
-    /// The server sends as the Markov model of this workload decides, with this seed.
+    /// The Markov model of this workload decides when the server sends. The seed gives its random numbers.
     Script { workload: usize, seed: u64 },
 }
 
 /// The bit that marks a script request. It is larger than the size of any download.
 const SCRIPT: u64 = 1 << 63;
-/// The number of seed bits in a script request. The workload is in the bits above them.
+/// The number of bits for the seed in a script request. The workload is in the bits above the seed.
 const SEED_BITS: u32 = 43;
 
 impl Request {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(crate) struct Client {
     pub(crate) index: usize,
     pub(crate) workload: usize,
-    /// The session that owns this session's circuit: itself, or the first session if all share one circuit.
+    /// The session that owns this session's circuit. If all sessions share one circuit, this is the first session.
     pub(crate) circuit_owner: u32,
     pub(crate) circuit: Option<Circuit>,
     /// Older circuits of this session that still have streams but get no new ones.
@@ -63,7 +63,7 @@ pub(crate) struct Generator {
     pub(crate) keeps: bool,
 }
 
-/// What a generator starts, and when.
+/// The streams or flows that a generator still starts, and their times.
 #[derive(Debug)]
 pub(crate) enum Plan {
     /// Flows of a Markov model.
@@ -78,7 +78,7 @@ pub(crate) enum Plan {
     Over,
 }
 
-/// A recorded download of an earlier run, which this run repeats.
+/// A recorded download of an earlier run. This run requests it again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replayed {
     pub(crate) what: replay::Download,

@@ -1,4 +1,4 @@
-//! Lets another thread watch the progress of a run and cancel the run.
+//! Lets another thread observe the progress of a run and cancel the run.
 
 use penstock_units::Instant;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The next host to act, and how far the host may run ahead of the others (conservative look-ahead).
+//! Selects the next host, and limits how far it may run ahead of the others (conservative look-ahead).
 //!
 //! Hosts affect each other only through packets, and a packet needs at least the shortest delay of the network. No
 //! packet of another host can arrive within this delay. So a host may handle all its events of this time in one step,
@@ -8,7 +8,8 @@
 use crate::queue::HostId;
 use penstock_units::Instant;
 
-/// Children of each heap node. Four children are adjacent in memory, and the heap is half as deep as with two.
+/// The number of children of a heap node. Four children are adjacent in memory, and the heap is half as deep as a
+/// binary heap.
 const ARITY: usize = 4;
 
 /// The time of the next event of each host.
@@ -105,7 +106,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a linear search.
+        /// The first host is the same as in a linear search.
         #[test]
         fn the_first_is_always_the_earliest(changes in proptest::collection::vec((0u32..20, 0u64..50, 0..3), 1..300)) {
             let mut host_queue = HostQueue::new(20);

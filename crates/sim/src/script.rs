@@ -1,7 +1,7 @@
 //! One side of a stream whose packets follow a Markov model.
 //!
-//! Client and server run the same model with the same random numbers, but not at the same times. So each side knows how
-//! many bytes the peer will send.
+//! Client and server run the same model with the same random numbers, but at different times. Each side therefore knows
+//! how many bytes the peer will send.
 //!
 //! Source: tgen 1.0, `tgen-stream.c`.
 
@@ -22,7 +22,7 @@ pub(crate) struct Script {
     walk: Walk,
     own: Observation,
     packet: u64,
-    /// How many bytes the peer must have sent at this step of the model [B].
+    /// The number of bytes that the peer must have sent at this step of the model [B].
     pub(crate) peer_bytes: u64,
     pub(crate) ended: bool,
     pub(crate) paused: bool,

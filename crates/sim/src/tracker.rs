@@ -1,6 +1,6 @@
 //! Records when selected cells pass the queues and buffers of every hop, called stations.
 //!
-//! Source: KIST §4.1 and §4.2. A cell passes a station when its last byte passes. Long waits are also recorded.
+//! Source: KIST §4.1 and §4.2. A cell passes a station when its last byte passes.
 
 use crate::cell::{tag, tag_index};
 use crate::queue::HostId;

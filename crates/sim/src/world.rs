@@ -1042,7 +1042,7 @@ impl World<'_> {
 const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 
 impl Node {
-    /// The position in which this relay has most circuits; middle if it has no circuits.
+    /// The position that this relay has on most of its circuits; middle if it has no circuits.
     fn position(&self) -> Position {
         let most =
             (0..3).rev().max_by_key(|place| self.served[*place]).filter(|place| self.served[*place] > 0);

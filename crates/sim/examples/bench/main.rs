@@ -1,5 +1,5 @@
-//! The cost of packets and cells in five cases: one TCP flow, one flow over a relay, very many connections, a small
-//! network, and this network with each scheduler.
+//! Measures the cost of packets and cells in five cases: one TCP flow, one flow over a relay, very many connections, a
+//! small network, and the small network with each scheduler.
 //!
 //! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. Each measurement has its
 //! own process, so its peak memory does not include the others. If valgrind is installed, the bench also counts
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// Vanilla is the baseline.
+/// The measured schedulers. Vanilla, the baseline, is first.
 const SCHEDULERS: [&str; 6] = [
     "'vanilla'",
     "'global'",
@@ -157,7 +157,7 @@ fn counted(world: &str, sets: &[String], seconds: u32) -> Option<[f64; 4]> {
     Some([instructions, *numbers.get(4)?, *numbers.get(11)?, *numbers.get(5)?])
 }
 
-/// Prints the instructions between two times of a run, to exclude the start of the run.
+/// Prints the number of instructions between two times of a run. This excludes the start of the run.
 fn report_instructions(world: &str, sets: &[String], from: u32, until: u32) {
     let (Some(first), Some(second)) = (counted(world, sets, from), counted(world, sets, until)) else {
         return println!("  no instructions counted: valgrind is missing");

@@ -14,7 +14,7 @@ pub(crate) struct Cpu {
     free_at: Instant,
     /// The cost of the current turn so far [ns].
     turn: u64,
-    /// How many scanned circuits are already part of the processor's time.
+    /// The number of scanned circuits whose cost was already added to turns.
     scanned: u64,
     pub(crate) awaited: bool,
 }

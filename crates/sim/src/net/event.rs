@@ -4,7 +4,7 @@ use super::packet::{Packet, SockRef};
 pub(crate) enum Timer {
     /// A TCP timer of this socket; ignored if the connection's generation has changed.
     Tcp(SockRef, u32),
-    /// The interface has sent some packets of its queue.
+    /// The interface has sent some packets from its queue, so waiting sockets may send again.
     NicDrained,
     Relay,
     Cpu,

@@ -31,7 +31,7 @@ pub(crate) struct Host {
     pub(crate) timers: Timers<Timer>,
     pub(crate) sent: u64,
     pub(crate) channels: Vec<Option<SockRef>>,
-    /// How many channel sockets hold bytes that TCP cannot send yet.
+    /// The number of channel sockets that hold bytes that TCP cannot send yet.
     pub(crate) holding: u32,
     pub(crate) streams: Vec<Option<StreamSock>>,
     /// Ready sockets, in the order in which they became ready. The relay serves one at a time.
@@ -66,7 +66,7 @@ pub(crate) enum StreamSock {
 pub(crate) struct App {
     /// Bytes that the application has sent and the relay has not yet read [B].
     pub(crate) to_send: u64,
-    /// The request, and how many of its bytes the relay has not taken yet [B]; `None` if no request waits.
+    /// The request, and the number of its bytes that the relay has not taken yet [B]; `None` if no request waits.
     pub(crate) request: Option<(u64, Request)>,
     /// Bytes that the application expects [B].
     pub(crate) wants: u64,

@@ -15,8 +15,8 @@ pub(crate) struct Link {
     free_at: Instant,
     /// The transmission time of a full queue [ns].
     depth: u64,
-    /// Size [B] and transmission time [ns] of the last small packet and of the last large packet. Most packets have one
-    /// of these sizes.
+    /// Size [B] and transmission time [ns] of the last small packet and the last large packet, because most packets
+    /// have one of these two sizes.
     like_last: [(u64, u64); 2],
     /// Bytes that have entered the queue so far [B].
     carried: Bytes,
@@ -76,7 +76,8 @@ impl Link {
         self.rate.bytes_in(self.free_at.since(now))
     }
 
-    /// When `bytes` of the current queue will have left. If the queue has fewer bytes: when it will be empty.
+    /// The time at which `bytes` of the current queue will have left. If the queue has fewer bytes, the time at which
+    /// it will be empty.
     pub(crate) fn after(&self, now: Instant, bytes: u64) -> Instant {
         let gone = Instant::from_nanos(now.as_nanos() + self.rate.nanos_for(bytes));
         gone.min(self.free_at.max(now))

@@ -45,8 +45,7 @@ use std::collections::BTreeMap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
-/// If sockets wait because the interface is full, they may send again after the interface has sent this many packets
-/// [packet].
+/// Sockets that wait for a full interface may send again after the interface has sent this many packets [packet].
 const NIC_WAKE_PACKETS: u64 = 5;
 
 #[derive(Debug)]
@@ -696,8 +695,8 @@ impl Net {
         self.mark_finished(sock);
     }
 
-    /// Closes the owner's side. If all data of the peer were read, including its FIN, written bytes are still sent.
-    /// Otherwise the connection is aborted, as in Linux `tcp_close()`.
+    /// Closes the owner's side. If the owner has read all data and the FIN of the peer, TCP still sends the written
+    /// bytes. Otherwise it aborts the connection, as in Linux `tcp_close()`.
     pub(crate) fn close(&mut self, sock: SockRef) {
         let now = self.now();
         let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
@@ -729,8 +728,8 @@ impl Net {
         }
     }
 
-    /// Removes a closed connection, unless it still has a packet in transit or is in the list of ready sockets. A new
-    /// connection in the same slot would otherwise inherit the list entry.
+    /// Removes a closed connection, unless it still has a packet in transit or is in the list of ready sockets.
+    /// Otherwise a new connection in the same slot would get the old entry of this list.
     fn remove(&mut self, index: u32) -> bool {
         let conn = &self.conns[index as usize];
         let is_over = |side: &Side| side.inbound.is_empty() && side.ready == Interest::default();

@@ -51,7 +51,7 @@ impl PartialOrd for Arrival {
     }
 }
 impl Ord for Arrival {
-    /// Reverses the order of times. The heap returns the maximum, so it returns the earliest packet.
+    /// Reverses the order of times, because the heap returns the maximum and the earliest packet must come first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }

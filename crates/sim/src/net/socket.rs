@@ -10,8 +10,8 @@ use penstock_scenario::model::Wire;
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
-/// A connection between two hosts. Payload is not copied. Each side stores at which byte of the stream each message
-/// ends.
+/// A connection between two hosts. The simulator copies no payload. Each side stores the stream position at which each
+/// message ends.
 #[derive(Debug)]
 pub(crate) struct Conn {
     /// The connection's generation, which differs from those of earlier connections in the same slot.
@@ -28,7 +28,7 @@ pub(crate) struct Side {
     pub(crate) tcp: Endpoint,
     /// Trains in transit to this side, earliest first.
     pub(crate) inbound: VecDeque<TrainInFlight>,
-    /// How many trains of `inbound` have completely joined the access link's queue.
+    /// The number of trains in `inbound` that have completely joined the access link's queue.
     pub(crate) enqueued: usize,
     /// Messages that this side has sent but the other side has not read, each with the stream position after it.
     pub(crate) sent: VecDeque<(u64, Item)>,
@@ -37,7 +37,7 @@ pub(crate) struct Side {
     pub(crate) ready: Interest,
     /// The time of the earliest TCP timer; FAR_FUTURE if there is none.
     pub(crate) timer: Instant,
-    /// Whether the owner knows that the connection is established.
+    /// Whether the owner was told that the connection is established.
     pub(crate) announced: bool,
     /// Bytes of an incomplete TLS record that a channel has read [B].
     pub(crate) partial: u32,

@@ -13,10 +13,9 @@ pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
 /// The payload capacity to which a send buffer grows [B]. Its capacity was `current` bytes, and the window is `cwnd`
 /// segments.
 ///
-/// The target is the memory of two windows, with the kernel's estimate of the overhead per segment. The real overhead
-/// is smaller, so the buffer holds about three windows of payload. The capacity never shrinks, and `tcp_wmem[2]` is the
-/// maximum.
-/// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`.
+/// The target is memory for two windows, computed with the kernel's estimate of the overhead per segment. The real
+/// overhead is smaller, so about three windows of payload fit. The capacity never shrinks, and `tcp_wmem[2]` is the
+/// maximum. Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`.
 pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reordering: u32) -> u64 {
     match cfg.send_buffer {
         Buffer::Auto { max, .. } => {
@@ -42,7 +41,7 @@ pub(super) fn is_writable(queued: u64, capacity: u64) -> bool {
     capacity.saturating_sub(queued) >= queued.div_ceil(2) && queued < capacity
 }
 
-/// How much of a receive buffer's memory TCP offers as window [B]. Source: Linux `tcp_win_from_space`.
+/// The part of a receive buffer's memory that TCP offers as window [B]. Source: Linux `tcp_win_from_space`.
 fn window_of(cfg: &TcpConfig, memory: u64) -> u64 {
     memory - (memory >> cfg.adv_win_scale)
 }

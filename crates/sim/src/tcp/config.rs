@@ -117,9 +117,9 @@ pub struct TcpConfig {
     pub delayed_ack: Duration,
     /// Maximum delay of a delayed ACK (`TCP_DELACK_MAX`).
     pub max_delayed_ack: Duration,
-    /// When data start to arrive, this many ACKs are sent immediately (`TCP_MAX_QUICKACKS`).
+    /// The number of ACKs that the receiver sends immediately when data start to arrive (`TCP_MAX_QUICKACKS`).
     pub quick_acks: u8,
-    /// How many duplicate ACKs, or SACKed segments above a hole, show that the hole is lost (`tcp_reordering`).
+    /// A hole counts as lost after this many duplicate ACKs, or SACKed segments above the hole (`tcp_reordering`).
     pub reordering: u32,
     /// The rule by which TCP detects losses.
     pub loss_detection: LossDetection,

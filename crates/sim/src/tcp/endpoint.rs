@@ -18,7 +18,7 @@ enum Stage {
     Reset,
 }
 
-/// What the host reports about a connection (TCP_INFO, SIOCOUTQ, SIOCOUTQNSD).
+/// The state that the host reports about a connection (TCP_INFO, SIOCOUTQ, SIOCOUTQNSD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Congestion window [segments] (`tcpi_snd_cwnd`).
@@ -337,7 +337,7 @@ impl Endpoint {
         Some(segment)
     }
 
-    /// What the host reports about the connection.
+    /// The state that the host reports about the connection.
     pub fn info(&self, cfg: &TcpConfig) -> Info {
         let Some(halves) = &self.halves else {
             return Info {

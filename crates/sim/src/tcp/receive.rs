@@ -217,7 +217,8 @@ impl Receiver {
         self.delay = nanos(cfg.delayed_ack);
     }
 
-    /// Source: Linux `__tcp_ack_snd_check`, `tcp_send_delayed_ack`.
+    /// Makes an ACK due now, or sets the timer of a delayed ACK. Source: Linux `__tcp_ack_snd_check`,
+    /// `tcp_send_delayed_ack`.
     fn schedule_ack(&mut self, cfg: &TcpConfig, now: Instant, at_once: bool, srtt: Duration) {
         let second = self.nxt - self.acked > u64::from(cfg.mss) && self.select_window(cfg) >= self.window;
         let quick = self.quick > 0 && !self.interactive;

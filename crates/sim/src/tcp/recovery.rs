@@ -65,9 +65,9 @@ impl Recovery {
         !(partial && std::mem::replace(&mut self.restarted, true))
     }
 
-    /// For how many segments an ACK outside of recovery increases the window in ns-3. `delivered` is the number of
-    /// segments that the ACK delivered. If the ACK ends the state Loss, only segments beyond the recovery point count.
-    /// Source: ns-3.44 `TcpSocketBase::ProcessAck`.
+    /// The number of segments for which an ACK outside of recovery increases the window in ns-3. `delivered` is the
+    /// number of segments that the ACK delivered. If the ACK ends the state Loss, only segments beyond the recovery
+    /// point count. Source: ns-3.44 `TcpSocketBase::ProcessAck`.
     pub(super) fn credit_like_ns3(&self, cfg: &TcpConfig, una: u64, delivered: u32) -> u32 {
         match self.state {
             CaState::Loss if una >= self.high_seq => ((una - self.high_seq) / u64::from(cfg.mss)) as u32,

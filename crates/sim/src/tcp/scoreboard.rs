@@ -47,8 +47,7 @@ pub(super) struct Acked {
     pub(super) left: Instant,
 }
 
-/// Of all segments that arrived, the segment that was sent last.
-/// Source: RFC 8985 §6.1; Linux `tcp_rack`.
+/// The segment that was sent last among all segments that arrived. Source: RFC 8985 §6.1; Linux `tcp_rack`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rack {
     /// When the segment was sent.
@@ -83,7 +82,7 @@ pub(super) struct Scoreboard {
     sacked_out: u32,
     lost_out: u32,
     retrans_out: u32,
-    /// How many segments must arrive out of order before a segment counts as lost (`tcp_sock.reordering`) [segments].
+    /// A segment counts as lost after this many segments above it have arrived (`tcp_sock.reordering`) [segments].
     reordering: u32,
     /// Whether FACK is in use. Reordering disables it.
     fack: bool,
@@ -221,9 +220,9 @@ impl Scoreboard {
         self.fackets_out().saturating_sub(u32::try_from(earliest).unwrap_or(u32::MAX))
     }
 
-    /// Stores the arrived segment `sent`, if it was sent later than all segments that arrived before.
-    /// Source: RFC 8985 §6.2 step 2; Linux `tcp_rack_advance`. If an answer comes sooner than the minimum round trip,
-    /// it answers the original, not the retransmission.
+    /// Stores the arrived segment `sent`, if it was sent later than all segments that arrived before. Source: RFC 8985
+    /// §6.2 step 2; Linux `tcp_rack_advance`. If an ACK comes sooner than the minimum round trip after a
+    /// retransmission, it acknowledges the original segment.
     fn rack_advance(&mut self, now: Instant, sent: &Sent, min_rtt: u64) {
         let rtt = nanos(now.since(sent.at));
         if rtt < min_rtt && sent.is(EVER_RETRANS) {
@@ -325,9 +324,8 @@ impl Scoreboard {
         self.lost_out > 0 || self.gives_up_holes() || few
     }
 
-    /// Whether so many segments arrived beyond the first hole that the hole counts as lost.
-    /// Source: Linux 3.2 `tcp_dupack_heuristics`, and the condition in `tcp_try_undo_partial`. More than a partial ACK
-    /// is necessary.
+    /// Whether so many segments arrived beyond the first hole that the hole counts as lost. Source: Linux 3.2
+    /// `tcp_dupack_heuristics`, and the condition in `tcp_try_undo_partial`. A partial ACK alone is not enough.
     pub(super) fn gives_up_holes(&self) -> bool {
         let evidence = if self.fack { self.fackets_out() } else { self.sacked_out + 1 };
         evidence > self.reordering

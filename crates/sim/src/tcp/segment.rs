@@ -95,7 +95,7 @@ impl Segment {
     }
 }
 
-/// Full segments of new data that leave together, as in TSO. They differ only in their offsets.
+/// Full segments of new data that leave together, as with TSO. The segments differ only in their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// The first segment. The others follow without a gap.

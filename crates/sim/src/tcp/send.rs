@@ -24,12 +24,12 @@ pub(super) struct Chunk {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    /// Payload or FIN, new or retransmitted. The number is how many consecutive chunks have the same size.
+    /// Payload or FIN, new or retransmitted, and the number of consecutive chunks of this size.
     Data(Chunk, u32),
     Probe,
 }
 
-/// For what the retransmission timer is set.
+/// The event for which the retransmission timer is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
     /// A retransmission, or a probe of a closed window (`ICSK_TIME_RETRANS`, `ICSK_TIME_PROBE0`).

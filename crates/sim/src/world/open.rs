@@ -1,5 +1,5 @@
-//! Open loops: streams whose start does not depend on earlier streams. Also the client's side of streams that follow a
-//! Markov model.
+//! Open loops, in which the start of a stream does not depend on earlier streams. This module also has the client's
+//! side of streams that follow a Markov model.
 //!
 //! A generator is a session that starts other sessions. A traffic generator starts flows, and each flow starts streams
 //! on its own circuit.

@@ -2,7 +2,7 @@
 
 use penstock_sim::tcp::{Congestion, Endpoint, Segment, TcpConfig};
 use penstock_units::{Duration, Instant};
-/// Two endpoints half a round trip apart; every `lost`-th data segment is dropped.
+/// Two endpoints with a delay of half a round trip. Every `lost`-th data segment is dropped.
 struct Flow {
     cfg: TcpConfig,
     ends: [Endpoint; 2],

@@ -1,4 +1,4 @@
-//! No cell, packet or event costs an allocation.
+//! Tests that cells, packets and events need no allocation.
 
 use penstock_scenario::Document;
 use penstock_sim::{Control, Outcome, run};
@@ -37,8 +37,7 @@ fn allocations(set: &[&str], seconds: u32) -> (u64, u64) {
     (crate::allocations() - before, stats.cells)
 }
 
-/// With these windows, all cells fit into the kernels' buffers. With loss, a queue may sometimes
-/// exceed its earlier maximum.
+/// A steady network allocates no memory. With these windows, all cells fit into the kernels' buffers.
 #[test]
 fn a_steady_network_allocates_no_memory() {
     let settings: [&[&str]; 5] = [
@@ -61,7 +60,7 @@ fn a_steady_network_allocates_no_memory() {
     }
 }
 
-/// Queues still grow here, but not in proportion to cells.
+/// With loss, a queue may sometimes exceed its earlier maximum. Allocations are therefore rare, but not zero.
 #[test]
 fn a_network_with_loss_allocates_less_than_once_in_five_thousand_cells() {
     let (short, long) = (allocations(&[], 20), allocations(&[], 40));

@@ -1,4 +1,4 @@
-//! Changes of the configuration during a run.
+//! Tests changes of the configuration during a run.
 
 use crate::util::{Lab, assert_conserved};
 use penstock_record::Tables;
@@ -19,7 +19,7 @@ at = "10 s"
 set = { "relays.middle.circuit_policy" = { kind = "ewma", half_life = "5 s" } }
 "#;
 
-/// The samples up to time `t` [s], or after it.
+/// The samples up to time `t` [s], or the samples after it.
 fn sampled(tables: &Tables, t: f64, before: bool) -> Vec<String> {
     let relays = tables.relays.iter().filter(|row| (row.t_s <= t) == before).map(|row| format!("{row:?}"));
     let circuits = tables.circuits.iter().filter(|row| (row.t_s <= t) == before);

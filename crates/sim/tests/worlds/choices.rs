@@ -1,4 +1,4 @@
-//! Which algorithms can be combined: all combinations, and the reasons for incompatible ones.
+//! Lists all combinations of algorithms, and the reasons why some choices are incompatible.
 //!
 //! The rules are with each kind in the schema of scenarios.
 
@@ -10,11 +10,11 @@ use penstock_scenario::{algorithms, sections};
 pub(crate) struct Choice {
     /// The key, such as `hop_control`.
     pub(crate) key: &'static str,
-    /// Its kind, such as `marut`, or the value of a key that selects no algorithm.
+    /// The kind of the choice, such as `marut`, or the value of a key that selects no algorithm.
     pub(crate) kind: &'static str,
     /// The parameters that differ from their defaults, each with its value in TOML.
     pub(crate) parameters: Vec<(String, String)>,
-    /// The names of all parameters of its kind. `None` for a key that selects no algorithm.
+    /// The names of all parameters of this kind; `None` for a key that selects no algorithm.
     known: Option<Vec<&'static str>>,
 }
 

@@ -31,7 +31,7 @@ fn weighted_paths_have_three_relays_in_proportion_to_their_weights() {
     assert!((share("thin") - 1.0 / 7.0).abs() < 0.05, "{}", share("thin"));
 }
 
-/// Any policy with any edge control over a network with loss: no cell is lost or duplicated, and downloads end.
+/// With any policy and any edge control in a network with loss, no cell is lost or duplicated, and downloads end.
 #[test]
 fn every_policy_and_edge_control_carries_a_download() {
     let policies = [

@@ -3,7 +3,7 @@
 use crate::util::{Lab, assert_conserved, complete, node};
 use penstock_record::Position;
 
-/// These nodes use the edge control.
+/// A scenario in which `nodes` use the edge control `kind`.
 fn with(kind: &str, nodes: &[&str]) -> Lab {
     nodes
         .iter()

@@ -66,7 +66,7 @@ fn a_timed_out_download_counts_its_dropped_cells() {
     }
 }
 
-/// The remaining circuits, streams, connections and packets after this number of downloads.
+/// The numbers of circuits, streams, connections and packets that remain after this number of downloads.
 fn left_after(lab: &Lab, downloads: u32) -> ([usize; 3], usize, usize) {
     let stop = format!("{{ workload = 'web', downloads = {downloads} }}");
     let outcome = lab.clone().set("run.duration", "10 h").set("run.stop", &stop).run(1);

@@ -52,7 +52,7 @@ fn no_queue_of_a_circuit_is_longer_than_n2_and_n3() {
     }
 }
 
-/// G-22 in a network, and the paper's 10 % and 5 % (section 5.1).
+/// G-22: in a network, every N2 cells cause one credit. The overhead is 10 % and 5 %, as in the paper (section 5.1).
 #[test]
 fn every_n2_cells_cause_one_credit() {
     for (n2, path) in [(10, "link"), (20, "link"), (20, "circuit")] {

@@ -15,7 +15,7 @@ const VARIANTS: [&str; 2] = ["stock", "50KiB"];
 /// Student's t, 95 %, two-sided, four degrees of freedom.
 const T: f64 = 2.776;
 
-/// The figures of one run.
+/// The measured values of one run, by name.
 #[derive(Clone, Debug, Default)]
 struct Figures(BTreeMap<&'static str, f64>);
 
@@ -141,7 +141,7 @@ fn table(name: &str, outcomes: &[Vec<Outcome>; 2]) -> [Vec<Figures>; 2] {
     figures
 }
 
-/// VB-08: counts groups of cells that leave as SENDMEs arrive. Within the drain of a queue, waits rise and fall.
+/// VB-08: counts groups of cells that leave when SENDMEs arrive. In each group, waits rise and then fall.
 fn sawteeth(outcome: &Outcome, workload: &str) -> usize {
     let here = |row: &&CellRow| row.hop == Position::Exit && &*row.workload == workload;
     let waits: Vec<f64> =

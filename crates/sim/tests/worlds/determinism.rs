@@ -26,7 +26,7 @@ fn assert_same(one: &Outcome, other: &Outcome) {
     assert_eq!(one.network, other.network);
 }
 
-/// A path with many random quantities: losses, sizes, pauses, refill phases.
+/// A path with random losses, sizes, pauses and refill phases.
 fn lossy() -> Lab {
     Lab::path()
         .set("network.loss", "0.01")

@@ -3,7 +3,7 @@
 use crate::util::{Lab, assert_conserved, cells_at, node};
 use penstock_record::Position;
 
-/// The client's rate of read cells from 10 s on [B/s].
+/// The rate at which the client reads cells after the first 10 s [B/s].
 fn steady_rate(lab: &Lab) -> f64 {
     let outcome = lab.run(1);
     assert_conserved(&outcome);

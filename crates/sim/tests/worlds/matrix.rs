@@ -61,7 +61,7 @@ workload = "hasty"
 workload = "bulk"
 "#;
 
-/// Parameters that make an algorithm act in so short a run.
+/// Parameters with which an algorithm has an effect even in a short run.
 const LIVELY: [(&str, &[(&str, &str)]); 3] = [
     ("circuit_policy", &[("half_life", "'1 s'")]),
     ("hop_control", &[("n3", "100")]),
@@ -94,14 +94,14 @@ impl Matrix {
         self.keys.iter().zip(combination).map(|(choices, choice)| &choices[*choice])
     }
 
-    /// The reason why these choices are incompatible. `None` stands for an open key.
+    /// The reason why these choices are incompatible. A key without a choice is `None`.
     fn refusal(&self, some: &[Option<usize>]) -> Option<String> {
         let chosen = self.keys.iter().zip(some).filter_map(|(choices, choice)| Some(&choices[(*choice)?]));
         let together: Vec<_> = chosen.map(|choice| (choice.key, choice.kind)).collect();
         refusal(&together)
     }
 
-    /// All combinations, with the refused ones.
+    /// All combinations, including those that the parser refuses.
     fn product(&self) -> impl Iterator<Item = Combination> {
         let total: usize = self.keys.iter().map(Vec::len).product();
         (0..total).map(|mut number| {
@@ -118,7 +118,7 @@ impl Matrix {
         self.refusal(&combination.iter().copied().map(Some).collect::<Vec<_>>()).is_none()
     }
 
-    /// All compatible pairs of choices of different keys, as (key, choice) twice.
+    /// All compatible pairs of choices of two keys. Each choice is given as the indices of key and choice.
     fn pairs(&self) -> BTreeSet<[(usize, usize); 2]> {
         let mut pairs = BTreeSet::new();
         for (one, first) in self.keys.iter().enumerate() {

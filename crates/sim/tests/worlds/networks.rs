@@ -66,7 +66,7 @@ name = "half"
 set = { deployments = [{ share = 0.5, set = { scheduler = "kist" } }] }
 "#;
 
-/// A small network.
+/// The scenario of `NETWORK`.
 pub(crate) fn network() -> Lab {
     Lab::of(NETWORK)
 }
@@ -191,8 +191,8 @@ fn only_a_share_of_the_clients_is_traced() {
     assert!(all_traced.tables.transfers == outcome.tables.transfers, "tracing does not affect downloads");
 }
 
-/// G-04: at each relay the integral of the circuit queues is the sum of the cells' waits, to the nanosecond. No sample
-/// contradicts a stamp.
+/// G-04: at each relay the integral of the circuit queues is the sum of the cells' waits, to the nanosecond. Each
+/// sampled queue length agrees with the recorded times of the cells.
 #[test]
 fn every_relay_of_a_network_obeys_littles_law() {
     // Cells without data have no stamps, and a few may wait as well.
@@ -246,8 +246,8 @@ fn every_relay_of_a_network_obeys_littles_law() {
 
 /// One relay with a full link. Three clients share one connection to it, and a fourth has its own.
 ///
-/// The send buffer is a quarter of a circuit's window (500 cells, 250 KiB). So each connection always has cells in the
-/// relay itself, which chooses among circuits whenever there is room.
+/// The send buffer is a quarter of a circuit's window (500 cells, 250 KiB). Each connection therefore always has cells
+/// in the relay's queues, and the relay chooses among circuits.
 const SHARED: &str = r#"
 [scenario]
 title = "a test"
@@ -297,8 +297,8 @@ fn shared(variant: &str) -> ([f64; 4], f64) {
     (received.map(|received| received / total), queues.iter().sum::<f64>() / queues.len() as f64)
 }
 
-/// G-46: connections share a full relay equally, regardless of their circuits. So do circuits with separate
-/// connections.
+/// G-46: connections share a full relay equally, regardless of their circuits. With one connection for each circuit,
+/// circuits share the relay equally.
 #[test]
 fn a_full_relay_is_shared_by_circuits_or_by_connections() {
     for (variant, shares) in
@@ -313,8 +313,8 @@ fn a_full_relay_is_shared_by_circuits_or_by_connections() {
     }
 }
 
-/// A tuned send buffer holds a whole window. Then no cell waits in the relay, which never chooses. Four circuits with
-/// equal windows get about the same rate, on any connection.
+/// A tuned send buffer holds a whole window, so no cell waits in the relay's queues. Four circuits with equal windows
+/// then get about the same rate, on any connection.
 #[test]
 fn without_a_full_socket_the_policy_has_no_effect() {
     let (parts, queued) = shared("tuned");

@@ -4,7 +4,7 @@ use crate::util::{Lab, assert_conserved};
 use penstock_record::Outcome as Ending;
 use proptest::prelude::*;
 
-/// Algorithms with parameters get values that are not their defaults.
+/// The tested schedulers. Their parameters differ from the defaults.
 const SCHEDULERS: [&str; 6] = [
     "vanilla",
     "global",
@@ -14,10 +14,10 @@ const SCHEDULERS: [&str; 6] = [
     "kist-lite",
 ];
 
-/// All except for the first require the same at client and exit.
+/// The tested edge controls. All except the first need the same edge control at client and exit.
 const EDGES: [&str; 4] = ["windows", "vegas", "dctcp", "timely"];
 
-/// With small buckets that limit the rate.
+/// The tested throttles, with small buckets that limit the rate.
 const THROTTLES: [&str; 5] = [
     "none",
     "{ kind = 'static', rate = '30 KiB/s', burst = '50 KiB' }",
@@ -36,7 +36,7 @@ struct Plan {
     window: u32,
     /// Edge controls of clients and relays.
     edges: [usize; 2],
-    /// Buckets are refilled on demand.
+    /// Whether buckets are refilled only when they are used.
     lazy: bool,
     buffers: (Option<u64>, Option<u64>),
     queue: u64,
@@ -144,7 +144,7 @@ impl Plan {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// G-01, G-02, G-03, G-10, G-70.
+    /// G-01, G-02, G-03, G-10, G-70: random scenarios lose no cell, respect windows, and give the same result twice.
     #[test]
     fn random_scenarios_conserve_cells_and_repeat(plan in plan()) {
         let outcome = plan.lab().run(plan.seed);

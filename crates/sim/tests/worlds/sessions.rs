@@ -110,7 +110,7 @@ fn several_workloads_share_a_circuit_or_have_one_each() {
     );
 }
 
-/// Both sessions wait for the same circuit.
+/// Two workloads of a client share a circuit. Both sessions wait for its construction.
 #[test]
 fn a_shared_circuit_is_built_once_for_two_workloads() {
     let lab = both(false).set("workloads.web.start", "1 s").set("workloads.bulk.start", "1 s");

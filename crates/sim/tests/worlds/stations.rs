@@ -71,7 +71,8 @@ fn station_times_add_up_to_the_nanosecond() {
     }
 }
 
-/// G-04: the integral of each queue's length is the sum of its cells' waits, for samples and for stamps.
+/// G-04: the time integral of each queue's length is the sum of its cells' waits, for sampled lengths and for recorded
+/// times.
 #[test]
 fn queues_obey_littles_law() {
     let outcome = Lab::path().set("trace.interval", "1 ms").set("run.duration", "20 s").run(1);
@@ -99,7 +100,7 @@ fn queues_obey_littles_law() {
     }
 }
 
-/// G-70.
+/// G-70: the first byte takes at least two round trips, and comes before the last byte.
 #[test]
 fn the_first_byte_takes_two_round_trips_and_comes_before_the_last() {
     for rtt_ms in [10.0, 40.0, 80.0] {
@@ -125,7 +126,8 @@ fn the_first_byte_takes_two_round_trips_and_comes_before_the_last() {
     }
 }
 
-/// G-70 with optimistic data: the request follows BEGIN immediately, and only the server's handshake comes between.
+/// G-70: with optimistic data, the request follows BEGIN immediately. Only the handshake with the server comes between
+/// them.
 #[test]
 fn optimistic_data_saves_a_round_trip_of_the_circuit() {
     for request in ["200 B", "5000 B"] {

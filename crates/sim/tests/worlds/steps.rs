@@ -4,13 +4,13 @@ use crate::util::Lab;
 use penstock_record::{CircuitRow, Position};
 use penstock_sim::Outcome;
 
-/// Time of the change [s].
+/// The time at which the client's rate changes [s].
 const ONSET: f64 = 45.0;
 /// Interval of samples [s].
 const SAMPLE: f64 = 0.002;
 
 /// An endless download through an exit of 800 KiB/s. At the change, the client's rate falls to 200 KiB/s. With relays
-/// of 2 MiB/s windows grow far beyond the exit's need; with 800 KiB/s they do not.
+/// of 2 MiB/s, windows grow far beyond the size that the exit needs. With 800 KiB/s they do not.
 fn step(hop_control: &str, others: &str, seed: u64) -> Outcome {
     let lab = ["relay", "client"].iter().fold(Lab::only_bulk(), |lab, nodes| {
         lab.set(&format!("{nodes}.transport"), "datagram")
@@ -65,8 +65,8 @@ fn assert_below_windows(outcome: &Outcome) {
     }
 }
 
-/// VF-09, first half: feedback of the measuring node reaches the first node after a round trip of the circuit and a
-/// round of its hop. This takes until the 99 cells of its window are forwarded, at 200 KiB/s by then.
+/// VF-09, first half: feedback of the measuring node reaches the first node within one round trip of the circuit and
+/// one round of the hop. In this round, the 99 cells of the window are forwarded at 200 KiB/s.
 #[test]
 fn marut_feedback_reaches_the_first_node_immediately() {
     for seed in 1..=3 {
@@ -76,7 +76,8 @@ fn marut_feedback_reaches_the_first_node_immediately() {
     }
 }
 
-/// The slides' first complaint about BackTap concerns oversized windows: they fill before any node reacts.
+/// With windows of the needed size, BackTap reacts sooner. Larger windows must fill before any node reacts, which is
+/// the slides' first criticism.
 #[test]
 fn backtap_reacts_sooner_with_windows_of_the_needed_size() {
     for seed in 1..=3 {

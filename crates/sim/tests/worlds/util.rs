@@ -1,4 +1,4 @@
-//! A scenario for tests: one path with the test's changes.
+//! Scenarios for tests. Each scenario is one path with the changes of the test.
 
 use penstock_record::{CellRow, Outcome as Ending, Position, Transfer};
 use penstock_scenario::{Document, Error};
@@ -185,7 +185,7 @@ pub(crate) fn assert_queues_match_cell_stamps(outcome: &Outcome) -> usize {
     compared
 }
 
-/// Tracked cells of one circuit at one hop, in the order of packaging.
+/// The tracked cells of a workload at one hop, in the order of packaging.
 pub(crate) fn cells_at(outcome: &Outcome, workload: &str, hop: Position) -> Vec<CellRow> {
     let here = |row: &&CellRow| &*row.workload == workload && row.hop == hop;
     let by_number: BTreeMap<_, _> =
@@ -212,7 +212,7 @@ pub(crate) fn queue_of(spans: impl Iterator<Item = (u64, Option<u64>)>, end: u64
     (longest, integral)
 }
 
-/// The median; of an even number, the mean of the two middle values.
+/// The median. With an even number of values, it is the mean of the two middle values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     quantile(values, 0.5)
 }

@@ -33,8 +33,9 @@ fn a_network_with_vegas_at_one_end_behaves_like_one_without() {
     }
 }
 
-/// The middle carries 512 cells per second. The minimum round trip at the exit is that of the path, 120 ms, or that of
-/// its first 124 cells, 362 ms. This gives a product of 61 to 185 cells, plus alpha to beta (186 to 248) queued cells.
+/// The middle carries 512 cells per second. The exit's minimum round trip is between 120 ms (the empty path) and 362 ms
+/// (the first 124 cells). The bandwidth-delay product is therefore 61 to 185 cells. Another alpha to beta (186 to 248)
+/// cells are in queues.
 #[test]
 fn the_window_converges_where_alpha_to_beta_cells_are_queued() {
     let lab = Lab::only_bulk().set("relay.send_buffer", "64 KiB");

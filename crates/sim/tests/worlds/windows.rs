@@ -58,7 +58,7 @@ fn the_queue_of_a_middle_is_never_longer_than_the_circuit_window() {
     }
 }
 
-/// G-12, over any interval between two deliveries.
+/// G-12: between any two deliveries, a window limits the rate to one window per round trip.
 #[test]
 fn a_window_limits_the_rate_to_itself_per_round_trip() {
     for rtt_ms in [10u64, 40, 150] {
@@ -98,7 +98,7 @@ fn a_window_limits_the_rate_to_itself_per_round_trip() {
     }
 }
 
-/// G-11.
+/// G-11: a client sends one SENDME per hundred cells.
 #[test]
 fn a_client_sends_a_sendme_per_hundred_cells() {
     for loss in ["0.0", "0.02"] {
@@ -115,7 +115,7 @@ fn a_client_sends_a_sendme_per_hundred_cells() {
     }
 }
 
-/// G-11: the interoperability bug that forbids windows below 101.
+/// G-11: with the 101 bug, a window of 100 cells stalls and a window of 101 cells does not.
 #[test]
 fn a_window_of_100_stalls_with_the_101_bug_and_one_of_101_does_not() {
     let lab = Lab::only_bulk().set("client.edge_control.sendme_bug_101", "true").set("run.duration", "20 s");

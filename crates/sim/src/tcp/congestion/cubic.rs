@@ -8,8 +8,8 @@ use penstock_units::{Duration, Instant, math, time::nanos};
 const C: f64 = 0.4;
 /// The factor by which a loss reduces the window.
 const BETA: f64 = 0.7;
-/// Reno with CUBIC's β adds one segment after this many eighths of a window were acknowledged [1]. The value is (1 +
-/// β)/(3(1 − β)), rounded to whole eighths (`beta_scale`).
+/// With CUBIC's β, Reno's window grows by one segment after this many eighths of a window were acknowledged [1]. The
+/// value is (1 + β)/(3(1 − β)), rounded to whole eighths (`beta_scale`).
 const RENO_SCALE: u32 = 15;
 
 /// The growth rate is computed again after this time, or when the window has changed.
@@ -39,8 +39,8 @@ pub(super) struct Cubic {
     /// The window that Reno would have now (`tcp_cwnd`) [segments].
     reno: u32,
     reno_count: u32,
-    /// How many acknowledged segments increase the window by one, as the cubic function requires [segments per
-    /// increase].
+    /// The number of acknowledged segments that increase the window by one, so that the window follows the cubic
+    /// function.
     pace: u32,
     /// The window from which `pace` was last computed [segments]; `pace_at` is the time of this computation.
     pace_of: u32,
@@ -88,7 +88,7 @@ impl Cubic {
         self.ratio = (self.ratio - self.ratio / RATIO_ONE + segments).min(RATIO_MOST);
     }
 
-    /// How much credit increases the window by one segment. `credit` is the credit of this ACK.
+    /// Returns the credit that increases the window by one segment. `credit` is the credit of this ACK.
     ///
     /// The credit counts acknowledged segments. In Linux 3.2 it counts ACKs, each for an average number of segments.
     pub(super) fn credit_per_increase(
@@ -128,7 +128,8 @@ impl Cubic {
         pace as u32
     }
 
-    /// How many acknowledged segments increase the window by one, if Reno's window is ahead of it (RFC 9438 §4.3).
+    /// The number of acknowledged segments that increase the window by one while Reno's window is larger (RFC 9438
+    /// §4.3).
     fn reno_pace(&mut self, cwnd: u32) -> u32 {
         // Reno with CUBIC's β adds 3(1 − β)/(1 + β) segments for each window; Linux uses 8/15.
         let each = (cwnd * RENO_SCALE) >> 3;

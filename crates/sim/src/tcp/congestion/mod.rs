@@ -1,4 +1,4 @@
-//! The congestion window: how it grows, how it falls after losses, and how it decays when unused.
+//! The congestion window. This module lets it grow, reduces it after losses, and lets it decay while it is unused.
 //!
 //! All algorithms share `Window` (Linux keeps it in `tcp_sock`). An algorithm only computes the growth above ssthresh
 //! and the ssthresh after a loss.
@@ -129,8 +129,8 @@ impl Window {
         }
     }
 
-    /// Adds `credit` segments towards the next increase of the window.
-    /// Source: Linux `tcp_cong_avoid_ai`. If earlier credit alone is enough for an increase, it adds only one segment.
+    /// Adds `credit` segments towards the next increase of the window. Source: Linux `tcp_cong_avoid_ai`. If earlier
+    /// credit alone is enough for an increase, the window grows by only one segment.
     fn add(&mut self, credit: u32, per_increase: u32) {
         if self.count >= per_increase {
             self.count = 0;

@@ -17,7 +17,7 @@ fn cubic() -> TcpConfig {
     TcpConfig::default()
 }
 
-/// Every profile with its own congestion control, and with Reno.
+/// Every profile, once with its own congestion control and once with Reno.
 fn profiles() -> Vec<(String, TcpConfig)> {
     let all = [TcpConfig::linux_3_2(), TcpConfig::linux_6(), TcpConfig::ns3()];
     let both = |cfg: TcpConfig| {
@@ -106,7 +106,7 @@ fn a_reset_reaches_the_peer_even_if_the_first_one_is_lost() {
     assert_eq!(world.ends[0].poll_timeout(), None);
 }
 
-/// Share of the link used by payload and headers in the 8 s after `warm_up` [s].
+/// The share of the link that payload and headers use in the 8 s after `warm_up` [s].
 fn utilisation(cfg: TcpConfig, path: Path, warm_up: u64) -> f64 {
     let rate = path.rate.bytes_per_sec() as f64;
     let mut world = World::connected(cfg, path);
@@ -173,7 +173,7 @@ fn throughput_is_bounded_by_the_receive_window_per_round_trip() {
     }
 }
 
-/// Mean goodput of a flow over losses [segments/s].
+/// The mean goodput of a flow on a link with losses [segments/s].
 fn lossy_rate(cfg: TcpConfig, path: Path, warm_up: u64, seconds: u64) -> f64 {
     let mut world = World::connected(cfg, path);
     world.write(0, 1 << 40);
@@ -200,7 +200,7 @@ fn renos_rate_follows_the_square_root_of_the_loss() {
     }
 }
 
-/// Linux 6 and ns-3 with unlimited buffers and a congestion control.
+/// The profiles of Linux 6 and ns-3 with unlimited buffers and this congestion control.
 fn byte_counters(congestion: Congestion) -> [TcpConfig; 2] {
     [TcpConfig::linux_6(), TcpConfig::ns3()].map(|cfg| TcpConfig { congestion, ..roomy(cfg) })
 }
@@ -235,7 +235,7 @@ fn cubics_rate_follows_its_response_function_in_every_profile() {
     }
 }
 
-/// Round trips of 100 ms until the state ends, and the sender afterwards. One segment of a window of 40 was lost.
+/// Loses one segment of a window of 40, with round trips of 100 ms. Returns the sender's state after the recovery.
 fn after_a_loss(kernel: TcpConfig, timeout: bool) -> Info {
     let cfg = TcpConfig { congestion: Congestion::Reno, initial_ssthresh: 40, ..roomy(kernel) };
     let mut world = World::connected(cfg, Path::new(100, 100));
@@ -629,7 +629,7 @@ fn hystart_leaves_slow_start_without_a_loss() {
     }
 }
 
-/// Writes like KIST: every 10 ms, at most the free part of the window.
+/// Writes at most the free part of the window every 10 ms, as KIST does.
 ///
 /// Returns the maximum number of segments in flight.
 fn kist_writes(world: &mut World, most: u64) -> u32 {
@@ -727,7 +727,7 @@ fn the_same_seed_gives_the_same_segments() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// The proof that trains do not change sending. The other half is in `tests/worlds/determinism.rs`.
+    /// A train has the same segments as single sends. `tests/worlds/determinism.rs` tests the receiving side.
     #[test]
     fn a_train_equals_single_segments(
         seed in any::<u64>(),

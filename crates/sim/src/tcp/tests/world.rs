@@ -4,7 +4,7 @@ use crate::tcp::{Endpoint, Segment, TcpConfig};
 use penstock_units::{DataRate, Duration, Instant, Rng, Seed};
 use std::collections::BTreeMap;
 
-/// Faults of one direction.
+/// The faults of one direction of the link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fate {
     Kind,
@@ -22,7 +22,7 @@ pub(super) struct Path {
     pub(super) rate: DataRate,
     /// One-way delay.
     pub(super) delay: Duration,
-    /// Drop-tail [B].
+    /// The capacity of the drop-tail queue [B].
     pub(super) queue: u64,
     pub(super) fate: Fate,
 }
@@ -46,7 +46,7 @@ struct Line {
     data: u64,
 }
 
-/// Two endpoints; 0 connects, 1 listens.
+/// Two endpoints. Endpoint 0 connects, and endpoint 1 listens.
 pub(super) struct World {
     pub(super) cfg: [TcpConfig; 2],
     pub(super) ends: [Endpoint; 2],
@@ -58,13 +58,13 @@ pub(super) struct World {
     pub(super) backlog: [u64; 2],
     /// Data segments sent by each side.
     pub(super) data_sent: [u64; 2],
-    /// The sent segments with time and sender, if enabled.
+    /// The sent segments with time and sender; `None` if tracing is off.
     pub(super) trace: Option<Vec<(Instant, usize, Segment)>>,
     /// Decides whether the network drops a segment.
     pub(super) censor: Option<fn(usize, &Segment) -> bool>,
     /// Side 0's data segment at this offset is lost once.
     pub(super) lose_once: Option<u64>,
-    /// The link is the interface of the hosts, so small queues see it.
+    /// Whether the link is also the hosts' interface, so that TCP small queues count its packets.
     pub(super) own_interface: bool,
     /// Maximum number of segments per poll.
     pub(super) longest_train: u32,
