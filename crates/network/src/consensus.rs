@@ -57,7 +57,7 @@ impl Consensus {
     }
 }
 
-/// A message about an error in a line. It does not contain the line number.
+/// A message about an error in a line, without the line number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LineError(pub(crate) String);
 
@@ -103,7 +103,7 @@ struct Reader<'a> {
     file: &'a str,
     number: u32,
     footer: u32,
-    /// The position weight that corresponds to the fraction 1.
+    /// The scale of position weights: a weight of this value is the fraction 1.
     scale: u32,
     part: Part,
     flavor: String,

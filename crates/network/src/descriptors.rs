@@ -1,8 +1,8 @@
 //! Reads server descriptors, which contain the bandwidth of each relay.
 //!
 //! A document contains many descriptors, as in a Tor client's `cached-descriptors` or in an archive. If a relay has
-//! several descriptors, the latest counts. If their times are equal, the first counts. Signatures are not checked.
-//! Source: dir-spec section 2.1.1.
+//! several descriptors, the reader uses the latest. If their times are equal, it uses the first. Signatures are not
+//! checked. Source: dir-spec section 2.1.1.
 
 use crate::consensus::{LineError, once, time};
 use crate::document::{Item, hex, items, to_hex};

@@ -63,7 +63,7 @@ impl<'a> Item<'a> {
         self.is_cut
     }
 
-    /// The item without `prefix` before its keyword.
+    /// The item, after `prefix` was removed from the start of its keyword.
     pub fn without_prefix(&self, prefix: &[u8]) -> Self {
         Item { text: self.text.strip_prefix(prefix).unwrap_or(self.text), ..*self }
     }

@@ -1,8 +1,8 @@
 //! Generated networks of any size that resemble Tor's network of a given year.
 //!
 //! Sampling is stratified. Each class of relays keeps its share of the network. To sample n relays of a class, the
-//! distribution of link rates is divided into n parts of equal probability. One link rate is sampled from each part. So
-//! a small network also has a few fast and many slow relays.
+//! distribution of link rates is divided into n parts of equal probability. One link rate is sampled from each part. A
+//! small network therefore also has a few fast and many slow relays.
 
 use crate::geo::{self, Country};
 use crate::relay::Class;
@@ -219,7 +219,7 @@ mod tests {
         relay.rate.min(relay.link)
     }
 
-    /// Link rate, and the smaller of link rate and bucket rate [KiB/s].
+    /// The mean link rate, and the mean of the smaller of link rate and bucket rate, match the year [KiB/s].
     #[test]
     fn relay_means_match_the_year() {
         for (year, link, capacity_there) in
@@ -236,7 +236,8 @@ mod tests {
         }
     }
 
-    /// A network of a fiftieth has about the capacity and the classes of a large one, with any seed.
+    /// With any seed, a sample of a fiftieth of the relays has about the same mean capacity as a large sample, and the
+    /// same shares of classes.
     #[test]
     fn a_small_network_keeps_the_distribution() {
         let era = Era::of("2014").unwrap();

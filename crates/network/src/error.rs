@@ -17,7 +17,7 @@ pub enum Error {
         file: String,
         /// The line, counted from 1.
         line: u32,
-        /// What is wrong, and which values are allowed.
+        /// The error in the line, and the allowed values.
         message: String,
     },
     /// The document as a whole is unusable.
@@ -25,7 +25,7 @@ pub enum Error {
     Document {
         /// The document's name.
         file: String,
-        /// What is wrong with the document.
+        /// The error in the document.
         message: String,
     },
     /// A position weight is missing.

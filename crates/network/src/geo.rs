@@ -85,7 +85,7 @@ pub fn draw(shares: &[(&str, u32)], rng: &mut Rng) -> &'static Country {
     Country::of(code).expect("every table has only known countries")
 }
 
-/// Where Tor's users are: the mean daily number of users without bridges, June to August 2013 [100 users].
+/// Countries of Tor's users, with the mean daily number of users without bridges, June to August 2013 [100 users].
 ///
 /// Source: Tor Metrics, top ten countries by directly connecting users, 2013-05-30 to 2013-09-05. These countries have
 /// 56 % of all users.
@@ -152,7 +152,7 @@ mod tests {
         assert!((antipodes.as_secs_f64() - 0.3004).abs() < 0.0005, "{antipodes:?}");
     }
 
-    /// Median round trips of nstor: 37 ms in Europe, 45 ms in North America, 132 ms between them.
+    /// The median round trips match those of nstor: 37 ms in Europe, 45 ms in North America, 132 ms between both.
     #[test]
     fn median_latencies_match_the_measurements() {
         let europe = ["DE", "FR", "GB", "NL", "SE", "CZ", "PL", "IT", "ES", "CH", "AT", "RO"];

@@ -28,7 +28,7 @@ pub struct Member {
 pub struct Imported {
     /// The usable relays, in the order of the document.
     pub relays: Vec<Member>,
-    /// How many relays were unusable. A usable relay is Fast, Running and Valid, and its weight and rate are not zero.
+    /// The number of unusable relays. A usable relay is Fast, Running and Valid, and its weight and rate are not zero.
     pub unused: usize,
     /// The number of relays without a descriptor.
     pub undescribed: usize,

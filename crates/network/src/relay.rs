@@ -1,4 +1,4 @@
-//! A relay as path selection sees it.
+//! Relays, their classes, and their possible positions on circuits.
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ pub struct Flags {
     pub valid: bool,
 }
 
-/// What a client knows about a relay.
+/// The properties of a relay that path selection uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
     /// A name that is unique in the network. For a consensus, the `$FINGERPRINT~nickname` of Tor's control protocol.
@@ -30,8 +30,8 @@ pub struct Relay {
     pub weight: u32,
     /// The relay's flags.
     pub flags: Flags,
-    /// The relay's address. Relays with the same first 16 bits of the address are never on one circuit. A relay without
-    /// an address shares its /16 with no other relay.
+    /// The relay's address. Two relays whose addresses have the same first 16 bits are never on one circuit. A relay
+    /// without an address is compatible with all addresses.
     pub address: Option<Ipv4Addr>,
     /// The relays in this relay's family, as indices. Two relays are in a family if each of them declares the other.
     pub family: Vec<u32>,

@@ -32,7 +32,8 @@ pub fn sample(relays: &[(Class, u64)], count: usize, rng: &mut Rng) -> Vec<usize
     sampled
 }
 
-/// Divides `count` in proportion to `shares`, by largest remainders; of equal remainders, the first is used.
+/// Divides `count` in proportion to `shares`, with the method of largest remainders. Of equal remainders, the first one
+/// wins.
 pub(crate) fn shared(count: usize, shares: &[u32; 4]) -> [usize; 4] {
     let total: u64 = shares.iter().map(|share| u64::from(*share)).sum();
     let exact = shares.map(|share| count as u64 * u64::from(share));

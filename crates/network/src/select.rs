@@ -114,7 +114,7 @@ struct Table {
 /// One of the n slots of the alias table. It gets 1/n of all samples and divides them between one or two relays.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The fraction of the slot's samples that `relay` gets [2^-64].
+    /// The fraction of the slot's samples that go to `relay` [2^-64].
     keep: u64,
     relay: u32,
     other: u32,
@@ -264,7 +264,7 @@ mod tests {
         circuits
     }
 
-    /// The largest deviation from the exact probabilities, in standard errors.
+    /// The largest deviation of sampled frequencies from the exact probabilities, in standard errors.
     fn worst(relays: &[Relay], weights: &PositionWeights, draws: u32) -> f64 {
         let (selector, mut rng) = (Selector::new(relays, weights, "a test").unwrap(), rng());
         let sampled: Vec<[usize; 3]> = (0..draws).filter_map(|_| selector.draw(&mut rng, &[])).collect();

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bandwidth of all relays at each position, in parts of the scale.
+    /// The bandwidth of all relays at each position, in units of 1/scale.
     fn loads(weights: &PositionWeights, [m, g, e, d]: [u64; 4]) -> [f64; 3] {
         // A plain relay is never a guard. Relays without the flag Exit carry an unknown share of exit traffic.
         let at = |position, class: Class, bandwidth: u64| weights.share(position, class) * bandwidth as f64;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     proptest! {
-        /// Wgg + Wmg = 1, Wee + Wme = 1, Wgd + Wmd + Wed = 1: the weights of a class sum to one, except for rounding.
+        /// The weights of a class sum to one, except for rounding: Wgg + Wmg = 1, Wee + Wme = 1, Wgd + Wmd + Wed = 1.
         #[test]
         fn weights_of_a_class_sum_to_one(totals in prop::array::uniform4(1u64..1 << 40)) {
             let Some(weights) = of(totals) else { return Ok(()) };
@@ -252,7 +252,8 @@ mod tests {
             prop_assert!((exits - 1.0).abs() < 0.001);
         }
 
-        /// All positions have a third if no class is scarce, or if relays with both flags compensate.
+        /// Each position has a third of the bandwidth if no class is scarce, or if relays with both flags compensate
+        /// for a scarce class.
         #[test]
         fn positions_are_balanced_where_they_can_be(totals in prop::array::uniform4(1000u64..1_000_000)) {
             let [m, g, e, d] = totals;

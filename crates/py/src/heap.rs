@@ -1,5 +1,5 @@
-//! The peak memory of a run. A run uses one thread, and an allocator counts the allocations of this thread. So runs in
-//! other threads do not affect the result.
+//! The peak memory of a run. A run uses one thread, and an allocator counts the allocations of this thread. Runs in
+//! other threads therefore do not affect the result.
 
 // An allocator requires unsafe code. Each call goes unchanged to the system's allocator.
 #![allow(unsafe_code)]

@@ -110,8 +110,8 @@ fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     penstock_scenario::algorithms().into_iter().map(dict).collect()
 }
 
-/// Name, default in TOML, unit and meaning of each parameter. The keys of an inner table come after the table. Their
-/// prefix is the table's name.
+/// Name, default in TOML, unit and meaning of each parameter. The keys of an inner table come after the table, with the
+/// table's name as prefix.
 fn parameters(before: &str, of: &[Parameter]) -> Vec<(String, String, &'static str, &'static str)> {
     let with_inner = |each: &Parameter| {
         let name = format!("{before}{}", each.key);

@@ -1,7 +1,7 @@
 //! Merges the tables of many runs without decoding them.
 //!
-//! A merged file contains the row groups of its parts, one after the other, with unchanged compressed pages. So a merge
-//! takes as long as copying the files, and needs no memory for rows. The same parts give the same bytes.
+//! A merged file contains the row groups of its parts, one after the other, with unchanged compressed pages. A merge
+//! therefore takes as long as copying the files, and needs no memory for rows. The same parts give the same bytes.
 
 use crate::Error;
 use crate::write::{TABLES, properties};

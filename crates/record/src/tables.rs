@@ -37,9 +37,9 @@ row! {
         stream: Option<u64>,
         /// The direction of the payload.
         direction: Direction,
-        /// The requested payload [B].
+        /// The number of requested payload bytes [B].
         bytes: u64,
-        /// The payload that was received until the transfer or the run ended [B].
+        /// The number of payload bytes received before the transfer or the run ended [B].
         bytes_received: u64,
         /// When the client requested the transfer [s].
         start_s: f64,

@@ -50,12 +50,13 @@ impl Segment {
 pub struct Departures {
     /// Sequence number of the first byte; `None` before the SYN.
     first: Option<u32>,
-    /// Number of departed bytes, with the time of departure.
+    /// The number of bytes that had left, and the time of their departure.
     left: Vec<(u64, Instant)>,
 }
 
 impl Departures {
-    /// Records a segment whose last bit left at `at`. Calls must be in order of time. A connection carries below 4 GiB.
+    /// Records a segment whose last bit left at `at`. Calls must be in order of time. A connection carries less than 4
+    /// GiB.
     pub fn add(&mut self, segment: &Segment, at: Instant) {
         if segment.is_syn {
             self.first = Some(segment.seq.wrapping_add(1));

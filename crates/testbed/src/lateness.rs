@@ -1,8 +1,9 @@
-//! Lateness of packets: how much later than planned the kernel receives them. A run with late packets is invalid.
+//! Measures the lateness of packets, which is the delay after the planned arrival at the kernel. A run with late
+//! packets is invalid.
 
 use penstock_units::Duration;
 
-/// Number of bins of one microsecond [bin]. The last bin also has all packets with more lateness.
+/// Number of bins of one microsecond [bin]. The last bin also counts all later packets.
 const BINS: usize = 50_000;
 
 /// Histogram of lateness with bins of one microsecond, and the exact maximum.

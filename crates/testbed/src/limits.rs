@@ -22,9 +22,10 @@ pub struct Experiment {
     pub every: Duration,
     /// Number of writes [1].
     pub writes: u32,
-    /// The application doubles every n-th write, so that the kernel cannot send all of it at once [1]; 0 doubles none.
+    /// The application doubles every n-th write, so that the kernel cannot send the whole write immediately [1]; 0
+    /// doubles no write.
     pub excess: u32,
-    /// Time to spin before each packet is due.
+    /// The time for which the loop spins before each packet is due.
     pub spin: Duration,
 }
 

@@ -20,7 +20,7 @@ pub struct LinkConfig {
     pub queue: Bytes,
 }
 
-/// What happens to a packet.
+/// The fate of a packet that is offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The packet will arrive.

@@ -148,7 +148,7 @@ fn limits_experiment(mut options: Options) -> Result<limits::Experiment, Error> 
     Ok(experiment)
 }
 
-/// One of several words.
+/// Parses a value that must be one of several words.
 pub(crate) fn word<T: FromStr + VariantNames>(key: &str, text: &str) -> Result<T, Error> {
     text.parse().map_err(|_| {
         let (last, others) = T::VARIANTS.split_last().expect("there is a word");
@@ -156,7 +156,7 @@ pub(crate) fn word<T: FromStr + VariantNames>(key: &str, text: &str) -> Result<T
     })
 }
 
-/// Keys with their values. At the end of parsing, the remaining keys are unknown.
+/// Keys with their values. Parsing removes each known key, so the remaining keys are unknown.
 struct Options(Vec<(String, String)>);
 
 impl Options {

@@ -32,7 +32,7 @@ pub struct Pair {
 pub struct Parted {
     /// Result of the link.
     pub report: Report,
-    /// Packets that the devices dropped before the loop read them; should be 0 [packet].
+    /// Packets that the devices dropped before the loop read them [packet]. A valid run has 0.
     pub unseen: u64,
 }
 

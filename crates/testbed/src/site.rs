@@ -40,7 +40,7 @@ pub struct Site {
 pub struct Closed {
     /// Result of the network.
     pub report: HubReport,
-    /// Packets that the hosts' queues or devices dropped; should be 0 [packet].
+    /// Packets that the hosts' queues or devices dropped [packet]. A valid run has 0.
     pub unseen: u64,
 }
 

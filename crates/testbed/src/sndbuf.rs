@@ -1,5 +1,5 @@
-//! Experiment `sndbuf`: how Linux tunes the send buffer of a socket. The application either writes whenever the
-//! socket is writable, as a Tor relay does, or writes at a rate below the path's capacity.
+//! Experiment `sndbuf`, which measures how Linux tunes the send buffer of a socket. The application either writes
+//! whenever the socket is writable, as a Tor relay does, or writes at a rate below the path's capacity.
 
 use crate::Error;
 use crate::diag::Diag;
@@ -29,7 +29,7 @@ pub struct Experiment {
     pub seconds: Duration,
     /// Interval between samples.
     pub every: Duration,
-    /// Time to spin before each packet is due.
+    /// The time for which the loop spins before each packet is due.
     pub spin: Duration,
 }
 

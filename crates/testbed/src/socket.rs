@@ -23,7 +23,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// Whether HyStart is on; `None` for Reno, or if the kernel does not tell.
+    /// Whether HyStart is on; `None` for Reno, or if the kernel does not report it.
     pub fn hystart(self) -> Option<bool> {
         let text = fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart").ok()?;
         (self == Congestion::Cubic).then(|| text.trim() != "0")

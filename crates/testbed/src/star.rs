@@ -39,7 +39,7 @@ pub struct PacketCounts {
     pub dropped: u64,
 }
 
-/// One direction of an access link, as a FIFO. The only state is the time at which the link becomes idle.
+/// One direction of an access link. For a FIFO, the time at which the link becomes idle is enough state.
 #[derive(Clone, Copy, Debug)]
 struct Wire {
     rate: DataRate,
@@ -197,7 +197,8 @@ mod tests {
 
     const FULL: Bytes = Bytes::new(1500);
 
-    /// Host 0 sends 1 MB/s, host 1 receives 500 kB/s behind a queue of four packets; 20 ms between them.
+    /// A network of two hosts, 20 ms apart. Host 0 sends at 1 MB/s. Host 1 receives at 500 kB/s, behind a queue of four
+    /// packets.
     fn star(loss: f64) -> Star<u32> {
         let access = |up, down| Access { up: rate(up), down: rate(down), queue: Bytes::new(6000) };
         let edge = Edge { delay: Duration::from_millis(20), loss };
@@ -280,7 +281,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each packet arrives once or is counted, none is early, and packets of one path keep their order.
+        /// Each packet arrives once or is counted as lost or dropped. No packet is early, and packets of one path keep
+        /// their order.
         #[test]
         fn packets_are_conserved_and_keep_their_order(sent in prop::collection::vec((0u64..4000, 0usize..2, 40u64..1500), 1..200)) {
             let mut star = star(0.0);

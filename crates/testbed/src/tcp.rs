@@ -64,7 +64,7 @@ pub struct Experiment {
     pub link: LinkConfig,
     /// Seed of the losses.
     pub repeat: u64,
-    /// With `Goodput`, time after `connect()` that is not measured.
+    /// With `Goodput`, the time between `connect()` and the start of the measurement.
     pub warmup: Duration,
     /// With `Goodput`, duration of the measurement; otherwise the time limit.
     pub seconds: Duration,
@@ -72,7 +72,7 @@ pub struct Experiment {
     pub bytes: Bytes,
     /// Loss recovery of the sender.
     pub recovery: Recovery,
-    /// Time to spin before each packet is due.
+    /// The time for which the loop spins before each packet is due.
     pub spin: Duration,
 }
 

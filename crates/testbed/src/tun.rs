@@ -59,8 +59,8 @@ impl AsFd for Tun {
     }
 }
 
-/// Packets that the interface `name` dropped before the loop read them; should be 0 [packet]. The interface is in the
-/// network namespace of the calling thread.
+/// Packets that the interface `name` dropped before the loop read them [packet]. The interface is in the network
+/// namespace of the calling thread.
 pub fn drops(name: &str) -> Result<u64, Error> {
     let table = fs::read_to_string("/proc/thread-self/net/dev").map_err(|error| machine!("{error}"))?;
     let line = table.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));

@@ -8,8 +8,8 @@ use std::os::fd::AsRawFd;
 const PORT: &str = "veth0";
 
 /// Creates an interface in each namespace, connects both, and returns their addresses. The calling thread is in the
-/// second namespace afterwards. TCP segments larger than the MTU pass unsplit, as to a network card with segmentation
-/// offload.
+/// second namespace afterwards. The link does not split TCP segments larger than the MTU, as with segmentation offload
+/// in a network card.
 pub fn join(nodes: [&Namespace; 2], mtu: u32) -> Result<[Ipv4Addr; 2], Error> {
     let addresses = [1, 2].map(|host| Ipv4Addr::new(10, 78, 0, host));
     let other = format!("/proc/{}/fd/{}", std::process::id(), nodes[1].file().as_raw_fd());

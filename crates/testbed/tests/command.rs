@@ -9,7 +9,7 @@ fn testbed(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("cargo built the command")
 }
 
-/// The row that a run prints; `None` where it cannot run.
+/// The row that a run prints; `None` if the machine does not allow the run.
 fn row(arguments: &[&str]) -> Option<Value> {
     let output = testbed(arguments);
     let said = String::from_utf8(output.stderr).expect("sentences are UTF-8");
@@ -27,7 +27,8 @@ fn number(row: &Value, member: &str) -> f64 {
     row[member].as_f64().unwrap_or_else(|| panic!("{member} of {row}"))
 }
 
-/// 1 MiB in segments of 1448 B in packets of 1500 B, at 2 MiB/s and 20 ms: a lower bound also on a slow machine.
+/// A download of 1 MiB takes at least the transmission time of its packets (1500 B with 1448 B of payload, 2 MiB/s, 20
+/// ms). This bound also holds on a slow machine.
 #[test]
 fn a_download_takes_at_least_the_transmission_time_of_its_packets() {
     let arguments = ["tcp", "download", "--rate", "2 MiB/s", "--rtt", "20 ms", "--bytes", "1 MiB"];
@@ -78,7 +79,7 @@ fn samples_of_the_congestion_window_start_with_the_initial_window() {
     assert!(samples.windows(2).all(|pair| pair[0][0].as_f64() < pair[1][0].as_f64()), "{row}");
 }
 
-/// Linux gives a new socket space for twice ten segments. If the application never fills it, it does not grow.
+/// Linux gives a new socket space for twice ten segments. This buffer does not grow if the application never fills it.
 #[test]
 fn a_slow_application_keeps_its_initial_send_buffer() {
     let arguments =
@@ -89,7 +90,8 @@ fn a_slow_application_keeps_its_initial_send_buffer() {
     assert!(buffers.len() >= 8 && buffers.iter().all(|buffer| *buffer == buffers[0]), "{row}");
 }
 
-/// KIST §5.2, Equation 1: the kernel immediately sends the data that fits into the congestion window, and no more.
+/// KIST §5.2, Equation 1: the kernel immediately sends the data that fits into the congestion window, and no other
+/// data.
 #[test]
 fn the_kernel_sends_kists_limit_immediately() {
     let Some(row) = row(&["limits", "--writes", "40", "--excess", "0", "--queue", "4 MiB"]) else { return };
@@ -127,7 +129,7 @@ mod relays {
     use super::{number, row, testbed};
 
     const STAR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/worlds/star.toml");
-    /// Fast links, so that this takes three seconds.
+    /// Arguments for fast links, with which a run takes three seconds.
     const SHORT: [&str; 6] = [
         "--set",
         "run.duration='3 s'",

@@ -15,8 +15,8 @@ pub fn take_first<T>(queue: &mut VecDeque<T>) -> Option<T> {
     first
 }
 
-/// The memory that a queue keeps after trimming [B]. Simulated queues, whose cells are small, never reach it with the
-/// windows of Tor, so a steady network allocates nothing.
+/// The memory that a queue keeps after trimming [B]. With Tor's windows, simulated queues never need this much memory,
+/// so a steady network allocates nothing.
 const KEPT_BYTES: usize = 64 << 10;
 
 /// The minimum capacity of a queue after trimming.
@@ -25,7 +25,7 @@ const fn kept<T>() -> usize {
     KEPT_BYTES / if size == 0 { 1 } else { size }
 }
 
-/// Frees most of the unused memory of a queue that was long. The amortised cost for each element is constant.
+/// Frees most of the unused memory of a queue that was long before. The average cost per element is constant.
 #[inline]
 pub fn trim<T>(queue: &mut VecDeque<T>) {
     if queue.capacity() > kept::<T>() && queue.len() < queue.capacity() / 4 {

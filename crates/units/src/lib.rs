@@ -1,4 +1,4 @@
-//! Quantities with units.
+//! Quantities with units, and random streams.
 //!
 //! Layers, in order: [`time`] (instants of a run), [`size`] (bytes and cells), [`rate`] (bytes per second, and
 //! conversions between the three), [`parse`] (quantities as text), [`random`] (random streams keyed by name), [`math`]

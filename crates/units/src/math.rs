@@ -64,7 +64,7 @@ pub fn normal_below(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Abramowitz and Stegun, table 26.1.
+    /// The normal distribution matches table 26.1 of Abramowitz and Stegun.
     #[test]
     fn the_normal_distribution_matches_the_tables() {
         for (x, below) in [

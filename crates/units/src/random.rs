@@ -1,8 +1,8 @@
 //! Random streams, each keyed by the name of the component that uses it.
 //!
-//! A run has one root seed. Each node and purpose derives its own generator from a fixed hash of its *name*. So an
-//! additional client does not change the random numbers of other nodes, and two variants of a scenario have identical
-//! clients, files and think times.
+//! A run has one root seed. Each node and purpose derives its own generator from a fixed hash of its *name*. An
+//! additional client therefore does not change the random numbers of other nodes. Two variants of a scenario have
+//! identical clients, files and think times.
 //!
 //! Source: Shadow `core/sim_config.rs` (seed of a host = global draw ^ hash of its name) and ns-3 `AssignStreams`. The
 //! hash is 64-bit FNV-1a of the UTF-8 bytes, followed by SplitMix64. The generator is PCG-64-MCG (XSL-RR 128/64). Hash

@@ -1,4 +1,4 @@
-//! Complete and damaged documents that these tests generate.
+//! Tests the reader with generated documents, both complete and damaged.
 
 use super::*;
 use crate::relay::{Class, Position};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const WEIGHTS: &str = "bandwidth-weights Wbd=0 Wbe=0 Wbg=4194 Wbm=10000 Wdb=10000 Web=10000 Wed=10000 Wee=10000 Weg=10000 \
                        Wem=10000 Wgb=10000 Wgd=0 Wgg=5806 Wgm=5806 Wmb=10000 Wmd=0 Wme=0 Wmg=4194 Wmm=10000\n";
 
-/// Nickname, last letter of the identity's first four, address, flags, weight and policy of each relay.
+/// The nickname, the fourth letter of the identity, the address, the flags, the weight and the policy of each relay.
 const RELAYS: [(&str, char, &str, &str, u32, &str); 5] = [
     ("alpha", 'A', "10.1.0.1", "Fast Guard Running Stable V2Dir Valid", 900, "reject 1-65535"),
     ("beta", 'B', "10.2.0.1", "Exit Fast Running Valid", 300, "accept 80,443"),
@@ -211,7 +211,7 @@ fn a_document_without_relays_is_rejected() {
     );
 }
 
-/// Damage of a document.
+/// A way to damage a document.
 #[derive(Clone, Debug)]
 enum Damage {
     Cut(usize),

@@ -1,4 +1,4 @@
-//! Tests of all tables, and rows for other tests.
+//! Tests of all tables. Other tests use the rows of this module, too.
 
 use super::*;
 use crate::{CellRow, CircuitRow, Direction, Outcome, PathRow, Position, RelayRow, Transfer};

@@ -24,7 +24,7 @@ use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as Span;
 
-/// Number of cells after which a SENDME is due, of a stream and of a circuit [cell].
+/// The number of cells that one SENDME acknowledges, of a stream and of a circuit [cell].
 const INCREMENTS: [u32; 2] = [50, 100];
 /// Interval at which a client in a pause checks for the end of the run.
 const LOOK: Span = Span::from_millis(20);

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
 const PORT: u16 = 9001;
-/// Distance of the circuit numbers of two relays: relay n starts at n times this value [1].
+/// The numbers of circuits of relay n start at n times this value, so that no two relays use the same number [1].
 const CIRCUITS: u64 = 1_000_000;
 
 /// Settings of a relay.

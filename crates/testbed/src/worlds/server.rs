@@ -33,7 +33,7 @@ pub fn serve(at: SocketAddr, tcp: SocketTcp) -> Result<(), Error> {
     accepts.map(drop).map_err(fail)
 }
 
-/// Serves one connection. After an error, the client notices the missing bytes.
+/// Serves one connection. An error needs no report, because the client notices missing bytes.
 fn answer(mut socket: TcpStream) -> std::io::Result<()> {
     let mut head = [0; REQUEST_HEAD];
     socket.read_exact(&mut head)?;
