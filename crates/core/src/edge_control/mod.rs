@@ -165,7 +165,10 @@ impl EdgeControlConfig {
             }
             EdgeControlConfig::Dctcp(DctcpConfig { bounds, .. }) => (Congestion::Dctcp, bounds),
             EdgeControlConfig::Timely(TimelyConfig { bounds, .. }) => (Congestion::Timely, bounds),
-            _ => return None,
+            EdgeControlConfig::Vegas(VegasConfig { offered: false, .. })
+            | EdgeControlConfig::Windows(_)
+            | EdgeControlConfig::Dynamic(_)
+            | EdgeControlConfig::Custom { .. } => return None,
         };
         Some((congestion, bounds.sendme_inc))
     }
