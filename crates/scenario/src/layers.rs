@@ -161,6 +161,8 @@ fn replace(file: &mut Table, mut network: Table) {
 
 const OF_NETWORK: [(&str, &str); 1] = [("ways", "rtt_matrix")];
 
+const OF_CPU: [(&str, &str); 1] = [("look", "scan")];
+
 const OF_TOR: [(&str, &str); 3] = [
     ("circuit_queue_most", "max_circuit_queue"),
     ("mark_above", "ecn_threshold"),
@@ -202,6 +204,9 @@ fn rename(root: &mut Table, warnings: &mut Warnings) -> Result<(), ConfigError> 
 }
 
 pub(crate) fn rename_tor(table: &mut Table, path: &str, warnings: &mut Warnings) -> Result<(), ConfigError> {
+    if let Some(cpu) = table.get_mut("cpu").and_then(table_of) {
+        rename_keys(cpu, &join(path, "cpu"), &OF_CPU, warnings)?;
+    }
     rename_keys(table, path, &OF_TOR, warnings)
 }
 

@@ -319,7 +319,7 @@ section! {
         /// The time for each TLS record that is read or written.
         record: Duration = TIME_OR_ZERO, Is("0 s");
         /// The time for each circuit that the circuit policy scans.
-        look: Duration = TIME_OR_ZERO, Is("0 s");
+        scan: Duration = TIME_OR_ZERO, Is("0 s");
         /// The time for each query of the scheduler about a socket: its buffer, its queue and its TCP state. The KIST
         /// paper measured 0.914 us.
         query: Duration = TIME_OR_ZERO, Is("0 s");

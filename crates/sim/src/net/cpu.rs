@@ -38,7 +38,7 @@ impl Cpu {
     }
 
     pub(crate) fn charge(&mut self, work: Work) {
-        let Costs { call, cell, record, query, look: _ } = self.costs;
+        let Costs { call, cell, record, query, scan: _ } = self.costs;
         let moved = work.calls * nanos(call) + work.cells * nanos(cell) + work.records * nanos(record);
         self.turn += moved + work.queries * nanos(query);
     }
@@ -46,7 +46,7 @@ impl Cpu {
     /// Ends the turn. `scanned` is the number of circuits that circuit policies have scanned during the run.
     pub(crate) fn end_turn(&mut self, now: Instant, scanned: u64) {
         let scans = scanned - std::mem::replace(&mut self.scanned, scanned);
-        let turn = std::mem::take(&mut self.turn) + scans * nanos(self.costs.look);
+        let turn = std::mem::take(&mut self.turn) + scans * nanos(self.costs.scan);
         self.free_at = Instant::from_nanos(self.free_at.max(now).as_nanos() + turn);
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     fn turns_queue_behind_each_other() {
         let micros = Duration::from_micros;
         let costs =
-            Costs { cell: micros(3), call: micros(2), record: micros(1), look: micros(5), query: micros(7) };
+            Costs { cell: micros(3), call: micros(2), record: micros(1), scan: micros(5), query: micros(7) };
         let mut cpu = Cpu::new(costs);
         let now = Instant::from_millis(1);
         assert_eq!(cpu.busy_until(now), None);
