@@ -9,7 +9,7 @@ use crate::sections::relays::RelaysKeys;
 use crate::sections::sets::ChangeKeys;
 use crate::sections::tor::{OfClient, TorKeys};
 use crate::sections::{self, Sections};
-use crate::tree::Table;
+use crate::tree::{Table, merge};
 use penstock_core::config::RelayConfig;
 use penstock_units::{Duration, parse::show_duration};
 
@@ -32,7 +32,7 @@ pub(crate) fn changes(
         let overlay = &change.keys.set;
         layers::check_names(&root, overlay)?;
         refuse_the_rest(overlay)?;
-        layers::merge(&mut root, overlay);
+        merge(&mut root, overlay);
         let after = sections::read(&root)?;
         let count = changes.len();
         for (node, host) in tors(scenario) {

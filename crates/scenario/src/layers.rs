@@ -9,7 +9,7 @@ use crate::error::{ConfigError, Origin, Sources, listed_briefly};
 use crate::keys::in_list;
 use crate::model::Variant;
 use crate::sections::sets::VariantKeys;
-use crate::tree::{Node, Table, Value, insert, join, parse, parse_value};
+use crate::tree::{Node, Table, Value, join, merge, nested, parse, parse_value};
 use crate::values::{Site, Texts, ValueType};
 use std::path::Path;
 
@@ -244,36 +244,6 @@ fn table_of(node: &mut Node) -> Option<&mut Table> {
 /// Tables with entries that an override may change. It cannot add entries, because a mistyped name would add a node.
 const NAMED: &[&str] = &["relays", "clients", "servers", "workloads"];
 
-/// Keys that select an algorithm. `scheduler = "vanilla"` is short for `scheduler = { kind = "vanilla" }`.
-pub(crate) const ALGORITHM_KEYS: [&str; 6] =
-    ["circuit_policy", "scheduler", "edge_control", "hop_control", "throttle", "channel_map"];
-
-pub(crate) fn merge(base: &mut Table, over: &Table) {
-    let names_text = |key: &str| over.get(key).is_some_and(|node| node.as_text().is_some());
-    if names_text("kind") {
-        base.clear();
-    }
-    if names_text("link") {
-        base.remove("link_up");
-        base.remove("link_down");
-    }
-    for (key, node) in over {
-        match (base.get_mut(key), &node.value) {
-            (Some(Node { value: Value::Table(below), .. }), Value::Table(above)) => merge(below, above),
-            (Some(below), Value::Table(above))
-                if below.as_text().is_some() && ALGORITHM_KEYS.contains(&&key[..]) =>
-            {
-                let mut table = Table::from([("kind".to_owned(), below.clone())]);
-                merge(&mut table, above);
-                *below = Node::of_table(table, node.at);
-            }
-            _ => {
-                base.insert(key.clone(), node.clone());
-            }
-        }
-    }
-}
-
 /// The overrides of a variant. Keys of `set` may be dotted.
 fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError> {
     let to_variant = |at| match at {
@@ -283,8 +253,8 @@ fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError> {
     let overlay = Node::of_table(set.clone(), Origin::Default).moved(&to_variant);
     let overlay = overlay.table().cloned().unwrap_or_default();
     for (key, below, why) in [
-        ("scenario", None, "a variant cannot change the paper or the figure of a scenario"),
-        ("variants", None, "a variant cannot change variants"),
+        ("scenario", None, "a variant cannot change the paper or the figure of a scenario; leave this out"),
+        ("variants", None, "a variant cannot change variants; leave this out"),
         ("run", Some("seeds"), "all variants have the same seeds: set them in [run]"),
         ("run", Some("networks"), "all variants have the same networks: set them in [run]"),
     ] {
@@ -299,38 +269,40 @@ fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError> {
     Ok(overlay)
 }
 
-/// The overrides of all `--set key=value`. If two set the same key, the later one wins. The value is TOML. A string
-/// needs no quotes if it has none of the characters `" ' [ ] { } = #`, because a shell removes quotes: `run.duration=10
-/// s`.
+/// The overrides of all `--set key=value`. A later one overrides earlier ones. The value is TOML. A string needs no
+/// quotes if it has none of the characters `" ' [ ] { } = #`, because a shell removes quotes: `run.duration=10 s`.
 pub(crate) fn of_sets(file: &Table, sets: &[String], warnings: &mut Warnings) -> Result<Table, ConfigError> {
-    let mut overlay = parse_sets(sets)?;
+    let mut overlay = Table::new();
+    for (index, set) in sets.iter().enumerate() {
+        merge(&mut overlay, &of_set(set, Origin::Set(index))?);
+    }
     rename(&mut overlay, warnings)?;
     check_names(file, &overlay)?;
     Ok(overlay)
 }
 
-fn parse_sets(sets: &[String]) -> Result<Table, ConfigError> {
-    let mut overlay = Table::new();
-    for (index, set) in sets.iter().enumerate() {
-        let at = Origin::Set(index);
-        let fail = |message: &str| ConfigError::new(at, "", message);
-        let (path, text) =
-            set.split_once('=').ok_or_else(|| fail("it must be key=value, like run.duration=\"10 min\""))?;
-        let (path, text) = (path.trim(), text.trim());
-        let node = match parse_value(text) {
-            Some(node) => node,
-            None if text.is_empty() => return Err(fail("the value is missing")),
-            None if text.contains(['"', '\'', '[', ']', '{', '}', '=', '#', '\n']) => {
-                return Err(fail(
-                    "the value is not TOML; a string needs quotes that the shell leaves, like 'key=\"10 s\"'",
-                ));
-            }
-            None => Node::text(text, at),
-        };
-        if path == "variants" || path.starts_with("variants.") {
-            return Err(fail("--set cannot change variants; select variants with --variant"));
+fn of_set(set: &str, at: Origin) -> Result<Table, ConfigError> {
+    let fail = |message: &str| ConfigError::new(at, "", message);
+    let (path, text) =
+        set.split_once('=').ok_or_else(|| fail("it must be key=value, like run.duration=\"10 min\""))?;
+    let (path, text) = (path.trim(), text.trim());
+    let node = match parse_value(text, path) {
+        Some(Ok(node)) => node,
+        Some(Err(error)) => return Err(ConfigError { at, ..error }),
+        None if text.is_empty() => return Err(fail("the value is missing; write it after the =")),
+        None if text.contains(['"', '\'', '[', ']', '{', '}', '=', '#', '\n']) => {
+            return Err(fail(
+                "the value is not TOML; a string needs quotes that the shell leaves, like 'key=\"10 s\"'",
+            ));
         }
-        insert(&mut overlay, path, path, node.moved(&|_| at), false)?;
+        None => Node::text(text, at),
+    };
+    let overlay = nested(path, node.moved(&|_| at))?;
+    if overlay.contains_key("variants") {
+        return Err(fail("--set cannot change variants; select variants with --variant"));
+    }
+    if overlay.get("scenario").and_then(Node::table).is_some_and(|table| table.contains_key("include")) {
+        return Err(fail("an override cannot include files; write include in the scenario file"));
     }
     Ok(overlay)
 }
@@ -373,12 +345,6 @@ mod tests {
     use super::*;
     use crate::tree::parse;
 
-    fn merged(base: &str, over: &str) -> Table {
-        let mut base = parse(base, 0).unwrap();
-        merge(&mut base, &parse(over, 0).unwrap());
-        base
-    }
-
     /// Compares values without their origins.
     fn same(one: Table, other: &str) -> bool {
         let nowhere = |table: Table| Node::of_table(table, Origin::Default).moved(&|_| Origin::Default);
@@ -386,39 +352,31 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_replaces_the_algorithm_and_a_parameter_changes_it() {
-        let base = "scheduler = { kind = 'a', x = 1 }";
-        assert!(same(merged(base, "scheduler = { y = 2 }"), "scheduler = { kind = 'a', x = 1, y = 2 }"));
-        assert!(same(merged(base, "scheduler = { kind = 'b', y = 2 }"), "scheduler = { kind = 'b', y = 2 }"));
-        assert!(same(merged(base, "scheduler = 'b'"), "scheduler = 'b'"));
-        assert!(same(merged("scheduler = 'a'", "scheduler.y = 2"), "scheduler = { kind = 'a', y = 2 }"));
-        assert!(same(merged("cpu = 'none'", "cpu = { cell = '1 us' }"), "cpu = { cell = '1 us' }"));
-    }
-
-    #[test]
-    fn setting_the_link_sets_both_directions() {
-        let base = "link = '1 MiB/s'\nlink_up = '2 MiB/s'";
-        assert!(same(merged(base, "link = '3 MiB/s'"), "link = '3 MiB/s'"));
-        assert!(same(merged(base, "link_up = '3 MiB/s'"), "link = '1 MiB/s'\nlink_up = '3 MiB/s'"));
-    }
-
-    #[test]
-    fn a_node_can_have_the_name_kind_or_link() {
-        let base = "[relays.kind]\nlink = '1 MiB/s'\n[relays.link_up]\n[relays.link]\n";
-        assert_eq!(
-            merged(base, "relays.kind.link = 'x'\nrelays.link.link = 'x'")["relays"].table().unwrap().len(),
-            3
-        );
-    }
-
-    #[test]
     fn a_set_accepts_toml_or_plain_words() {
         let sets = ["a.b=1", "a.c=10 s", "a.d=\"x\"", "a.e=uniform(1 s, 3 s)", "a.b=2", "a.f=[1, 2]"];
-        let overlay = parse_sets(&sets.map(str::to_owned)).unwrap();
+        let overlay = of_sets(&Table::new(), &sets.map(str::to_owned), &mut Warnings::new()).unwrap();
         let expected = "a = { b = 2, c = '10 s', d = 'x', e = 'uniform(1 s, 3 s)', f = [1, 2] }";
         assert!(same(overlay, expected));
         for wrong in ["a.b", "a.b=", "=1", "a..b=1", "a=[1", "a=\"x", "variants.0.name=\"x\""] {
-            assert!(parse_sets(&[wrong.to_owned()]).is_err(), "{wrong}");
+            assert!(of_set(wrong, Origin::Set(0)).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_later_set_overrides_an_earlier_one() {
+        let overlay = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+            of_sets(&Table::new(), &sets, &mut Warnings::new()).unwrap()
+        };
+        let of_kist = ["relay.scheduler={ kind = 'kist', interval = '2 ms' }", "relay.scheduler=vanilla"];
+        assert!(same(overlay(&of_kist), "relay = { scheduler = 'vanilla' }"));
+        let refined = ["relay.scheduler=kist", "relay.scheduler.interval=2 ms"];
+        assert!(same(overlay(&refined), "relay = { scheduler = { kind = 'kist', interval = '2 ms' } }"));
+        let plain = ["network.latency.near=10 ms", "network.latency=even"];
+        assert!(same(overlay(&plain), "network = { latency = 'even' }"));
+        let table = ["network.latency=even", "network.latency.near=10 ms"];
+        assert!(same(overlay(&table), "network = { latency = { near = '10 ms' } }"));
+        let link = ["relay.link_up=1 MiB/s", "relay.link=2 MiB/s"];
+        assert!(same(overlay(&link), "relay = { link = '2 MiB/s' }"));
     }
 }

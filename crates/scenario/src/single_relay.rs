@@ -2,12 +2,12 @@
 
 use crate::error::{ConfigError, Error, Origin, listed};
 use crate::keys::{Read, Section};
-use crate::layers::{Warnings, merge, rename_tor};
+use crate::layers::{Warnings, rename_tor};
 use crate::presets;
 use crate::sections;
 use crate::sections::relays::RelaysKeys;
 use crate::sections::tor::{OfClient, TorKeys};
-use crate::tree::{Node, Table, parse};
+use crate::tree::{Node, Table, merge, parse};
 use penstock_core::RelayConfig;
 
 /// Keys of `[relay]` that only a simulated relay has.

@@ -69,9 +69,9 @@ impl Node {
         Node { value: Value::Table(table), at }
     }
 
-    /// Parses a default or an override. Text that is not TOML becomes a string, so `10 s` needs no quotes.
+    /// Parses a default. Text that is not TOML becomes a string, so `10 s` needs no quotes.
     pub(crate) fn of_default(text: &str) -> Node {
-        parse_value(text).unwrap_or_else(|| Node::text(text, Origin::Default))
+        parse_value(text, "").and_then(Result::ok).unwrap_or_else(|| Node::text(text, Origin::Default))
     }
 
     pub(crate) fn moved(mut self, to: &impl Fn(Origin) -> Origin) -> Node {
@@ -98,11 +98,11 @@ pub(crate) fn parse(text: &str, file: usize) -> Result<Table, ConfigError> {
     table(parsed.get_ref(), &lines, "")
 }
 
-/// Parses one value; `None` if the text is not TOML.
-pub(crate) fn parse_value(text: &str) -> Option<Node> {
+/// Parses the value of the key `path`; `None` if the text is not TOML. A number outside its range is an error.
+pub(crate) fn parse_value(text: &str, path: &str) -> Option<Result<Node, ConfigError>> {
     let parsed = DeValue::parse(text).ok()?;
-    let node = node(&parsed, Origin::Default, &Lines::new(text, 0), "").ok()?;
-    Some(node.moved(&|_| Origin::Default))
+    let node = node(&parsed, Origin::Default, &Lines::new(text, 0), path);
+    Some(node.map(|node| node.moved(&|_| Origin::Default)))
 }
 
 fn table(table: &DeTable<'_>, lines: &Lines, path: &str) -> Result<Table, ConfigError> {
@@ -115,7 +115,11 @@ fn table(table: &DeTable<'_>, lines: &Lines, path: &str) -> Result<Table, Config
 }
 
 fn node(value: &Spanned<DeValue<'_>>, at: Origin, lines: &Lines, path: &str) -> Result<Node, ConfigError> {
-    let beyond = |digits: &str| ConfigError::new(at, path, format!("{digits} is too large a number"));
+    let beyond = |digits: &str| {
+        let message =
+            format!("{digits} is out of range; an integer must be from {} to {}", i64::MIN, i64::MAX);
+        ConfigError::new(at, path, message)
+    };
     let value = match value.get_ref() {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(digits) => Value::Integer(
@@ -158,77 +162,85 @@ impl Lines {
     }
 }
 
-/// Converts a `set` with dotted keys to nested tables.
+/// Keys that select an algorithm. `scheduler = "vanilla"` is short for `scheduler = { kind = "vanilla" }`.
+pub(crate) const ALGORITHM_KEYS: [&str; 6] =
+    ["circuit_policy", "scheduler", "edge_control", "hop_control", "throttle", "channel_map"];
+
+/// Merges `over` into `base`: tables key by key, other values as a whole. A table with a `kind` replaces the whole table
+/// below it. A `link` discards `link_up` and `link_down`.
+pub(crate) fn merge(base: &mut Table, over: &Table) {
+    let names_text = |key: &str| over.get(key).is_some_and(|node| node.as_text().is_some());
+    if names_text("kind") {
+        base.clear();
+    }
+    if names_text("link") {
+        base.remove("link_up");
+        base.remove("link_down");
+    }
+    for (key, node) in over {
+        let below = base.get_mut(key);
+        if let (Some(below), Value::Table(above)) = (below, &node.value) {
+            expand(key, below);
+            if let Value::Table(table) = &mut below.value {
+                merge(table, above);
+                continue;
+            }
+        }
+        base.insert(key.clone(), node.clone());
+    }
+}
+
+/// Expands the name of an algorithm to a table with this `kind`.
+fn expand(key: &str, node: &mut Node) {
+    if ALGORITHM_KEYS.contains(&key) && node.as_text().is_some() {
+        *node = Node::of_table(Table::from([("kind".to_owned(), node.clone())]), node.at);
+    }
+}
+
+/// Wraps `node` in a table for each key of the dotted `path`.
+pub(crate) fn nested(path: &str, node: Node) -> Result<Table, ConfigError> {
+    let at = node.at;
+    if path.split('.').any(str::is_empty) {
+        let message = "this is no key; a key is a path with dots, like relays.middle.link";
+        return Err(ConfigError::new(at, path, message));
+    }
+    let (outer, last) = path.rsplit_once('.').map_or((None, path), |(outer, last)| (Some(outer), last));
+    let table = Table::from([(last.to_owned(), node)]);
+    outer.map_or(Ok(table.clone()), |outer| nested(outer, Node::of_table(table, at)))
+}
+
+/// Converts a `set` with dotted keys to nested tables. The order of the keys does not matter, because no two of them may
+/// set the same value.
 pub(crate) fn undotted(set: &Table) -> Result<Table, ConfigError> {
     let mut overlay = Table::new();
     for (path, node) in set {
-        insert(&mut overlay, path, path, node.clone(), true)?;
+        join_tables(&mut overlay, nested(path, node.clone())?, path)?;
     }
     Ok(overlay)
 }
 
-/// Inserts `node` at the dotted `path`. With `once`, an existing value is an error.
-pub(crate) fn insert(
-    table: &mut Table,
-    path: &str,
-    whole: &str,
-    node: Node,
-    once: bool,
-) -> Result<(), ConfigError> {
-    let (head, rest) = path.split_once('.').map_or((path, None), |(head, rest)| (head, Some(rest)));
-    if head.is_empty() {
-        return Err(ConfigError::new(
-            node.at,
-            whole,
-            "this is no key; a key is a path with dots, like relays.middle.link",
-        ));
-    }
-    let node = match rest {
-        None => node,
-        Some(rest) => {
-            let at = node.at;
-            let mut inner = Table::new();
-            insert(&mut inner, rest, whole, node, once)?;
-            Node::of_table(inner, at)
+/// Joins two tables without common values. `path` is the dotted key that sets the values of `above`.
+fn join_tables(below: &mut Table, above: Table, path: &str) -> Result<(), ConfigError> {
+    for (key, mut node) in above {
+        let Some(other) = below.get_mut(&key) else {
+            below.insert(key, node);
+            continue;
+        };
+        if node.table().is_some() != other.table().is_some() {
+            expand(&key, other);
+            expand(&key, &mut node);
         }
-    };
-    match table.get_mut(head) {
-        None => {
-            table.insert(head.to_owned(), node);
-        }
-        Some(below) => join_nodes(below, node, whole, once)?,
-    }
-    Ok(())
-}
-
-/// Merges two overrides of the same level. Tables merge key by key. Any other value replaces the earlier one.
-fn join_nodes(below: &mut Node, above: Node, whole: &str, once: bool) -> Result<(), ConfigError> {
-    let at = above.at;
-    let old = std::mem::replace(&mut below.value, Value::Date);
-    let (mut lower, upper) = match (old, above.value) {
-        (Value::Table(lower), Value::Table(upper)) => (lower, upper),
-        // A word stands for a table with only this `kind`.
-        (Value::Table(lower), Value::Text(kind)) => {
-            (lower, Table::from([("kind".to_owned(), Node::text(kind, at))]))
-        }
-        (Value::Text(kind), Value::Table(upper)) => {
-            (Table::from([("kind".to_owned(), Node::text(kind, below.at))]), upper)
-        }
-        _ if once => return Err(ConfigError::new(at, whole, "the key is set twice here")),
-        (_, value) => {
-            *below = Node { value, at };
-            return Ok(());
-        }
-    };
-    for (key, node) in upper {
-        match lower.get_mut(&key) {
-            None => {
-                lower.insert(key, node);
+        match (&mut other.value, node.value) {
+            (Value::Table(below), Value::Table(above)) => join_tables(below, above, path)?,
+            _ => {
+                return Err(ConfigError::new(
+                    node.at,
+                    path,
+                    "the key is set twice here; leave one of the two out",
+                ));
             }
-            Some(below) => join_nodes(below, node, whole, once)?,
         }
     }
-    below.value = Value::Table(lower);
     Ok(())
 }
 
@@ -290,6 +302,44 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn merged(base: &str, over: &str) -> Table {
+        let mut base = parse(base, 0).unwrap();
+        merge(&mut base, &parse(over, 0).unwrap());
+        base
+    }
+
+    /// Compares values without their origins.
+    fn same(one: Table, other: &str) -> bool {
+        let nowhere = |table: Table| Node::of_table(table, Origin::Default).moved(&|_| Origin::Default);
+        nowhere(one) == nowhere(parse(other, 0).unwrap())
+    }
+
+    #[test]
+    fn a_kind_replaces_the_algorithm_and_a_parameter_changes_it() {
+        let base = "scheduler = { kind = 'a', x = 1 }";
+        assert!(same(merged(base, "scheduler = { y = 2 }"), "scheduler = { kind = 'a', x = 1, y = 2 }"));
+        assert!(same(merged(base, "scheduler = { kind = 'b', y = 2 }"), "scheduler = { kind = 'b', y = 2 }"));
+        assert!(same(merged(base, "scheduler = 'b'"), "scheduler = 'b'"));
+        assert!(same(merged("scheduler = 'a'", "scheduler.y = 2"), "scheduler = { kind = 'a', y = 2 }"));
+        assert!(same(merged("cpu = 'none'", "cpu = { cell = '1 us' }"), "cpu = { cell = '1 us' }"));
+    }
+
+    #[test]
+    fn setting_the_link_sets_both_directions() {
+        let base = "link = '1 MiB/s'\nlink_up = '2 MiB/s'";
+        assert!(same(merged(base, "link = '3 MiB/s'"), "link = '3 MiB/s'"));
+        assert!(same(merged(base, "link_up = '3 MiB/s'"), "link = '1 MiB/s'\nlink_up = '3 MiB/s'"));
+    }
+
+    #[test]
+    fn a_node_can_have_the_name_kind_or_link() {
+        let base = "[relays.kind]\nlink = '1 MiB/s'\n[relays.link_up]\n[relays.link]\n";
+        assert_eq!(
+            merged(base, "relays.kind.link = 'x'\nrelays.link.link = 'x'")["relays"].table().unwrap().len(),
+            3
+        );
+    }
+
     #[test]
     fn every_value_has_the_line_of_its_key() {
         let text = "# a comment\n[run]\nseeds = [\n  1,\n  2,\n]\n\n[relays.entry]\nlink = \"x\"\n";
@@ -315,5 +365,25 @@ mod tests {
         let once = print(text);
         assert_eq!(print(&once), once);
         assert!(once.contains("b = [1, 2.5, true]") && once.contains("\"d.e\" = \"\""), "{once}");
+    }
+
+    #[test]
+    fn dotted_keys_join_in_any_order_and_set_no_value_twice() {
+        let joined = |text: &str| undotted(&parse(text, 0).unwrap());
+        let right = "relay = { scheduler = { kind = 'kist', interval = '2 ms' }, link = 'x' }";
+        for text in [
+            "'relay.scheduler' = 'kist'\n'relay.scheduler.interval' = '2 ms'\n'relay.link' = 'x'",
+            "'relay.link' = 'x'\nrelay.scheduler.interval = '2 ms'\n'relay.scheduler.kind' = 'kist'",
+        ] {
+            assert!(same(joined(text).unwrap(), right), "{text}");
+        }
+        for text in [
+            "a.b = 1\n'a.b' = 2",
+            "'network.latency' = 'even'\n'network.latency.near' = '10 ms'",
+            "'relay.scheduler' = 'kist'\n'relay.scheduler.kind' = 'vanilla'",
+        ] {
+            let error = joined(text).unwrap_err();
+            assert_eq!(error.message, "the key is set twice here; leave one of the two out", "{text}");
+        }
     }
 }

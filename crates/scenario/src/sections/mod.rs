@@ -15,10 +15,9 @@ pub(crate) mod workloads;
 
 use crate::error::{ConfigError, Origin, instead};
 use crate::keys::{Read, Section, in_list};
-use crate::layers::merge;
 use crate::model::Tcp;
 use crate::presets;
-use crate::tree::{Node, Table, Value, is_name, join, print_section};
+use crate::tree::{Node, Table, Value, is_name, join, merge, print_section};
 use crate::values::{Parameter, Site, ValueType};
 use clients::{ClientKeys, ClientsKeys};
 use network::NetworkKeys;
