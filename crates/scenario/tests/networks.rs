@@ -173,6 +173,9 @@ fn a_later_deployment_overrides_earlier_ones() {
     assert!(over.relays.iter().all(|relay| debug(&relay.config.circuit_policy).contains("7s")));
     let under = drawn(&[longer, refined, policy]);
     assert!(under.relays.iter().all(|relay| debug(&relay.config.circuit_policy).contains("RoundRobin")));
+    let preset = "[[deployments]]\nset = { preset = 'tor-0.2.2' }\n";
+    let replaced = drawn(&[longer, preset]);
+    assert!(replaced.relays.iter().all(|relay| debug(&relay.config.circuit_policy).contains("RoundRobin")));
 }
 
 #[test]

@@ -135,14 +135,16 @@ impl Sections {
     /// A group of relays of the file `root`, with the additional keys that deployments set.
     pub(crate) fn relay_with<'a>(
         &self,
-        root: &Table,
+        root: &'a Table,
         group: &str,
         sets: impl Iterator<Item = &'a Table>,
     ) -> Result<Read<RelaysKeys>, ConfigError> {
         let node = table_of(root, "relays")?.0.get(group);
-        let mut written = node.and_then(Node::table).cloned().unwrap_or_default();
-        sets.for_each(|set| merge(&mut written, set));
-        let (keys, _) = over_preset::<RelaysKeys>(&self.relay, &written)?;
+        let own = node.and_then(Node::table);
+        let mut keys = self.relay.clone();
+        for written in own.into_iter().chain(sets) {
+            keys = over_preset::<RelaysKeys>(&keys, written)?.0;
+        }
         let at = node.map_or(Origin::Default, |node| node.at);
         Read::new(keys, &Site { at, path: &join("relays", group), sections: &self.resolved })
     }
