@@ -36,9 +36,16 @@ pub(crate) fn deployments(
         );
         return Err(ConfigError::new(first.at, "deployments", message));
     };
+    let own: BTreeMap<&str, &Relay> = relays.iter().map(|relay| (relay.host.group.as_str(), relay)).collect();
     let mut software = BTreeMap::new();
     for (layers, groups) in groups {
         for group in groups {
+            if layers.is_empty() {
+                let relay = own[group];
+                software
+                    .insert((group.to_owned(), layers.clone()), (relay.config.clone(), relay.refill_phase));
+                continue;
+            }
             let relay = sections.relay_with(root, group, layers.iter().map(|place| sets[*place]))?;
             let n23 = sections.network.keys.wire.consensus_n23;
             let (config, phase) = relay.keys.tor.config(&relay, OfClient::default(), n23)?;
@@ -85,9 +92,10 @@ fn deployment(read: &Read<DeploymentKeys>, relays: &[Relay]) -> Result<Deploymen
     let reached: Vec<usize> = (0..relays.len()).filter(|index| is_meant(&relays[*index])).collect();
     if reached.is_empty() {
         let position = read.shown.get("position").and_then(|node| node.as_text()).unwrap_or_default();
-        return Err(
-            read.wrong("position", format!("none of these relays has the flags of the position {position}"))
+        let message = format!(
+            "none of these relays has the flags of the position {position}; change position, relays or their flags"
         );
+        return Err(read.wrong("position", message));
     }
     let count = (share.unwrap_or(1.0) * reached.len() as f64).round() as usize;
     Ok(Deployment { relays: reached, count })
@@ -101,7 +109,8 @@ impl Deployment {
     }
 }
 
-/// Lists the combinations of deployments that can reach one relay, each with the groups whose relays it may reach.
+/// Lists the combinations of deployments that can reach one relay, each with the groups whose relays it may reach. The
+/// empty combination has the groups with relays that no deployment may reach.
 /// Returns `None` if there are more than [`MOST_LAYERS`] combinations.
 fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layers, BTreeSet<&'a str>>> {
     // Relays that the same deployments may reach are treated together.
@@ -117,8 +126,6 @@ fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layer
             found.entry(layers).or_default().extend(&groups);
         }
     }
-    // A relay without a deployment keeps its configuration.
-    found.remove(&Layers::new());
     Some(found).filter(|found| found.len() <= MOST_LAYERS)
 }
 

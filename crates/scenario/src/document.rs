@@ -3,7 +3,7 @@ use crate::changes::changes;
 use crate::deployments::deployments;
 use crate::error::{ConfigError, Error, Sources, listed};
 use crate::estimate::{Estimate, estimate};
-use crate::ineffective;
+use crate::ineffective::{self, Unused, WrittenKey};
 use crate::layers::{self, Entry, NetworkFile, Warnings, layered, read_file};
 use crate::model::{Head, Scenario, Variant};
 use crate::sections::{self, Sections};
@@ -93,11 +93,14 @@ impl Document {
             versions: Vec::new(),
             warnings: Vec::new(),
         };
+        let mut unused = Unused::default();
         for point in points {
             sources.overrides.truncate(sets.len());
             sources.overrides.extend_from_slice(&point.sets);
-            let added = document.add(&file, &entries, point, &sources, &mut warnings);
+            let mut keys = Vec::new();
+            let added = document.add(&file, &entries, point, &sources, &mut warnings, &mut keys);
             added.map_err(|error| sources.error(error))?;
+            unused.add(&sources, keys);
             for (at, message) in warnings.drain(..) {
                 let warning = sources.sentence(at, &message);
                 if !document.warnings.contains(&warning) {
@@ -105,6 +108,7 @@ impl Document {
                 }
             }
         }
+        document.warnings.extend(unused.warnings());
         Ok(document)
     }
 
@@ -115,6 +119,7 @@ impl Document {
         point: &Point,
         sources: &Sources,
         warnings: &mut Warnings,
+        keys: &mut Vec<WrittenKey>,
     ) -> Result<(), ConfigError> {
         let sets = layers::of_sets(file, &sources.overrides, warnings)?;
         for entry in entries {
@@ -124,7 +129,7 @@ impl Document {
             let mut scenario = build::scenario(&sections, variant.clone())?;
             scenario.deployments = deployments(&root, &sections, &scenario.relays)?;
             scenario.changes = changes(&root, &sections, &scenario)?;
-            ineffective::warn(&sections, &scenario, warnings);
+            keys.extend(ineffective::check(&sections, &scenario));
             let leaves = layers::leaves(&overlay).into_iter();
             let overrides = leaves.map(|(key, node)| (key, node.value.print())).collect();
             self.variants.push(variant);
@@ -143,7 +148,7 @@ impl Document {
         self.network.as_deref()
     }
 
-    /// Warnings about parts of the file that the next release will refuse, such as old keys.
+    /// Warnings about old keys, which the next release will refuse, and about keys without effect in every variant.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -1,58 +1,273 @@
-//! Settings that have no effect. Each one gives a warning.
+//! Keys that the user wrote, but that have no effect. Each one gives a warning.
+//!
+//! A line of a file can have an effect in one variant, and none in another. Such a line gives no warning.
 
-use crate::error::ConfigError;
-use crate::layers::Warnings;
-use crate::model::{Path, Scenario};
+use crate::error::{Origin, Sources};
+use crate::keys::{Read, Section, defaults};
+use crate::model::{Client, Latency, Path, Scenario};
 use crate::sections::Sections;
+use crate::sections::clients::PathKeys;
+use crate::sections::hop_control::{HopControl, Interval, MarutKeys};
+use crate::sections::network::WireKeys;
+use crate::sections::relays::EraKeys;
+use crate::sections::run::TraceKeys;
+use crate::sections::tor::{TorKeys, Transport};
+use crate::tree::Table;
 use penstock_core::config::RelayConfig;
 use penstock_core::edge_control::EdgeControlConfig;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Key of a node that selects its edge control.
-const KEY: &str = "edge_control.kind";
+/// A key of one variant that the user wrote.
+pub(crate) struct WrittenKey {
+    at: Origin,
+    /// The key, and the condition for its effect.
+    rule: Rule,
+    /// The warning, if the key has no effect in this variant.
+    warning: Option<String>,
+}
 
-/// Adds a warning for each congestion control that clients or relays have, but that no circuit uses. The client and
-/// the last relay of a circuit must have the same congestion control. Otherwise the circuit has SENDME windows.
-///
-/// Source: proposal 324 §10.3 (the client asks for congestion control, and the relay answers).
-pub(crate) fn warn(sections: &Sections, scenario: &Scenario, warnings: &mut Warnings) {
-    let clients = scenario.clients.iter().filter(|client| client.path != Path::Direct);
-    let asked: BTreeSet<_> = clients.clone().filter_map(|client| congestion(&client.config)).collect();
-    let deployed = scenario.deployments.software.values().filter_map(|(config, _)| congestion(config));
-    let own = scenario.relays.iter().filter_map(|relay| congestion(&relay.config));
-    let offered: BTreeSet<_> = own.chain(deployed).collect();
-    for kind in offered.difference(&asked) {
-        let mut relays = scenario.relays.iter().filter(|relay| congestion(&relay.config) == Some(*kind));
-        // Without such a relay, a deployment sets the congestion control.
-        let at = match relays.next() {
-            Some(relay) => sections.relays.get(&relay.host.group).map(|read| read.wrong(KEY, "")),
-            None => sections.deployments.first().map(|read| read.wrong("set", "")),
-        };
-        add(
-            at,
-            format!(
-                "edge_control = \"{kind}\" of relays has no effect, because no client asks for it; \
-                 set client.edge_control = \"{kind}\" too"
-            ),
-            warnings,
-        );
+type Rule = [&'static str; 2];
+
+/// The warnings about all variants, each with its place.
+#[derive(Default)]
+pub(crate) struct Unused {
+    warnings: Vec<((String, Rule), String)>,
+    /// Places that need no warning, or already have one.
+    done: BTreeSet<(String, Rule)>,
+}
+
+impl Unused {
+    pub(crate) fn add(&mut self, sources: &Sources, keys: Vec<WrittenKey>) {
+        for WrittenKey { at, rule, warning } in keys {
+            let place = (sources.sentence(at, ""), rule);
+            match warning {
+                Some(message) => self.warnings.push((place, sources.sentence(at, &message))),
+                None => {
+                    self.done.insert(place);
+                }
+            }
+        }
     }
-    for kind in asked.difference(&offered) {
-        let mut clients = clients.clone().filter(|client| congestion(&client.config) == Some(*kind));
-        let group = clients.next().and_then(|client| sections.clients.get(&client.host.group));
-        add(
-            group.map(|read| read.wrong(KEY, "")),
-            format!(
-                "edge_control = \"{kind}\" of clients has no effect, because no relay supports it; \
-                 set relay.edge_control = \"{kind}\" too"
-            ),
-            warnings,
-        );
+
+    /// One warning for each line and key that has no effect in any variant.
+    pub(crate) fn warnings(mut self) -> impl Iterator<Item = String> {
+        let new = move |(place, message): (_, String)| self.done.insert(place).then_some(message);
+        self.warnings.into_iter().filter_map(new)
     }
 }
 
-fn add(at: Option<ConfigError>, message: String, warnings: &mut Warnings) {
-    warnings.extend(at.map(|error| (error.at, message)));
+/// Checks the keys of one variant that have an effect only together with other keys.
+pub(crate) fn check(sections: &Sections, scenario: &Scenario) -> Vec<WrittenKey> {
+    let mut keys = Vec::new();
+    of_run(sections, scenario, &mut keys);
+    of_network(sections, scenario, &mut keys);
+    of_tor(sections, scenario, &mut keys);
+    of_clients(sections, scenario, &mut keys);
+    of_congestion_control(sections, scenario, &mut keys);
+    keys
+}
+
+/// Adds `key` if the user wrote it with another value than in `defaults`. `why` is a text after "because".
+fn add<S>(
+    keys: &mut Vec<WrittenKey>,
+    (read, defaults): (&Read<S>, &Table),
+    key: &'static str,
+    has_effect: bool,
+    why: &'static str,
+) {
+    let own = key.rsplit('.').next().and_then(|key| defaults.get(key));
+    if read.sets(key) && read.print(key) != own.map(|node| node.value.print()) {
+        let warning = || format!("{}.{key} has no effect, because {why}", read.path);
+        keys.push(WrittenKey {
+            at: read.wrong(key, "").at,
+            rule: [key, why],
+            warning: (!has_effect).then(warning),
+        });
+    }
+}
+
+fn of_run(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
+    let (run, trace) = (&sections.run, &sections.trace);
+    let stops = run.keys.stop.is_none() || run.keys.sample < run.keys.duration;
+    let why =
+        "a run stops only at a sample, and run.sample is not shorter than run.duration; set a shorter sample";
+    add(keys, (run, &Table::new()), "stop", stops, why);
+    let defaults = defaults::<TraceKeys>();
+    // A list that the user left empty turns the trace off.
+    let traces = !scenario.trace.workloads.is_empty() || trace.sets("workloads");
+    for key in ["share", "interval", "cells"] {
+        let why = "trace.workloads is empty; list the workloads to record";
+        add(keys, (trace, &defaults), key, traces, why);
+    }
+}
+
+fn of_network(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
+    let (network, latency) = (&sections.network, &scenario.network.latency);
+    let (read, pairs) = ((network, &defaults::<WireKeys>()), &network.keys.exceptions.pairs);
+    let uses_matrix = matches!(latency, Latency::RttMatrix(..));
+    let why = "network.latency is another; set latency = \"rtt-matrix\" too";
+    add(keys, read, "rtt_matrix", uses_matrix, why);
+    let uses_access = matches!(latency, Latency::Geographic(_) | Latency::RttMatrix(..));
+    let why = "only latency = \"geographic\" and \"rtt-matrix\" use it; set one of them, or leave access out";
+    add(keys, read, "access", uses_access, why);
+    let uses_rtt = *latency == Latency::Even || pairs.iter().any(|pair| !pair.sets("rtt"));
+    let why = "network.latency gives all round trips; set latency = \"even\", or leave rtt out";
+    add(keys, read, "rtt", uses_rtt, why);
+    let has_datagrams = has_datagrams(sections);
+    for key in ["reorder", "duplicate"] {
+        add(keys, read, key, has_datagrams, NO_DATAGRAMS);
+        pairs.iter().for_each(|pair| add(keys, (pair, &network.shown), key, has_datagrams, NO_DATAGRAMS));
+    }
+}
+
+const NO_DATAGRAMS: &str = "no relay or client has datagrams; set transport = \"datagram\" too";
+
+/// Whether a node has datagrams, or a deployment may set them.
+fn has_datagrams(sections: &Sections) -> bool {
+    let uses = |tor: &TorKeys| tor.transport == Transport::Datagram;
+    sections.relays.values().any(|relay| uses(&relay.keys.tor))
+        || sections.clients.values().any(|client| uses(&client.keys.tor))
+        || sections.deployments.iter().any(|deployment| deployment.keys.set.contains_key("transport"))
+}
+
+/// Keys of relays, and keys that relays and clients have.
+fn of_tor(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
+    let (tor, eras, marut) = (defaults::<TorKeys>(), defaults::<EraKeys>(), defaults::<MarutKeys>());
+    let asks = |client: &Client| congestion(&client.config) == Some("dctcp");
+    let (has_datagrams, has_dctcp) = (has_datagrams(sections), scenario.clients.iter().any(asks));
+    for relay in sections.relays.values() {
+        let has_era = relay.keys.era.era.is_some();
+        add(keys, (relay, &eras), "era_buckets", has_era, "these relays have no era; set era too");
+        let why = "no client has edge_control = \"dctcp\"; set it too";
+        add(keys, (relay, &tor), "ecn_threshold", has_dctcp, why);
+        of_hops(relay, &relay.keys.tor, has_datagrams, [&tor, &marut], keys);
+    }
+    for client in sections.clients.values().filter(|client| !client.keys.paths.path.is_empty()) {
+        of_hops(client, &client.keys.tor, has_datagrams, [&tor, &marut], keys);
+    }
+}
+
+fn of_hops<S>(
+    node: &Read<S>,
+    tor: &TorKeys,
+    has_datagrams: bool,
+    [defaults, of_marut]: [&Table; 2],
+    keys: &mut Vec<WrittenKey>,
+) {
+    for key in ["coalesce_delay", "datagram_timeout"] {
+        add(keys, (node, defaults), key, has_datagrams, NO_DATAGRAMS);
+    }
+    if let HopControl::Marut((_, own)) = &tor.hop_control {
+        let why = "hop_control.interval is \"hop\"; set interval = \"circuit\", or leave interval_hops out";
+        let uses_hops = own.interval == Interval::Circuit;
+        add(keys, (node, of_marut), "hop_control.interval_hops", uses_hops, why);
+    }
+}
+
+/// Keys of a client that need Tor.
+const OF_TOR: [&str; 4] = ["circuit_lifetime", "build_timeout", "optimistic_data", "priority_class"];
+
+fn of_clients(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
+    let mut all = defaults::<PathKeys>();
+    let tor = defaults::<TorKeys>();
+    let of_tor: Vec<&str> = TorKeys::parameters().iter().map(|key| key.key).chain(OF_TOR).collect();
+    all.extend(tor);
+    for client in one_of_each_group(scenario).values() {
+        let Some(read) = sections.clients.get(&client.host.group) else { continue };
+        let is_weighted = matches!(client.path, Path::Weighted { .. });
+        add(keys, (read, &all), "hops", is_weighted, "the path is not \"weighted\"; leave hops out");
+        let is_tor = matches!(client.path, Path::Tor { .. });
+        add(keys, (read, &all), "guards", is_tor, "the path is not \"tor\"; leave guards out");
+        let isolates = client.workloads.len() > 1 || !client.isolate;
+        let why = "the client has one workload; leave isolate_workloads out";
+        add(keys, (read, &all), "isolate_workloads", isolates, why);
+        for key in &of_tor {
+            let has_tor = client.path != Path::Direct;
+            let why = "path = [] is without Tor; set another path, or leave this out";
+            add(keys, (read, &all), key, has_tor, why);
+        }
+    }
+}
+
+/// One client of each group, by the group's name.
+fn one_of_each_group(scenario: &Scenario) -> BTreeMap<&str, &Client> {
+    scenario.clients.iter().map(|client| (client.host.group.as_str(), client)).collect()
+}
+
+/// Checks the congestion control of clients and relays. The client and the last relay of a circuit must have the same
+/// one. Otherwise the circuit has SENDME windows. DCTCP also needs relays that mark cells.
+///
+/// Source: proposal 324 §10.3 (the client asks for congestion control, and the relay answers).
+fn of_congestion_control(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
+    const KEY: &str = "edge_control";
+    let groups = one_of_each_group(scenario);
+    let clients: Vec<(&str, &Client)> =
+        groups.values().filter_map(|client| Some((congestion(&client.config)?, *client))).collect();
+    let clients: Vec<_> = clients.into_iter().filter(|(_, client)| client.path != Path::Direct).collect();
+    let relays = software(scenario);
+    let exits: BTreeSet<&str> =
+        scenario.relays.iter().filter(|relay| relay.exit).map(|relay| relay.host.group.as_str()).collect();
+    let ends_at = |client: &Client, group: &str| match &client.path {
+        Path::Direct => false,
+        Path::Weighted { .. } => true,
+        Path::Tor { .. } => exits.contains(group),
+        Path::Fixed(path) => path.last().is_some_and(|last| scenario.relays[*last].host.group == group),
+    };
+    for (group, layers, config) in &relays {
+        let Some(kind) = congestion(config) else { continue };
+        let mut asking = clients.iter().filter(|(asked, _)| *asked == kind).peekable();
+        let is_asked = asking.peek().is_some();
+        let is_used = asking.any(|(_, client)| ends_at(client, group));
+        let why = if is_asked {
+            format!(
+                "clients that ask for it end their circuits at other relays; set {KEY} = \"{kind}\" of these"
+            )
+        } else {
+            format!("no client asks for it; set client.{KEY} = \"{kind}\" too")
+        };
+        let deployed = layers.iter().rev().find_map(|place| {
+            let set = &sections.deployments[*place].keys.set;
+            set.get(KEY).or(set.get("preset")).map(|node| node.at)
+        });
+        let own = || sections.relays.get(*group).map(|read| read.wrong("edge_control.kind", "").at);
+        let warning = || format!("{KEY} = \"{kind}\" of relays has no effect, because {why}");
+        let at = deployed.or_else(own).unwrap_or(Origin::Default);
+        keys.push(WrittenKey { at, rule: [KEY, "both ends have it"], warning: (!is_used).then(warning) });
+    }
+    let marks = relays.iter().any(|(_, _, config)| config.ecn_threshold.is_some());
+    for (kind, client) in &clients {
+        let has = |config: &RelayConfig| congestion(config) == Some(kind);
+        let is_used = relays.iter().any(|(group, _, config)| has(config) && ends_at(client, group));
+        let why = match relays.iter().any(|(_, _, config)| has(config)) {
+            _ if is_used && *kind == "dctcp" && !marks => {
+                "no relay marks cells; set relay.ecn_threshold too".to_owned()
+            }
+            _ if is_used => String::new(),
+            true => format!(
+                "the last relays of their circuits do not support it; set {KEY} = \"{kind}\" of these"
+            ),
+            false => format!("no relay supports it; set relay.{KEY} = \"{kind}\" too"),
+        };
+        let warning = || format!("{KEY} = \"{kind}\" of clients has no effect, because {why}");
+        let Some(read) = sections.clients.get(&client.host.group) else { continue };
+        let at = read.wrong("edge_control.kind", "").at;
+        keys.push(WrittenKey {
+            at,
+            rule: [KEY, "both ends have it"],
+            warning: (!why.is_empty()).then(warning),
+        });
+    }
+}
+
+/// The possible configurations of relays: the group, the deployments that reach a relay, and its configuration.
+fn software(scenario: &Scenario) -> Vec<(&str, &[usize], &RelayConfig)> {
+    let deployments = &scenario.deployments;
+    if deployments.is_empty() {
+        let relays = scenario.relays.iter();
+        return relays.map(|relay| (&relay.host.group[..], &[][..], &*relay.config)).collect();
+    }
+    let of_layers = deployments.software.iter();
+    of_layers.map(|((group, layers), (config, _))| (&group[..], &layers[..], &**config)).collect()
 }
 
 /// The congestion control that a node requests as a client, and supports as a relay.
@@ -61,6 +276,8 @@ fn congestion(config: &RelayConfig) -> Option<&'static str> {
         EdgeControlConfig::Vegas(_) => Some("vegas"),
         EdgeControlConfig::Dctcp(_) => Some("dctcp"),
         EdgeControlConfig::Timely(_) => Some("timely"),
-        _ => None,
+        EdgeControlConfig::Windows(_) | EdgeControlConfig::Dynamic(_) | EdgeControlConfig::Custom { .. } => {
+            None
+        }
     }
 }

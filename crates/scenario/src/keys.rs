@@ -107,14 +107,17 @@ impl<S> Read<S> {
         node.is_some_and(Node::is_written)
     }
 
+    /// The value of `key` in canonical form, as TOML.
+    pub(crate) fn print(&self, key: &str) -> Option<String> {
+        let mut names = key.split('.');
+        let first = names.next().and_then(|name| self.shown.get(name));
+        let node = names.fold(first, |node, name| node?.table()?.get(name));
+        node.map(|node| node.value.print())
+    }
+
     /// The error for a low limit above its high limit. It names the key that the file sets.
     pub(crate) fn upside_down(&self, low: &str, high: &str) -> ConfigError {
-        let show = |key: &str| {
-            let mut names = key.split('.');
-            let first = names.next().and_then(|name| self.shown.get(name));
-            let node = names.fold(first, |node, name| node?.table()?.get(name));
-            node.map(|node| node.value.print()).unwrap_or_default()
-        };
+        let show = |key| self.print(key).unwrap_or_default();
         let [low_name, high_name] = [low, high].map(|key| key.rsplit('.').next().unwrap_or(key));
         let message = format!(
             "{low_name} is {} and {high_name} is {}; the low mark must be below the high one",
@@ -136,6 +139,12 @@ fn read<S: Section>(table: &Table, site: &Site<'_>) -> Result<(S, Table), Config
     let mut reader = Reader { table, site: *site, shown: Table::new() };
     let keys = S::read(&mut reader)?;
     Ok((keys, reader.shown))
+}
+
+/// The defaults of a section's keys in canonical form. Empty if a key is required.
+pub(crate) fn defaults<S: Section>() -> Table {
+    let site = Site { at: Origin::Default, path: "", sections: &Table::new() };
+    read::<S>(&Table::new(), &site).map(|(_, shown)| shown).unwrap_or_default()
 }
 
 pub(crate) fn parameter<V: ValueType>(

@@ -382,7 +382,8 @@ pub struct Generated {
 #[derive(Clone, Debug, Default)]
 pub struct Deployments {
     pub(crate) each: Vec<Deployment>,
-    /// Configuration of a relay, for each combination of the relay's group and the deployments that reach the relay.
+    /// Configuration of a relay, for each possible combination of the relay's group and the deployments that reach the
+    /// relay. With no deployment, this is the relay's own configuration.
     pub(crate) software: BTreeMap<(String, Layers), (Arc<RelayConfig>, Phase)>,
 }
 

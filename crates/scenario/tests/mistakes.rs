@@ -606,3 +606,152 @@ fn congestion_control_that_only_a_deployment_sets_gives_a_warning() {
     assert!(warnings[0].contains("of relays has no effect, because no client asks for it"), "{warnings:?}");
     assert!(parse(&text, &["client.edge_control=vegas"]).unwrap().warnings().is_empty());
 }
+
+#[test]
+fn congestion_control_at_other_relays_than_the_last_gives_a_warning() {
+    let sets = ["relays.entry.edge_control=vegas", "client.edge_control=vegas"];
+    assert_eq!(
+        warnings(&sets),
+        [
+            "--set relays.entry.edge_control=vegas: edge_control = \"vegas\" of relays has no effect, because clients that ask for it end their circuits at other relays; set edge_control = \"vegas\" of these",
+            "--set client.edge_control=vegas: edge_control = \"vegas\" of clients has no effect, because the last relays of their circuits do not support it; set edge_control = \"vegas\" of these",
+        ]
+    );
+    assert_eq!(warnings(&[sets[0], sets[1], "relays.exit.edge_control=vegas"]).len(), 1);
+}
+
+#[test]
+fn dctcp_without_marks_gives_a_warning() {
+    let both = ["relay.edge_control=dctcp", "client.edge_control=dctcp"];
+    assert_eq!(
+        warnings(&both),
+        [
+            "--set client.edge_control=dctcp: edge_control = \"dctcp\" of clients has no effect, because no relay marks cells; set relay.ecn_threshold too"
+        ]
+    );
+    assert_eq!(warnings(&[both[0], both[1], "relay.ecn_threshold=20"]), [""; 0]);
+}
+
+/// The warnings for `GOOD` with these deployments.
+fn deployed(deployments: &[&str], sets: &[&str]) -> Vec<String> {
+    let lists: String = deployments.iter().map(|one| format!("[[deployments]]\n{one}\n")).collect();
+    let text =
+        GOOD.replace("[[variants]]\nname = \"stock\"", &format!("{lists}[[variants]]\nname = \"stock\""));
+    parse(&text, sets).unwrap().warnings().to_vec()
+}
+
+#[test]
+fn a_warning_names_the_deployment_that_sets_the_congestion_control() {
+    let (kist, vegas) = ("set = { scheduler = \"kist\" }", "set = { edge_control = \"vegas\" }");
+    let found = deployed(&[kist, vegas, kist], &[]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("x.toml:28: edge_control = \"vegas\" of relays"), "{found:?}");
+}
+
+#[test]
+fn a_later_deployment_of_all_relays_hides_the_congestion_control_of_earlier_ones() {
+    let [vegas, windows] = ["vegas", "windows"].map(|kind| format!("set = {{ edge_control = \"{kind}\" }}"));
+    let client = ["client.edge_control=vegas"];
+    assert_eq!(deployed(&[&windows, &vegas], &client), [""; 0]);
+    let found = deployed(&[&vegas, &windows], &client);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("of clients has no effect, because no relay supports it"), "{found:?}");
+    let base = ["client.edge_control=vegas", "relay.edge_control=vegas"];
+    assert_eq!(deployed(&[&windows], &base).len(), 1, "all relays lose it");
+    let half = format!("share = 0.5\n{windows}");
+    assert_eq!(deployed(&[&half], &base), [""; 0], "some relays keep it");
+}
+
+#[test]
+fn a_key_without_effect_gives_a_warning() {
+    for (sets, key, why) in [
+        (
+            &["network.rtt_matrix={ DE-DE = '1 ms' }"][..],
+            "network.rtt_matrix",
+            "network.latency is another; set latency = \"rtt-matrix\" too",
+        ),
+        (
+            &["network.access=1 ms"],
+            "network.access",
+            "only latency = \"geographic\" and \"rtt-matrix\" use it; set one of them, or leave access out",
+        ),
+        (
+            &["network.reorder=0.1"],
+            "network.reorder",
+            "no relay or client has datagrams; set transport = \"datagram\" too",
+        ),
+        (
+            &["relay.coalesce_delay=2 ms"],
+            "relays.entry.coalesce_delay",
+            "no relay or client has datagrams; set transport = \"datagram\" too",
+        ),
+        (
+            &["relay.ecn_threshold=20"],
+            "relays.entry.ecn_threshold",
+            "no client has edge_control = \"dctcp\"; set it too",
+        ),
+        (
+            &["relays.entry.era_buckets=false"],
+            "relays.entry.era_buckets",
+            "these relays have no era; set era too",
+        ),
+        (&["client.hops=2"], "clients.web.hops", "the path is not \"weighted\"; leave hops out"),
+        (&["client.guards=1"], "clients.web.guards", "the path is not \"tor\"; leave guards out"),
+        (
+            &["clients.web.isolate_workloads=true"],
+            "clients.web.isolate_workloads",
+            "the client has one workload; leave isolate_workloads out",
+        ),
+        (
+            &["clients.web.path=[]", "client.circuit_lifetime=1 min"],
+            "clients.web.circuit_lifetime",
+            "path = [] is without Tor; set another path, or leave this out",
+        ),
+        (
+            &["clients.web.path=[]", "client.scheduler=kist"],
+            "clients.web.scheduler",
+            "path = [] is without Tor; set another path, or leave this out",
+        ),
+        (&["trace.cells=10"], "trace.cells", "trace.workloads is empty; list the workloads to record"),
+        (
+            &["run.sample=1 h"],
+            "run.stop",
+            "a run stops only at a sample, and run.sample is not shorter than run.duration; set a shorter sample",
+        ),
+        (
+            &[
+                "relay.transport=datagram",
+                "relay.hop_control={ kind = 'marut', interval = 'hop', interval_hops = 4 }",
+            ],
+            "relays.entry.hop_control.interval_hops",
+            "hop_control.interval is \"hop\"; set interval = \"circuit\", or leave interval_hops out",
+        ),
+    ] {
+        let found = warnings(sets);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let expected = format!(": {key} has no effect, because {why}");
+        assert!(found[0].ends_with(&expected), "{found:?}\n{expected}");
+    }
+    let text = GOOD.replace("path = [\"entry\", \"middle\", \"exit\"]", "path = \"weighted\"");
+    let weighted = ["client.hops=2", "client.circuit_lifetime=1 min", "client.build_timeout=1 min"];
+    for sets in [
+        &weighted[..],
+        &["network.latency=geographic", "network.access=1 ms"],
+        &["trace.cells=10", "trace.workloads=[]"],
+    ] {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let found = Document::parse(&text, "x.toml", &sets).unwrap().warnings().to_vec();
+        let found: Vec<_> = found.into_iter().filter(|warning| !warning.contains("network.rtt ")).collect();
+        assert_eq!(found, [""; 0]);
+    }
+    assert_eq!(warnings(&["clients.web.path=tor", "client.guards=1"]), [""; 0]);
+    assert_eq!(warnings(&["client.hops=3", "network.access=11 ms"]), [""; 0], "these are the defaults");
+}
+
+#[test]
+fn a_key_with_an_effect_in_another_variant_gives_no_warning() {
+    let text = GOOD
+        .replace("[relay]", "[relay]\necn_threshold = 20")
+        .replace("circuit_window\" = 100 }", "circuit_window\" = 100, \"client.edge_control\" = \"dctcp\", \"relays.exit.edge_control\" = \"dctcp\" }");
+    assert_eq!(parse(&text, &[]).unwrap().warnings(), [""; 0]);
+}

@@ -603,7 +603,20 @@ fn a_resolved_scenario_parses_to_the_same_scenario() {
             let original = document.scenario(&variant.name).unwrap();
             assert_eq!(format!("{scenario:?}"), format!("{original:?}"));
             assert_eq!(again.resolved_toml("default").unwrap(), resolved);
+            // A default that the file repeats is no mistake.
+            let of_default = ["hops ", "guards ", "trace.", "network.", "coalesce_delay "];
+            let warnings = again.warnings().iter();
+            let found: Vec<_> =
+                warnings.filter(|one| of_default.iter().any(|key| one.contains(key))).collect();
+            assert_eq!(found, [""; 0]);
         }
+    }
+}
+
+#[test]
+fn the_shipped_scenarios_have_no_warnings() {
+    for name in SHIPPED {
+        assert_eq!(shipped(name).warnings(), [""; 0], "{name}");
     }
 }
 
