@@ -156,7 +156,7 @@ def test_streams_without_end_at_one_instant_are_refused(tmp_path: Path) -> None:
         graph.edges["s1", observation].update(distribution="uniform", param_low=0.0, param_high=0.0)
     path = written(tmp_path / "x.graphml", graph)
     markov.read(path, "packets")
-    with pytest.raises(PenstockError, match=r'from the state "s1" on there is no delay, and the model never ends'):
+    with pytest.raises(PenstockError, match=r'a walk never ends after the state "s1", and has no delay'):
         markov.read(path, "streams")
 
 

@@ -298,10 +298,14 @@ impl<S: Section> ValueType for InList<S> {
 
     fn read(&self, node: &Node, site: &Site<'_>) -> Result<(Vec<Read<S>>, Value), ConfigError> {
         if node.table().is_some() {
-            let message = "this is one table, but it must be a list of tables";
-            return Err(
-                site.wrong(format!("{message}; write [[{}]] in double brackets before each", site.path))
-            );
+            let (path, message) = (site.path, "this is one table, but it must be a list of tables");
+            let remedy = match site.at {
+                Origin::File { variant: None, .. } => {
+                    format!("write [[{path}]] in double brackets before each")
+                }
+                _ => format!("an override replaces the whole list, like {path} = [{{ ... }}, {{ ... }}]"),
+            };
+            return Err(site.wrong(format!("{message}; {remedy}")));
         }
         let Value::List(list) = &node.value else { return Err(self.mismatch(node, site)) };
         let mut each = Vec::new();

@@ -73,13 +73,13 @@ impl fmt::Display for Emission {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MarkovError {
-    #[error("there is no start state {0:?}")]
+    #[error("no transition or emission has the start state {0:?}; add \"{0} -> STATE: 1\"")]
     UnknownStart(String),
-    #[error("the state {0:?} has no transition to another")]
+    #[error("the start state {0:?} has no transition; add \"{0} -> STATE: 1\"")]
     StartWithoutTransition(String),
     #[error("the model can enter the state {0:?}, which has no emission; add one")]
     StateWithoutEmission(String),
-    #[error("the state {0:?} has no transition to another state, and no emission F")]
+    #[error("the state {0:?} has no transition to another state, and no emission F; add one of the two")]
     StateWithoutEnd(String),
 }
 
@@ -276,11 +276,11 @@ mod tests {
         let end = ("a", End, 1.0, NOW);
         assert_eq!(
             error(&[("a", "a", 1.0)], std::slice::from_ref(&end)),
-            "there is no start state \"start\""
+            "no transition or emission has the start state \"start\"; add \"start -> STATE: 1\""
         );
         assert_eq!(
             error(&[("start", "a", 0.0)], std::slice::from_ref(&end)),
-            "the state \"start\" has no transition to another"
+            "the start state \"start\" has no transition; add \"start -> STATE: 1\""
         );
         assert_eq!(
             error(&[("start", "a", 1.0), ("a", "b", 1.0), ("b", "a", 1.0)], &[("a", ToServer, 1.0, SOON)]),
@@ -288,7 +288,7 @@ mod tests {
         );
         assert_eq!(
             error(&[("start", "a", 1.0)], &[("a", ToServer, 1.0, SOON)]),
-            "the state \"a\" has no transition to another state, and no emission F"
+            "the state \"a\" has no transition to another state, and no emission F; add one of the two"
         );
         // A state that only ends needs no transition.
         assert!(model(&[("start", "a", 1.0)], &[end]).is_ok());

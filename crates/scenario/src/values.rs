@@ -350,6 +350,23 @@ fn time_above_zero(text: &str, site: &Site<'_>) -> Result<Duration, ConfigError>
     Ok(span)
 }
 
+/// The interval between two rows of an output table. Shorter intervals would give too many rows.
+pub(crate) const INTERVAL: Parsed<Duration> = Parsed {
+    parse: |text, site| {
+        let span = time_above_zero(text, site)?;
+        if span < LEAST_INTERVAL {
+            return Err(site.wrong(format!(
+                "{text:?} gives too many rows of output; it must be at least \"{}\"",
+                show_duration(LEAST_INTERVAL)
+            )));
+        }
+        Ok(span)
+    },
+    ..TIME_OR_ZERO
+};
+
+const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+
 /// Splits `name(a, b, ...)` into the name and the arguments.
 fn call(text: &str) -> Option<(&str, Vec<&str>)> {
     let (name, arguments) = text.trim().strip_suffix(')')?.split_once('(')?;

@@ -155,7 +155,7 @@ mistakes! {
         "x.toml:20: workloads.web.hold: this workload has a size, too; it must be one of size, hold and tgen";
     a_stop_after_downloads_of_a_workload_without_downloads_is_rejected:
         "size = \"300 KiB\"" => "hold = \"1 s\"",
-        "x.toml:7: run.stop.workload: \"web\" holds circuits and downloads nothing";
+        "x.toml:7: run.stop.workload: \"web\" downloads nothing; name a workload with size or tgen";
     a_log_normal_pause_with_its_median_above_its_end_is_rejected:
         "\"uniform(1 s, 3 s)\"" => "\"lognormal(10 s, 1, 3 s)\"",
         "x.toml:20: workloads.web.pause: \"lognormal(10 s, 1, 3 s)\" has its median above its end; it must be \"lognormal(MEDIAN, SIGMA, MOST)\"";
@@ -184,6 +184,18 @@ mistakes! {
     a_negative_delay_is_rejected:
         "rtt = \"80 ms\"" => "rtt = \"-80 ms\"",
         "x.toml:9: network.rtt: \"-80 ms\" is no duration: it is negative; write it like \"80 ms\" (ns, us, ms, s, min, h)";
+    a_sample_with_too_many_rows_is_rejected:
+        "warmup = \"1 s\"" => "sample = \"1 ns\"",
+        "x.toml:6: run.sample: \"1 ns\" gives too many rows of output; it must be at least \"1 ms\"";
+    a_trace_with_too_many_rows_is_rejected:
+        "[network]" => "[trace]\ninterval = \"999 us\"\n[network]",
+        "x.toml:9: trace.interval: \"999 us\" gives too many rows of output; it must be at least \"1 ms\"";
+    a_number_out_of_range_is_rejected:
+        "downloads = 10" => "downloads = 99999999999999999999",
+        "x.toml:7: run.stop.downloads: 99999999999999999999 is out of range; an integer must be from -9223372036854775808 to 9223372036854775807";
+    a_key_that_is_set_twice_in_a_variant_is_rejected:
+        "\"relay.edge_control.circuit_window\" = 100" => "\"network.latency\" = \"even\", \"network.latency.near\" = \"10 ms\"",
+        "x.toml:29: network.latency.near: the key is set twice here; leave one of the two out";
     a_zero_round_trip_is_rejected:
         "rtt = \"80 ms\"" => "rtt = \"0 s\"",
         "x.toml:9: network.rtt: \"0 s\" is zero; it must be longer, like \"100 ms\"";
@@ -235,6 +247,9 @@ mistakes! {
     a_warmup_as_long_as_the_run_is_rejected:
         "warmup = \"1 s\"" => "warmup = \"10 min\"",
         "x.toml:6: run.warmup: \"10 min\" leaves no time to measure; it must be shorter than run.duration, \"10 min\"";
+    a_stop_at_a_workload_without_clients_is_rejected:
+        "stop = { workload = \"web\", downloads = 10 }\n" => "stop = { workload = \"idle\", downloads = 10 }\n[workloads.idle]\nsize = \"1 KiB\"\n",
+        "x.toml:7: run.stop.workload: no client has the workload \"idle\"; name a client's workload";
     a_stop_at_an_unknown_workload_is_rejected:
         "{ workload = \"web\"," => "{ workload = \"bulk\",",
         "x.toml:7: run.stop.workload: there is no workload \"bulk\"; [workloads] has web";
@@ -315,7 +330,7 @@ mistakes! {
         "x.toml:19: workloads.web.preset: \"tor-0.2.3\" is unknown; it must be one of web, bulk, perf50k, perf1m, perf5m, mix-2008; or \"none\"";
     a_model_without_a_start_is_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"a -> a: 1\"], emissions = [\"a -> F: 1\"] } }",
-        "x.toml:19: workloads.web.tgen.packets.transitions: there is no start state \"start\"";
+        "x.toml:19: workloads.web.tgen.packets.transitions: no transition or emission has the start state \"start\"; add \"start -> STATE: 1\"";
     a_state_without_an_emission_is_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"b -> F: 1\"] } }",
         "x.toml:19: workloads.web.tgen.packets.transitions: the model can enter the state \"a\", which has no emission; add one";
@@ -330,7 +345,7 @@ mistakes! {
         "x.toml:19: workloads.web.tgen.packets.emissions: \"pareto(1 s)\" has other parameters; it must be \"pareto(LEAST, SHAPE)\"";
     endless_streams_without_delays_are_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> F: 1\"] }, streams = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"a -> +: 1 after 0 s\"] } }",
-        "x.toml:19: workloads.web.tgen.streams: from the state \"a\" on there is no delay, and the model never ends";
+        "x.toml:19: workloads.web.tgen.streams: a walk never ends after the state \"a\", and has no delay; add an emission F or a delay";
     uniform_bounds_in_the_wrong_order_are_rejected:
         "uniform(1 s, 3 s)" => "uniform(3 s, 1 s)",
         "x.toml:20: workloads.web.pause: \"uniform(3 s, 1 s)\" starts above its end; it must be \"uniform(LOW, HIGH)\"";
@@ -358,6 +373,12 @@ mistakes! {
     a_pair_with_a_missing_node_is_rejected:
         "[relay]" => "[[network.pairs]]\nbetween = [\"web\", \"guard\"]\n[relay]",
         "x.toml:11: network.pairs.0.between: there is no node \"guard\"; there are destination, entry, exit, middle, web";
+    a_pair_of_one_node_is_rejected:
+        "[relay]" => "[[network.pairs]]\nbetween = [\"entry\", \"entry\"]\n[relay]",
+        "x.toml:11: network.pairs.0.between: it names the node \"entry\" twice; it must be two nodes, or a group of nodes twice";
+    a_pair_that_is_listed_twice_is_rejected:
+        "[relay]" => "[[network.pairs]]\nbetween = [\"entry\", \"exit\"]\n[[network.pairs]]\nbetween = [\"exit\", \"entry\"]\n[relay]",
+        "x.toml:13: network.pairs.1.between: the pair \"entry\" and \"exit\" is listed twice; leave one of the two out";
     a_group_name_in_a_path_is_rejected:
         "[relays.middle]" => "[relays.middle]\ncount = 2",
         "x.toml:24: clients.web.path: \"middle\" is a group of relays; name one of middle0001, middle0002";
@@ -381,6 +402,19 @@ fn an_error_in_a_set_names_the_set() {
         ("run.seeds=[]", "run.seeds: the list is empty; it must be "),
         ("rtt", "it must be key=value, like run.duration=\"10 min\""),
         ("run.duration=\"10", "the value is not TOML; a string needs quotes that the shell leaves"),
+        ("scenario.include=x.toml", "an override cannot include files; write include in the scenario file"),
+        (
+            "scenario={ include = 'x.toml' }",
+            "an override cannot include files; write include in the scenario file",
+        ),
+        (
+            "run.stop.downloads=99999999999999999999",
+            "run.stop.downloads: 99999999999999999999 is out of range; an integer must be from -9223372036854775808",
+        ),
+        (
+            "network.pairs.0.rtt=10 ms",
+            "network.pairs: this is one table, but it must be a list of tables; an override replaces the whole list, like network.pairs = [{ ... }, { ... }]",
+        ),
     ];
     for (text, expected) in cases {
         let sentence = set(text);
@@ -402,7 +436,7 @@ fn a_weighted_path_needs_enough_relays() {
         .replace("[relays.exit]\n", "");
     let mistake = parse(&text, &[]).unwrap_err();
     assert_eq!((mistake.line(), mistake.key()), (Some(22), "clients.web.path"));
-    assert_eq!(mistake.message(), "a weighted path takes 3 relays; there are 2");
+    assert_eq!(mistake.message(), "a weighted path takes 3 relays; there are 2; reduce hops, or add relays");
 }
 
 #[test]

@@ -285,7 +285,7 @@ fn errors_in_networks_are_sentences() {
         ),
         (
             sentence("count = 40\nera = \"2014\"", "count = 2"),
-            "x.toml:17: clients: no path \"tor\" can be drawn: there are no three different relays with a guard and an exit among them",
+            "x.toml:17: clients: no path \"tor\" can be drawn: there are no three different relays with a guard and an exit among them; add relays, or flags",
         ),
         (
             sentence("[relays.relay]", "[relays.tor]"),

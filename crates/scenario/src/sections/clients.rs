@@ -205,9 +205,9 @@ impl Clients<'_> {
         match &names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             [] => Ok(Path::Direct),
             ["tor"] => Ok(Path::Tor { guards: *guards as usize }),
-            ["weighted"] if relays < hops => {
-                Err(wrong(format!("a weighted path takes {hops} relays; there are {relays}")))
-            }
+            ["weighted"] if relays < hops => Err(wrong(format!(
+                "a weighted path takes {hops} relays; there are {relays}; reduce hops, or add relays"
+            ))),
             ["weighted"] => Ok(Path::Weighted { hops }),
             names if names.len() > MOST_HOPS => Err(wrong(format!(
                 "the path has {} relays; it must have 1 to {MOST_HOPS}, or none at all for a client without Tor",

@@ -44,7 +44,7 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct PairKeys("[[network.pairs]]") {
-        /// Two nodes or groups of nodes.
+        /// Two nodes or groups of nodes. A group twice means all pairs of its nodes.
         between: Vec<String> = Texts, Required;
         /// The round-trip time between the two.
         rtt: Duration = TIME, As("network.rtt");
@@ -100,7 +100,9 @@ impl ValueType for RoundTrips {
             })?;
             let (rtt, value) = TIME.read(node, &site)?;
             if between.insert(pair, rtt).is_some() {
-                return Err(site.wrong("this pair is listed in the other order, too"));
+                return Err(
+                    site.wrong("this pair is listed in the other order, too; leave one of the two out")
+                );
             }
             shown.insert(pair.join("-"), Node { value, at: node.at });
         }
@@ -138,9 +140,15 @@ pub(crate) fn network(read: &Read<NetworkKeys>, names: &Names) -> Result<Network
                 format!("it names {} nodes; it must be two nodes or groups of nodes", between.len());
             return Err(pair.wrong("between", message));
         };
+        if one == other && !names.is_group(one) {
+            let message =
+                format!("it names the node {one:?} twice; it must be two nodes, or a group of nodes twice");
+            return Err(pair.wrong("between", message));
+        }
         let wire = Wire { rtt: *rtt, loss: *loss, reorder: *reorder, duplicate: *duplicate };
         if exceptions.insert((one.clone(), other.clone()), wire).is_some() {
-            return Err(pair.wrong("between", format!("the pair {one:?} and {other:?} is listed twice")));
+            let message = format!("the pair {one:?} and {other:?} is listed twice; leave one of the two out");
+            return Err(pair.wrong("between", message));
         }
     }
     let access = wire.access.clone();

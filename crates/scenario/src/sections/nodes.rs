@@ -6,7 +6,7 @@ use crate::model::{Costs, Host, Place, SampledRates, Server};
 use crate::values::{BUFFER, NodeRate, Or, QUEUE, SAMPLED_RATE, Whole, Word};
 use penstock_network::{Country, geo};
 use penstock_units::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 section! {
     #[derive(Clone, Debug)]
@@ -109,11 +109,17 @@ pub(crate) fn servers(
 #[derive(Default)]
 pub(crate) struct Names {
     taken: BTreeMap<String, String>,
+    groups: BTreeSet<String>,
 }
 
 impl Names {
     pub(crate) fn has(&self, name: &str) -> bool {
         self.taken.contains_key(name)
+    }
+
+    /// Whether the name stands for several nodes, `NAME0001` and so on.
+    pub(crate) fn is_group(&self, name: &str) -> bool {
+        self.groups.contains(name)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
@@ -145,6 +151,7 @@ impl Names {
                 ));
             }
         }
+        self.groups.extend(group);
         Ok(copies)
     }
 }

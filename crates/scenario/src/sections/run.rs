@@ -4,7 +4,7 @@ use super::workloads::find_workload;
 use crate::error::ConfigError;
 use crate::keys::{Read, in_table, section, sections};
 use crate::model::{Activity, Client, Head, Run, Stop, Trace, Workload};
-use crate::values::{Count, Fraction, Or, Seeds, TEXT, TIME, TIME_OR_ZERO, Texts, Whole};
+use crate::values::{Count, Fraction, INTERVAL, Or, Seeds, TEXT, TIME, TIME_OR_ZERO, Texts, Whole};
 use penstock_units::{Duration, parse::show_duration};
 
 section! {
@@ -48,8 +48,8 @@ section! {
         warmup: Duration = TIME_OR_ZERO, Is("0 s");
         /// Ends a run at the next sample after the clients of a workload have finished a number of downloads.
         stop: Option<StopKeys> = Or("none", in_table::<StopKeys>()), Is("none");
-        /// The interval of relays.parquet.
-        sample: Duration = TIME, Is("1 s");
+        /// The interval of relays.parquet, at least 1 ms.
+        sample: Duration = INTERVAL, Is("1 s");
     }
 }
 
@@ -60,8 +60,8 @@ section! {
         workloads: Vec<String> = Texts, Is("[]");
         /// The probability that Penstock records the circuits of a client. Each seed draws the recorded clients.
         share: Option<f64> = Or("all", Fraction), Is("all");
-        /// The interval of circuits.parquet.
-        interval: Duration = TIME, Is("100 ms");
+        /// The interval of circuits.parquet, at least 1 ms.
+        interval: Duration = INTERVAL, Is("100 ms");
         /// With 10, every tenth DATA cell of a traced circuit is recorded in cells.parquet. With 0, no cell is
         /// recorded.
         cells: u32 = Whole::cells(0, 1_000_000), Is("0");
@@ -85,10 +85,12 @@ pub(crate) fn run(
         let wrong = |message| read.wrong("stop.workload", message);
         let workload = find_workload(workloads, &stop.workload, wrong)?;
         if let Activity::Hold(_) = workloads[workload].does {
-            return Err(wrong(format!("{:?} holds circuits and downloads nothing", stop.workload)));
+            let name = &stop.workload;
+            return Err(wrong(format!("{name:?} downloads nothing; name a workload with size or tgen")));
         }
         if clients.iter().all(|client| !client.workloads.contains(&workload)) {
-            return Err(wrong(format!("no client has the workload {:?}", stop.workload)));
+            let name = &stop.workload;
+            return Err(wrong(format!("no client has the workload {name:?}; name a client's workload")));
         }
         Ok(Stop { workload, downloads: stop.downloads })
     });

@@ -102,7 +102,9 @@ fn activity(read: &Read<WorkloadKeys>) -> Result<Activity, ConfigError> {
                 let Some(keys) = keys else { return Ok(None) };
                 let model = markov(read, key, keys)?;
                 let endless = |state| {
-                    format!("from the state {state:?} on there is no delay, and the model never ends")
+                    format!(
+                        "a walk never ends after the state {state:?}, and has no delay; add an emission F or a delay"
+                    )
                 };
                 let message = model.endless().map(endless);
                 message.map_or(Ok(Some(model)), |message| Err(read.wrong(&format!("tgen.{key}"), message)))
