@@ -16,8 +16,8 @@ pub type HandshakeResult = Result<Option<Peer>, LinkFailure>;
 
 /// Maximum number of bytes in one call to the link, as in a TLS record [B].
 const CHUNK: usize = 16 * 1024;
-/// Maximum size of an incomplete cell: the longest padding and its header [B].
-const MAX_BUFFERED: usize = 64 * 1024 + 7;
+/// Maximum size of an incomplete cell: the longest CERTS and its header [B]. The link keeps no padding.
+const MAX_BUFFERED: usize = 16 * 1024 + 7;
 /// Maximum number of bytes that the link sends in response to one call, mostly certificates [B].
 const MAX_REPLY: usize = 8 * 1024;
 

@@ -38,6 +38,8 @@ pub use failure::LinkFailure;
 pub const VERSIONS: [u16; 2] = [4, 5];
 /// Maximum number of bytes that a peer may send before the end of the handshake, including padding [B].
 pub const MAX_TOTAL: usize = 128 * 1024;
+/// Capacity of the receive buffer beyond twice its content [B].
+const KEPT: usize = 4096;
 
 /// The functions of a TLS connection that the handshake needs.
 pub trait Tls {
@@ -124,6 +126,8 @@ pub struct Link {
     version: Option<u16>,
     /// Received bytes of an incomplete cell.
     inbuf: Vec<u8>,
+    /// Bytes of a VPADDING cell that have not arrived [B]. Its bytes are not kept.
+    padding: usize,
     outbuf: Vec<u8>,
     /// Number of received bytes so far [B].
     total: usize,
@@ -170,6 +174,7 @@ impl Link {
             side,
             version: None,
             inbuf: Vec::new(),
+            padding: 0,
             outbuf: Vec::new(),
             total: 0,
             sent: Log::default(),
@@ -205,24 +210,29 @@ impl Link {
         inbuf.extend_from_slice(bytes);
         let mut at = 0;
         loop {
+            at += self.skip_padding(&inbuf[at..])?;
             let rest = &inbuf[at..];
             let ids = if self.version.is_some() { IdLen::Four } else { IdLen::Two };
             let (frame, len) = match front(rest, ids) {
                 Front::Cell(frame, len) => (frame, len),
                 Front::Partial(len) => {
                     self.check_head(rest, ids, len)?;
+                    if let Some(len) = len.filter(|_| ids == IdLen::Four && rest[4] == command::VPADDING) {
+                        self.padding = len;
+                        continue;
+                    }
                     // The buffer moves and is not copied, so a peer that sends single bytes causes little work.
                     inbuf.drain(..at);
+                    if inbuf.capacity() > 2 * inbuf.len() + KEPT {
+                        inbuf.shrink_to_fit();
+                    }
                     self.inbuf = inbuf;
                     self.finished = false;
                     return Ok(None);
                 }
             };
             self.check_length(frame.command, frame.body.len())?;
-            self.total += len;
-            if self.total > MAX_TOTAL {
-                return Err(LinkFailure::TooMuch);
-            }
+            self.count(len)?;
             at += len;
             if let Some(netinfo) = self.on_cell(now, &frame, &rest[..len], credentials, tls, rng)? {
                 let (version, peer) = (self.version.expect("NETINFO comes after VERSIONS"), self.peer());
@@ -234,6 +244,25 @@ impl Link {
     /// Whether the handshake has ended, with success or failure.
     pub fn is_over(&self) -> bool {
         self.finished
+    }
+
+    /// Skips bytes of a VPADDING cell. Returns their number [B].
+    fn skip_padding(&mut self, bytes: &[u8]) -> Result<usize, LinkFailure> {
+        let len = self.padding.min(bytes.len());
+        self.padding -= len;
+        self.received.add(&bytes[..len]);
+        self.count(len).map(|()| len)
+    }
+
+    /// Counts received bytes [B].
+    fn count(&mut self, bytes: usize) -> Result<(), LinkFailure> {
+        self.total += bytes;
+        if self.total > MAX_TOTAL { Err(LinkFailure::TooMuch) } else { Ok(()) }
+    }
+
+    /// The size of the buffers [B].
+    pub fn memory(&self) -> usize {
+        self.inbuf.capacity() + self.outbuf.capacity()
     }
 
     /// Memory in use: the bytes of an incomplete cell, and the bytes to send [B].

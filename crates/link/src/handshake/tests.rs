@@ -227,6 +227,23 @@ fn padding_is_accepted_after_versions_up_to_a_limit() {
 }
 
 #[test]
+fn a_long_padding_cell_is_not_kept() {
+    let long = variable(command::VPADDING, &[1; 60_000]);
+    let (mut whole, mut pieces) = (responder(), responder());
+    for link in [&mut whole, &mut pieces] {
+        right(link, &versions(&[5])).unwrap();
+    }
+    right(&mut whole, &long).unwrap();
+    for piece in long.chunks(1000) {
+        right(&mut pieces, piece).unwrap();
+        pieces.poll_output();
+        assert!(pieces.memory() <= 3 * KEPT, "{} B", pieces.memory());
+    }
+    assert_eq!(pieces.received.digest(), whole.received.digest());
+    assert!(right(&mut pieces, &netinfo()).unwrap().is_some());
+}
+
+#[test]
 fn padding_before_authentication_is_signed() {
     let (mut a, mut b) = (initiator(true), responder());
     let mut hello = a.poll_output();
