@@ -71,10 +71,10 @@ pub trait Kernel<C: Cell> {
     /// Sets the readiness that the kernel reports for the channel.
     fn want(&mut self, channel: ChannelKey, interest: Interest);
 
-    /// A number that identifies the channel's remote host (the holder) for the memory limit. A [`Kernel`] without a
-    /// memory limit need not implement this.
-    fn holder(&self, channel: ChannelKey) -> u128 {
-        channel.index() as u128
+    /// Numbers that identify the network of the channel's remote host, and this host (the holder), for the memory limit.
+    /// A [`Kernel`] without a memory limit need not implement this.
+    fn holder(&self, channel: ChannelKey) -> [u128; 2] {
+        [channel.index() as u128; 2]
     }
 
     /// Memory of the channel's connection [B], a part of the [driver's memory](crate::Relay::set_driver_memory).

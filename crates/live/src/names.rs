@@ -106,9 +106,11 @@ impl Names {
     }
 }
 
-/// Maximum number of requests on one TCP connection to a name server [1]. Further requests fail. This is enough for two
-/// requests of each running lookup.
-const MAX_REQUESTS: usize = 2048;
+/// Maximum number of lookups at the same time [1].
+pub const MAX_LOOKUPS: usize = 2048;
+/// Maximum number of requests on one TCP connection to a name server [1]. Further requests fail. A lookup of a host name
+/// makes two requests, for IPv4 and IPv6 addresses.
+const MAX_REQUESTS: usize = 2 * MAX_LOOKUPS;
 
 fn settings(servers: &NameServers) -> io::Result<(ResolverConfig, ResolverOpts)> {
     let (config, mut options) = servers_and_options(servers)?;

@@ -24,6 +24,45 @@ pub(super) struct MemoryUse {
     driver: Bytes,
 }
 
+/// Holders in the order of their memory: the network with the most bytes last, and in it the host with the most bytes
+/// last.
+#[derive(Debug, Default)]
+struct Order {
+    /// The bytes of each network, and its hosts with their bytes.
+    networks: BTreeMap<u128, (u64, BTreeSet<(u64, u128)>)>,
+    by_bytes: BTreeSet<(u64, u128)>,
+}
+
+impl Order {
+    fn of(holders: &BTreeMap<[u128; 2], Holder>) -> Self {
+        let mut order = Order::default();
+        for (id, holder) in holders {
+            order.insert(holder.bytes, *id);
+        }
+        order
+    }
+
+    fn insert(&mut self, bytes: u64, [network, host]: [u128; 2]) {
+        let (sum, hosts) = self.networks.entry(network).or_default();
+        self.by_bytes.remove(&(*sum, network));
+        *sum += bytes;
+        hosts.insert((bytes, host));
+        self.by_bytes.insert((*sum, network));
+    }
+
+    /// Removes the host with the most memory in the network with the most memory. Returns its bytes.
+    fn pop_largest(&mut self) -> Option<(u64, [u128; 2])> {
+        let (_, network) = self.by_bytes.pop_last()?;
+        let (sum, hosts) = self.networks.get_mut(&network)?;
+        let (bytes, host) = hosts.pop_last()?;
+        *sum -= bytes;
+        if !hosts.is_empty() {
+            self.by_bytes.insert((*sum, network));
+        }
+        Some((bytes, [network, host]))
+    }
+}
+
 /// The circuits and channels of one holder. The last entry of each list closes first.
 #[derive(Debug, Default)]
 struct Holder {
@@ -63,10 +102,10 @@ impl<C: Cell> Relay<C> {
 
     /// Closes circuits and channels if peers use more than the memory limit, until nine tenths of the limit are in use.
     ///
-    /// The [holder](Kernel::holder) that uses the most memory loses a circuit first: the circuit with the oldest queued
-    /// cell or the oldest payload that waits for an application. So a flooded circuit whose reader is slow closes
-    /// before busy circuits. If unused circuits use most of the holder's memory, they close first. A holder without
-    /// circuits loses its channels.
+    /// The network that uses the most memory loses circuits first, and in this network the host that uses the most
+    /// ([`Kernel::holder`]). The host loses the circuit with the oldest queued cell or the oldest payload that waits for
+    /// an application. So a flooded circuit whose reader is slow closes before busy circuits. If unused circuits use
+    /// most of the host's memory, they close first. A host without circuits loses its channels.
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
     /// Deviation: C tor compares the circuits of all holders by age, and counts no idle circuits.
@@ -82,10 +121,10 @@ impl<C: Cell> Relay<C> {
     #[cold]
     fn close_worst(&mut self, now: Instant, limit: Bytes, kernel: &mut impl Kernel<C>) {
         let mut holders = self.parts.holders(now, kernel);
-        let mut order: BTreeSet<_> = holders.iter().map(|(id, holder)| (holder.bytes, *id)).collect();
+        let mut order = Order::of(&holders);
         let target = Bytes::new(limit.get() / 10 * 9);
         while self.parts.memory_use() > target {
-            let Some((bytes, id)) = order.pop_last() else { break };
+            let Some((bytes, id)) = order.pop_largest() else { break };
             let Some(holder) = holders.get_mut(&id) else { continue };
             let freed = if let Some(Closing { circuit, bytes, .. }) = holder.circuits.pop() {
                 self.parts.counters.oom_closed += 1;
@@ -100,7 +139,7 @@ impl<C: Cell> Relay<C> {
             } else {
                 continue;
             };
-            order.insert((bytes.saturating_sub(freed), id));
+            order.insert(bytes.saturating_sub(freed), id);
         }
     }
 }
@@ -117,9 +156,9 @@ impl<C: Cell> Parts<C> {
     }
 
     /// The memory of each holder. A circuit belongs to the holder of the channel from which it came.
-    fn holders(&self, now: Instant, kernel: &impl Kernel<C>) -> BTreeMap<u128, Holder> {
+    fn holders(&self, now: Instant, kernel: &impl Kernel<C>) -> BTreeMap<[u128; 2], Holder> {
         let stamp = Stamp::at(now);
-        let mut holders = BTreeMap::<u128, Holder>::new();
+        let mut holders = BTreeMap::<[u128; 2], Holder>::new();
         for (key, circuit) in self.circuits.iter() {
             let [forward, backward] = Direction::BOTH.map(|direction| circuit.half(direction).to);
             let Some(leg) = backward.or(forward) else { continue };

@@ -121,6 +121,8 @@ pub(super) struct Host {
     pub(super) sockets: BTreeMap<StreamKey, (usize, Side)>,
     pub(super) stream_interests: BTreeMap<StreamKey, Interest>,
     pub(super) stream_memory: BTreeMap<StreamKey, Bytes>,
+    /// The networks of remote hosts. Any other host is a network of its own.
+    pub(super) networks: BTreeMap<ChannelKey, u128>,
     pub(super) closed: Vec<ChannelKey>,
     pub(super) transfers: Rc<RefCell<Vec<Transfer>>>,
     pub(super) writes: Vec<Moved>,
@@ -174,6 +176,11 @@ impl Host {
 }
 
 impl Kernel<TestCell> for Host {
+    fn holder(&self, channel: ChannelKey) -> [u128; 2] {
+        let host = channel.index() as u128;
+        [self.networks.get(&channel).copied().unwrap_or(host), host]
+    }
+
     fn stream_memory(&self, stream: StreamKey) -> Bytes {
         self.stream_memory.get(&stream).copied().unwrap_or(Bytes::ZERO)
     }

@@ -135,6 +135,33 @@ fn idle_circuits_use_memory_and_the_peer_with_most_memory_loses_circuits() {
 }
 
 #[test]
+fn many_hosts_of_one_network_lose_circuits_like_one_host() {
+    let limits =
+        Limits { memory: Some(Bytes::new(40 * CIRCUIT)), circuit: Bytes::new(CIRCUIT), ..Limits::default() };
+    let mut net = Net::path(1, &RelayConfig::default());
+    net.configure(1, RelayConfig { limits, ..RelayConfig::default() });
+    for _ in 0..10 {
+        net.build(0, &[1]);
+    }
+    let honest = net.nodes[1].relay.channels();
+    for _ in 0..5 {
+        let flood = net.add(true, RelayConfig::default());
+        net.set_link(1, flood, Link::default());
+        net.build(flood, &[1]);
+        let node = &mut net.nodes[1];
+        for channel in node.relay.channels().into_iter().filter(|channel| !honest.contains(channel)) {
+            node.host.networks.insert(channel, 1 << 64);
+        }
+        // Each host has fewer circuits than the honest peer, but together they have more.
+        for _ in 0..8 {
+            net.build(flood, &[1]);
+        }
+    }
+    assert!(net.nodes[1].relay.counters().oom_closed > 0);
+    assert_eq!(closed(&net), vec![], "the honest peer keeps all circuits");
+}
+
+#[test]
 fn a_peer_that_uses_memory_without_circuits_loses_its_channel() {
     let mut net = net(1000);
     let circuit = net.build(0, &[1]);

@@ -166,6 +166,7 @@ impl Net {
             sockets: BTreeMap::new(),
             stream_interests: BTreeMap::new(),
             stream_memory: BTreeMap::new(),
+            networks: BTreeMap::new(),
             closed: Vec::new(),
             transfers: Rc::clone(&self.transfers),
             writes: Vec::new(),

@@ -88,7 +88,7 @@ impl Node {
             return self.found(stream, purpose, &Found::Later);
         };
         self.sockets.resolving.insert(stream);
-        match self.lookups.begin(host, circuit, stream, purpose) {
+        match self.lookups.begin(host.with_circuit(circuit), stream, purpose) {
             Begun::Started(number) => names.ask(number, question),
             Begun::Replaces(number, other, old) => {
                 names.cancel(old);

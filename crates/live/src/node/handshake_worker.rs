@@ -1,8 +1,8 @@
-//! The thread that answers circuit handshakes. One handshake needs as much CPU time as some hundred cells. Channels
-//! share the thread fairly.
+//! The thread that answers circuit handshakes. One handshake needs as much CPU time as some hundred cells. Hosts share
+//! the thread fairly, and so do the links of a host.
 
 use super::fair_queue::FairQueue;
-use penstock_core::ChannelKey;
+use super::shares::{Holder, PartPath};
 use penstock_core::edge_control::Negotiation;
 use penstock_link::cell::Handshake;
 use penstock_link::crypto::{Answered, Identities, Refused, answer};
@@ -21,7 +21,7 @@ struct Ask {
 }
 
 struct Work {
-    asks: FairQueue<ChannelKey, Ask>,
+    asks: FairQueue<Holder, Ask>,
     is_over: bool,
 }
 
@@ -29,7 +29,7 @@ struct Desk(Mutex<Work>, Condvar);
 
 impl Desk {
     fn work(&self) -> MutexGuard<'_, Work> {
-        self.0.lock().expect("nobody panics who has it")
+        self.0.lock().expect("no code panics while it holds the lock")
     }
 
     /// Waits for the next handshake. Returns `None` when the node ends.
@@ -42,7 +42,7 @@ impl Desk {
             if let Some(next) = work.asks.pop() {
                 return Some(next);
             }
-            work = self.1.wait(work).expect("nobody panics who has it");
+            work = self.1.wait(work).expect("no code panics while it holds the lock");
         }
     }
 }
@@ -79,26 +79,26 @@ impl HandshakeWorker {
         Ok(HandshakeWorker { desk, answers, thread })
     }
 
-    /// Queues a handshake from `channel`. The answer will have the same number. If the queue is full, returns the
+    /// Queues a handshake from the link at the end of `path`. The answer will have the same number. If the queue is full, returns the
     /// number of the dropped handshake, which can be `number`.
     pub(super) fn ask(
         &self,
         number: u64,
-        channel: ChannelKey,
+        path: PartPath,
         handshake: Handshake,
         as_whom: Arc<Identities>,
         agree: impl FnOnce(Negotiation) -> Negotiation + Send + 'static,
     ) -> Option<u64> {
         assert!(!self.thread.is_finished(), "the thread ends with the node, or by a panic of ours");
         let dropped =
-            self.desk.work().asks.push(channel, number, Ask { handshake, as_whom, agree: Box::new(agree) });
+            self.desk.work().asks.push(&path, number, Ask { handshake, as_whom, agree: Box::new(agree) });
         self.desk.1.notify_one();
         dropped
     }
 
     /// Removes a handshake from the queue. Returns whether it was still queued. If so, no answer will arrive.
-    pub(super) fn forget(&self, channel: ChannelKey, number: u64) -> bool {
-        self.desk.work().asks.forget(channel, number)
+    pub(super) fn forget(&self, path: PartPath, number: u64) -> bool {
+        self.desk.work().asks.forget(&path, number)
     }
 
     pub(super) fn answer(&self) -> Option<(u64, Result<Answered, Refused>)> {

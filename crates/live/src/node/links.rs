@@ -4,7 +4,7 @@
 use super::conn::Conn;
 use super::exits::end_reason;
 use super::peers::{LinkAddress, Peers};
-use super::shares::Host;
+use super::shares::{Host, Loses};
 use super::sockets::Token;
 use super::{Node, dial};
 use crate::clock::Clock;
@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 /// Maximum number of unfinished link handshakes [1]. Accepted and opened connections have separate limits.
 const MAX_OPENING: usize = 1024;
-/// Maximum number of unfinished link handshakes of connections from one host [1].
-const MAX_OPENING_OF_HOST: usize = MAX_OPENING / 4;
+/// Maximum number of unfinished link handshakes of connections from one network [1].
+const MAX_OPENING_OF_NETWORK: usize = MAX_OPENING / 4;
 /// Maximum number of connections that the node accepts in one turn [1].
 const MAX_ACCEPTS: usize = 64;
 /// Maximum number of connections that wait in the kernel to be accepted [1] (C tor listens with SOMAXCONN).
@@ -114,8 +114,9 @@ impl Node {
     /// Starts the handshake of an accepted connection, or closes the connection. It refuses connections before TLS, so
     /// a refusal needs little CPU time.
     ///
-    /// At the limit of unfinished handshakes, the oldest one of the host with the most handshakes is closed. If that
-    /// host opened the new connection, the new one is closed instead. A flood thus delays only its own host.
+    /// At the limit of unfinished handshakes, the oldest one of the network with the most handshakes is closed. If this
+    /// network opened the new connection, its host with the most handshakes loses one. If this host opened the new
+    /// connection, the new one is closed instead. A flood thus delays only its own host.
     ///
     /// Deviation: C tor has no limit on unfinished handshakes.
     fn admit(&mut self, socket: TcpStream, from: IpAddr) -> Result<(), &'static str> {
@@ -123,16 +124,16 @@ impl Node {
         if !self.dos.may_connect(self.clock.now(), host) {
             return Err("dos");
         }
-        if self.accepted.count(host) >= MAX_OPENING_OF_HOST {
-            return Err("crowded");
-        }
-        if self.accepted.len() >= MAX_OPENING {
-            if self.accepted.count(host) > 1 && self.accepted.count(host) == self.accepted.most() {
-                return Err("crowded");
-            }
-            if let Some(oldest) = self.accepted.oldest_of_most() {
-                self.fail_link(oldest, "crowded");
-            }
+        let path = host.path();
+        let full = if self.accepted.count(&path[..1]) >= MAX_OPENING_OF_NETWORK {
+            Some(1)
+        } else {
+            (self.accepted.len() >= MAX_OPENING).then_some(0)
+        };
+        if let Some(within) = full {
+            let may_take = |own, most| own <= 1 || own < most;
+            let oldest = self.accepted.yielding(within, &path, Loses::Oldest, may_take);
+            self.fail_link(oldest.ok_or("crowded")?, "crowded");
         }
         if !self.make_room_for_link(host) {
             return Err("descriptors");
@@ -159,7 +160,7 @@ impl Node {
         let token = Token::Opening(number);
         self.sockets.watch(&conn.socket, token, Interest { readable: true, writable: true })?;
         let shares = if channel.is_some() { &mut self.opened } else { &mut self.accepted };
-        let share = (host, shares.add(host, number));
+        let share = (host, shares.add(&host.path(), number));
         let credentials = self.credentials.clone();
         entry.insert(Opening { conn, link: None, credentials, from, channel, share, until });
         Ok(())
@@ -169,7 +170,8 @@ impl Node {
     fn take_opening(&mut self, number: u32) -> Opening {
         let open = self.opening.remove(number as usize);
         let shares = if open.channel.is_some() { &mut self.opened } else { &mut self.accepted };
-        shares.remove(open.share.0, open.share.1);
+        shares.remove(&open.share.0.path(), open.share.1);
+        self.sockets.buffered -= open.counted;
         open
     }
 

@@ -1,24 +1,33 @@
-//! Running name lookups of exit streams, with limits for each circuit and each peer.
+//! Running name lookups of exit streams, with limits for each circuit and each network.
 //!
 //! An attacker can ask for names that no server answers. Each such lookup runs until its timeout. Each circuit and each
-//! peer therefore has a limit. At the limit of a peer or of the relay, a new lookup replaces the oldest lookup of the
-//! busiest circuit. Unanswered lookups therefore delay only the circuits that start them.
+//! network therefore has a limit. At the limit of a network or of the relay, a new lookup replaces the oldest lookup of
+//! the busiest circuit. Unanswered lookups therefore delay only the circuits that start them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use super::shares::{Holder, Loses, PartPath, Shares};
+use crate::names::MAX_LOOKUPS;
+use std::collections::BTreeMap;
 
 /// Limits of running lookups [1].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LookupLimits {
     pub(super) total: usize,
-    /// Limit for all circuits from one peer. One peer, such as a middle relay, forwards circuits of many clients.
-    pub(super) per_peer: usize,
+    /// Limit for all circuits from one network. One peer, such as a middle relay, forwards circuits of many clients.
+    pub(super) per_network: usize,
     pub(super) per_circuit: usize,
 }
 
 impl LookupLimits {
-    /// The limits of a live node.
+    /// The limits of a live node. The resolver can have twice as many lookups, because lookups of closed streams end
+    /// later.
     /// Deviation: C tor has no such limits. Its resolver accepts lookups until memory is full.
-    pub(super) const NODE: LookupLimits = LookupLimits { total: 1024, per_peer: 512, per_circuit: 256 };
+    pub(super) const NODE: LookupLimits =
+        LookupLimits { total: MAX_LOOKUPS / 2, per_network: MAX_LOOKUPS / 4, per_circuit: MAX_LOOKUPS / 8 };
+
+    /// Limit for all lookups, including those of closed streams [1].
+    const fn with_ending(self) -> usize {
+        2 * self.total
+    }
 }
 
 /// The outcome of a request for a lookup.
@@ -33,87 +42,66 @@ pub(super) enum Begun<S> {
 }
 
 #[derive(Debug)]
-struct Running<P, C, S, V> {
-    peer: P,
-    circuit: C,
+struct Running<S, V> {
+    path: PartPath,
     /// The stream, and the purpose of the lookup. `None` if the stream closed before the thread answered.
     waiting: Option<(S, V)>,
 }
 
+/// All running lookups. `S` is a stream, and `V` the purpose of a lookup. Paths end with a circuit.
 #[derive(Debug)]
-struct OfPeer<C> {
-    /// Numbers of the lookups, by circuit, in the order of their start. No set is empty.
-    circuits: BTreeMap<C, BTreeSet<u64>>,
-    /// Number of lookups in `circuits` [1].
-    len: usize,
-}
-
-/// All running lookups. `P` is a peer, `C` a circuit, `S` a stream, and `V` the purpose of a lookup.
-#[derive(Debug)]
-pub(super) struct Lookups<P, C, S, V> {
+pub(super) struct Lookups<S, V> {
     limits: LookupLimits,
-    running: BTreeMap<u64, Running<P, C, S, V>>,
+    running: BTreeMap<u64, Running<S, V>>,
     by_stream: BTreeMap<S, u64>,
-    by_peer: BTreeMap<P, OfPeer<C>>,
-    /// Number of unanswered lookups of closed streams, by peer and circuit [1].
-    ending: BTreeMap<(P, C), usize>,
-    next: u64,
+    /// The lookups of open streams, with their numbers.
+    shares: Shares<Holder, S>,
+    /// Number of unanswered lookups of closed streams, by circuit [1].
+    ending: BTreeMap<PartPath, usize>,
 }
 
-impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
+impl<S: Ord + Copy, V> Lookups<S, V> {
     pub(super) fn new(limits: LookupLimits) -> Self {
         Lookups {
             limits,
             running: BTreeMap::new(),
             by_stream: BTreeMap::new(),
-            by_peer: BTreeMap::new(),
+            shares: Shares::new(),
             ending: BTreeMap::new(),
-            next: 0,
         }
     }
 
-    /// Starts a lookup for `stream` on `circuit`, which comes from `peer`. At the relay's limit, the run time grows
-    /// with the number of peers.
-    pub(super) fn begin(&mut self, peer: P, circuit: C, stream: S, then: V) -> Begun<S> {
-        let own = self.len_of(peer, circuit);
-        let ending = self.ending.get(&(peer, circuit)).copied().unwrap_or(0);
+    /// Starts a lookup for `stream`, whose circuit is at the end of `path`.
+    pub(super) fn begin(&mut self, path: PartPath, stream: S, then: V) -> Begun<S> {
+        let ending = self.ending.get(&path).copied().unwrap_or(0);
         // Ending lookups also count. Otherwise, a client that opens and closes streams would fill the thread's queue.
-        let is_excess =
-            own + ending >= self.limits.per_circuit || self.running.len() >= 2 * self.limits.total;
+        let is_excess = self.shares.count(&path) + ending >= self.limits.per_circuit
+            || self.running.len() >= self.limits.with_ending();
         if is_excess {
             return Begun::Refused;
         }
-        let of_peer = self.by_peer.get(&peer).map_or(0, |of| of.len);
-        let replaced = if of_peer >= self.limits.per_peer {
-            let Some(oldest) = self.oldest_of_fullest(peer, own) else { return Begun::Refused };
-            Some(oldest)
-        } else if self.by_stream.len() >= self.limits.total {
-            let fullest = self.by_peer.iter().max_by_key(|(_, of)| of.len);
-            // A peer without lookups gets one, even if no peer has two.
-            let other =
-                fullest.filter(|(_, of)| of_peer == 0 || of.len > of_peer + 1).map(|(other, _)| *other);
-            let oldest = other.map_or_else(
-                || self.oldest_of_fullest(peer, own),
-                // For another peer, any circuit may lose a lookup.
-                |other| self.oldest_of_fullest(other, 0).or_else(|| self.oldest(other)),
-            );
-            let Some(oldest) = oldest else { return Begun::Refused };
-            Some(oldest)
+        let replaced = if self.shares.count(&path[..1]) >= self.limits.per_network {
+            Some(self.oldest_of_most(1, &path))
+        } else if self.shares.len() >= self.limits.total {
+            Some(self.oldest_of_most(0, &path))
         } else {
             None
         };
-        let replaced = replaced.and_then(|number| {
-            let stream = self.running.get(&number)?.waiting.as_ref()?.0;
-            self.forget(stream).map(|_| (stream, number))
-        });
-        self.next += 1;
-        let number = self.next;
-        self.running.insert(number, Running { peer, circuit, waiting: Some((stream, then)) });
+        let replaced = match replaced {
+            Some(None) => return Begun::Refused,
+            Some(Some(old)) => self.forget(old).map(|number| (old, number)),
+            None => None,
+        };
+        let number = self.shares.add(&path, stream);
+        self.running.insert(number, Running { path, waiting: Some((stream, then)) });
         self.by_stream.insert(stream, number);
-        let of = self.by_peer.entry(peer).or_insert(OfPeer { circuits: BTreeMap::new(), len: 0 });
-        of.circuits.entry(circuit).or_default().insert(number);
-        of.len += 1;
         replaced.map_or(Begun::Started(number), |(stream, old)| Begun::Replaces(number, stream, old))
+    }
+
+    /// The stream that loses its lookup, so that `path` can have one. The first `within` groups of `path` are full. A
+    /// group without lookups gets one, even if no group has two.
+    fn oldest_of_most(&self, within: usize, path: &PartPath) -> Option<S> {
+        self.shares.yielding(within, path, Loses::Oldest, |own, most| own == 0 || most > own + 1)
     }
 
     /// The number of running lookups [1].
@@ -123,18 +111,17 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
 
     /// The stream that an answer belongs to; `None` if the stream is closed.
     pub(super) fn answered(&mut self, number: u64) -> Option<(S, V)> {
-        let Running { peer, circuit, waiting } = self.running.remove(&number)?;
+        let Running { path, waiting } = self.running.remove(&number)?;
         let Some((stream, then)) = waiting else {
-            let ending =
-                self.ending.get_mut(&(peer, circuit)).expect("each lookup without a stream is counted");
+            let ending = self.ending.get_mut(&path).expect("each lookup without a stream is counted");
             *ending -= 1;
             if *ending == 0 {
-                self.ending.remove(&(peer, circuit));
+                self.ending.remove(&path);
             }
             return None;
         };
         self.by_stream.remove(&stream);
-        self.uncount(peer, circuit, number);
+        self.shares.remove(&path, number);
         Some((stream, then))
     }
 
@@ -142,54 +129,33 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
     pub(super) fn forget(&mut self, stream: S) -> Option<u64> {
         let number = self.by_stream.remove(&stream)?;
         let running = self.running.get_mut(&number).expect("a stream's lookup is running");
-        let (peer, circuit) = (running.peer, running.circuit);
         running.waiting = None;
-        *self.ending.entry((peer, circuit)).or_default() += 1;
-        self.uncount(peer, circuit, number);
+        let path = running.path;
+        *self.ending.entry(path).or_default() += 1;
+        self.shares.remove(&path, number);
         Some(number)
-    }
-
-    fn len_of(&self, peer: P, circuit: C) -> usize {
-        self.by_peer.get(&peer).and_then(|of| of.circuits.get(&circuit)).map_or(0, BTreeSet::len)
-    }
-
-    /// The oldest lookup of the peer's circuit with the most lookups. `None` if it has at most `own` + 1.
-    fn oldest_of_fullest(&self, peer: P, own: usize) -> Option<u64> {
-        let fullest = self.by_peer.get(&peer)?.circuits.values().max_by_key(|numbers| numbers.len())?;
-        fullest.first().copied().filter(|_| fullest.len() > own + 1)
-    }
-
-    fn oldest(&self, peer: P) -> Option<u64> {
-        self.by_peer.get(&peer)?.circuits.values().filter_map(|numbers| numbers.first().copied()).min()
-    }
-
-    fn uncount(&mut self, peer: P, circuit: C, number: u64) {
-        let of = self.by_peer.get_mut(&peer).expect("the lookup's peer is counted");
-        let numbers = of.circuits.get_mut(&circuit).expect("the lookup's circuit is counted");
-        numbers.remove(&number);
-        of.len -= 1;
-        if numbers.is_empty() {
-            of.circuits.remove(&circuit);
-        }
-        if of.len == 0 {
-            self.by_peer.remove(&peer);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::shares::Host;
     use super::*;
+    use penstock_core::CircuitIndex;
     use proptest::prelude::*;
 
-    type Table = Lookups<char, u8, u32, ()>;
+    type Table = Lookups<u32, ()>;
 
-    const LIMITS: LookupLimits = LookupLimits { total: 8, per_peer: 6, per_circuit: 4 };
+    const LIMITS: LookupLimits = LookupLimits { total: 8, per_network: 6, per_circuit: 4 };
+
+    fn of(peer: u8, circuit: u8) -> PartPath {
+        Host::of([192, 0, 2, peer].into()).with_circuit(CircuitIndex::first(circuit.into()))
+    }
 
     /// Lookups of streams `from..` on a circuit.
-    fn fill(table: &mut Table, peer: char, circuit: u8, streams: std::ops::Range<u32>) {
+    fn fill(table: &mut Table, path: PartPath, streams: std::ops::Range<u32>) {
         for stream in streams {
-            assert!(matches!(table.begin(peer, circuit, stream, ()), Begun::Started(_)), "{stream}");
+            assert!(matches!(table.begin(path, stream, ()), Begun::Started(_)), "{stream}");
         }
     }
 
@@ -203,50 +169,82 @@ mod tests {
     #[test]
     fn a_circuit_at_its_limit_waits_for_its_own_lookups() {
         let mut table = Table::new(LIMITS);
-        fill(&mut table, 'a', 1, 0..4);
-        assert_eq!(table.begin('a', 1, 9, ()), Begun::Refused);
+        fill(&mut table, of(1, 1), 0..4);
+        assert_eq!(table.begin(of(1, 1), 9, ()), Begun::Refused);
         assert_eq!(table.answered(2), Some((1, ())));
-        fill(&mut table, 'a', 1, 9..10);
+        fill(&mut table, of(1, 1), 9..10);
     }
 
     #[test]
     fn at_the_limit_of_a_peer_its_fullest_circuit_loses_its_oldest_lookup() {
         let mut table = Table::new(LIMITS);
-        fill(&mut table, 'a', 1, 0..4);
-        fill(&mut table, 'a', 2, 10..12);
-        assert_eq!(replaced(table.begin('a', 3, 20, ())), Some(0));
-        assert_eq!(replaced(table.begin('a', 3, 21, ())), Some(1));
-        assert_eq!(table.begin('a', 3, 22, ()), Begun::Refused, "no circuit has more");
-        fill(&mut table, 'b', 9, 30..32);
+        fill(&mut table, of(1, 1), 0..4);
+        fill(&mut table, of(1, 2), 10..12);
+        assert_eq!(replaced(table.begin(of(1, 3), 20, ())), Some(0));
+        assert_eq!(replaced(table.begin(of(1, 3), 21, ())), Some(1));
+        assert_eq!(table.begin(of(1, 3), 22, ()), Begun::Refused, "no circuit has more");
+        fill(&mut table, of(2, 9), 30..32);
     }
 
     #[test]
     fn at_the_limit_of_the_relay_the_fullest_peer_loses_a_lookup() {
         let mut table = Table::new(LIMITS);
         for circuit in 0..6 {
-            fill(&mut table, 'a', circuit, 10 * u32::from(circuit)..10 * u32::from(circuit) + 1);
+            fill(&mut table, of(1, circuit), 10 * u32::from(circuit)..10 * u32::from(circuit) + 1);
         }
-        fill(&mut table, 'b', 1, 100..102);
+        fill(&mut table, of(2, 1), 100..102);
         assert_eq!(
-            replaced(table.begin('c', 1, 200, ())),
+            replaced(table.begin(of(3, 1), 200, ())),
             Some(0),
             "many circuits of one peer are one sender"
         );
-        assert_eq!(replaced(table.begin('b', 2, 103, ())), Some(10));
+        assert_eq!(replaced(table.begin(of(2, 2), 103, ())), Some(10));
+    }
+
+    #[test]
+    fn hosts_of_one_ipv6_network_have_one_limit() {
+        let mut table = Table::new(LIMITS);
+        let host = |number: u16| {
+            let address = std::net::Ipv6Addr::new(0x2001, 0xdb8, 7, number, 0, 0, 0, 1);
+            Host::of(address.into()).with_circuit(CircuitIndex::first(number.into()))
+        };
+        for number in 0..6 {
+            fill(&mut table, host(number), number.into()..u32::from(number) + 1);
+        }
+        assert_eq!(replaced(table.begin(host(6), 20, ())), Some(0));
+        fill(&mut table, of(1, 1), 30..32);
     }
 
     #[test]
     fn streams_that_open_and_close_at_once_do_not_fill_the_thread() {
         let mut table = Table::new(LIMITS);
         for stream in 0..4 {
-            fill(&mut table, 'a', 1, stream..stream + 1);
+            fill(&mut table, of(1, 1), stream..stream + 1);
             assert!(table.forget(stream).is_some());
         }
-        assert_eq!(table.begin('a', 1, 9, ()), Begun::Refused);
-        fill(&mut table, 'a', 2, 10..12);
-        assert_eq!(table.answered(1), None, "nobody waits for it");
-        fill(&mut table, 'a', 1, 9..10);
+        assert_eq!(table.begin(of(1, 1), 9, ()), Begun::Refused);
+        fill(&mut table, of(1, 2), 10..12);
+        assert_eq!(table.answered(1), None, "its stream is closed");
+        fill(&mut table, of(1, 1), 9..10);
         assert_eq!(table.forget(77), None);
+    }
+
+    #[test]
+    fn the_resolver_serves_as_many_lookups_as_can_run() {
+        let mut table = Table::new(LookupLimits::NODE);
+        let mut begun = 0;
+        // Every stream closes at once, so that only the limit for all lookups counts.
+        for peer in 0..32 {
+            for circuit in 0..8 {
+                for _ in 0..256 {
+                    if table.begin(of(peer, circuit), begun, ()) != Begun::Refused {
+                        table.forget(begun);
+                        begun += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!((table.len(), begun as usize), (MAX_LOOKUPS, MAX_LOOKUPS));
     }
 
     proptest! {
@@ -257,10 +255,9 @@ mod tests {
             let mut table = Table::new(LIMITS);
             // Numbers at the thread, and the streams that wait, with their peers and circuits.
             let mut thread: Vec<u64> = Vec::new();
-            let mut waiting: BTreeMap<u32, (char, u8)> = BTreeMap::new();
-            for (stream, (what, peer, circuit)) in (0u32..).zip(steps) {
-                let peer = ['a', 'b', 'c'][usize::from(peer)];
-                match what {
+            let mut waiting: BTreeMap<u32, (u8, u8)> = BTreeMap::new();
+            for (stream, (action, peer, circuit)) in (0u32..).zip(steps) {
+                match action {
                     0 => if !thread.is_empty() {
                         let number = thread.remove(stream as usize % thread.len());
                         if let Some((stream, ())) = table.answered(number) {
@@ -271,10 +268,10 @@ mod tests {
                         prop_assert!(table.forget(stream).is_some_and(|number| thread.contains(&number)));
                     },
                     _ => {
-                        let of = |who: char| waiting.values().filter(|(other, _)| *other == who).count();
-                        let has_none = of(peer) == 0 && !table.ending.contains_key(&(peer, circuit));
-                        let can_yield = ['a', 'b', 'c'].into_iter().any(|other| of(other) > 1);
-                        match table.begin(peer, circuit, stream, ()) {
+                        let has = |peer: u8| waiting.values().filter(|(other, _)| *other == peer).count();
+                        let has_none = has(peer) == 0 && !table.ending.contains_key(&of(peer, circuit));
+                        let can_yield = (0..3).any(|other| has(other) > 1);
+                        match table.begin(of(peer, circuit), stream, ()) {
                             Begun::Started(number) => thread.push(number),
                             Begun::Replaces(number, old, _) => {
                                 prop_assert!(waiting.remove(&old).is_some());
@@ -291,10 +288,11 @@ mod tests {
                 prop_assert_eq!(table.by_stream.len(), waiting.len());
                 prop_assert!(waiting.len() <= 8 && table.running.len() == thread.len() && thread.len() <= 16);
                 prop_assert_eq!(table.ending.values().sum::<usize>(), thread.len() - waiting.len());
-                for (peer, of) in &table.by_peer {
-                    let there = waiting.values().filter(|(other, _)| other == peer).count();
-                    prop_assert!(of.len == there && there <= 6 && there > 0);
-                    prop_assert!(of.circuits.values().all(|numbers| (1..=4).contains(&numbers.len())));
+                prop_assert_eq!(table.shares.len(), waiting.len());
+                for peer in 0..3 {
+                    let has = waiting.values().filter(|(other, _)| *other == peer).count();
+                    prop_assert!(table.shares.count(&of(peer, 0)[..1]) == has && has <= 6);
+                    prop_assert!((0..4).all(|circuit| table.shares.count(&of(peer, circuit)) <= 4));
                 }
             }
         }

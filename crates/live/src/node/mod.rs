@@ -64,7 +64,7 @@ use penstock_link::keys::Keys;
 use penstock_units::{Bytes, Duration, Instant};
 use relay_list::RelayList;
 use renewal::Renewal;
-use shares::{Host, Shares};
+use shares::{Holder, Host, PartPath, Shares};
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 use sockets::{Sockets, Token};
@@ -211,9 +211,9 @@ pub struct Node {
     peers: Peers,
     opening: Slab<Opening>,
     /// Unfinished link handshakes of accepted connections, by their hosts.
-    accepted: Shares<Host, u32>,
+    accepted: Shares<Holder, u32>,
     /// Unfinished link handshakes of opened connections, by the hosts that asked for them.
-    opened: Shares<Host, u32>,
+    opened: Shares<Holder, u32>,
     /// For each new channel, the host whose circuit first asked for it.
     requesters: SecondaryMap<ChannelKey, Host>,
     /// Maximum number of file descriptors for links and exit streams together [1].
@@ -229,10 +229,10 @@ pub struct Node {
     ready: VecDeque<(Token, Interest)>,
     wake: Wake,
     handshake_worker: HandshakeWorker,
-    /// Circuits that wait for the handshake worker, with their channels.
-    opening_circuits: Pending<CircuitIndex, (ChannelKey, HandshakeKind)>,
+    /// Circuits that wait for the handshake worker, with their places in its queue.
+    opening_circuits: Pending<CircuitIndex, (PartPath, HandshakeKind)>,
     names: Option<Names>,
-    lookups: Lookups<Host, CircuitIndex, StreamKey, ResolvePurpose>,
+    lookups: Lookups<StreamKey, ResolvePurpose>,
     rng: rand::rngs::ThreadRng,
 }
 
@@ -493,7 +493,8 @@ impl Node {
             let reason = DestroyReason::RESOURCE_LIMIT;
             return self.relay.close_circuit(now, circuit, reason, &mut self.sockets);
         }
-        let number = self.opening_circuits.await_for(circuit, (channel, handshake.kind));
+        let path = host.with_link(channel);
+        let number = self.opening_circuits.await_for(circuit, (path, handshake.kind));
         let agree = self.relay.agree(circuit);
         let dropped = self.handshake_worker.ask(number, channel, handshake, self.identities.clone(), agree);
         if let Some((circuit, _)) = dropped.and_then(|number| self.opening_circuits.answered(number)) {
@@ -503,8 +504,8 @@ impl Node {
     }
 
     fn forget_handshake(&mut self, circuit: CircuitIndex) {
-        if let Some((number, (channel, _))) = self.opening_circuits.forget(circuit)
-            && self.handshake_worker.forget(channel, number)
+        if let Some((number, (path, _))) = self.opening_circuits.forget(circuit)
+            && self.handshake_worker.forget(path, number)
         {
             self.opening_circuits.answered(number);
         }

@@ -1,5 +1,5 @@
 //! File descriptors, which links and exit streams share. Each kind has half, and may use more while the other kind
-//! needs less. If none is left, the host or circuit with the most descriptors loses one.
+//! needs less. If none is left, the network, host or circuit with the most descriptors loses one.
 //!
 //! Deviation: C tor closes connections without circuits when descriptors are short (`connection_check_oos()`), without
 //! regard to their addresses, and limits streams only with `DoSStreamCreationEnabled`.
@@ -36,7 +36,7 @@ impl Node {
             let stream = self.sockets.held.newest_of_largest();
             stream.is_some_and(|stream| self.end_stream(stream))
         } else {
-            let link = self.sockets.links.newest_of_most(host);
+            let link = self.sockets.links.newest_of_most(&host.path());
             link.is_some_and(|link| self.close_link(Token::Channel(link)))
         }
     }
@@ -51,18 +51,18 @@ impl Node {
     /// Makes a descriptor available for a new stream. Returns false if the circuit already has too many streams.
     pub(super) fn make_room_for_stream(&mut self, host: Host, circuit: CircuitIndex) -> bool {
         let [links, streams] = self.held();
-        if self.sockets.held.count(host, circuit) >= (self.descriptors / CIRCUIT_SHARE).max(1) {
+        if self.sockets.held.count(&host.with_circuit(circuit)) >= (self.descriptors / CIRCUIT_SHARE).max(1) {
             return false;
         }
         if links + streams < self.descriptors && streams < self.descriptors / 4 * 3 {
             return true;
         }
-        // A host with a single link keeps the link, because many circuits can depend on it.
+        // A network with a single link keeps the link, because many circuits can depend on it.
         if streams < self.descriptors / 2 && self.sockets.links.most() > 1 {
             let link = self.sockets.links.newest_of_largest();
             link.is_some_and(|link| self.close_link(Token::Channel(link)))
         } else {
-            let stream = self.sockets.held.newest_of_most(host, circuit);
+            let stream = self.sockets.held.newest_of_most(&host.with_circuit(circuit));
             stream.is_some_and(|stream| self.end_stream(stream))
         }
     }

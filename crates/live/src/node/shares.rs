@@ -1,5 +1,7 @@
-//! Fair shares of limited things, such as file descriptors. If none is left, the holder with the most things loses one.
+//! Fair shares of limited things, such as file descriptors. If none is left, the group with the most things loses one:
+//! first the network with the most, then its host with the most, then the largest part of this host.
 
+use penstock_core::{ChannelKey, CircuitIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,6 +9,20 @@ use std::net::{IpAddr, Ipv6Addr};
 /// networks assign to one customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Host(Ipv6Addr);
+
+/// A group in a table of shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Holder {
+    /// The IPv6 hosts with the same first 48 bits, or a single IPv4 host. A site often has 48 bits, and then has 65,536
+    /// hosts.
+    Network(Ipv6Addr),
+    Host(Ipv6Addr),
+    Link(ChannelKey),
+    Circuit(CircuitIndex),
+}
+
+/// The network, the host, and a link or a circuit of this host.
+pub(super) type PartPath = [Holder; 3];
 
 impl Host {
     pub(super) fn of(address: IpAddr) -> Self {
@@ -16,148 +32,192 @@ impl Host {
         }
     }
 
-    /// The host as a number.
-    pub(super) fn number(self) -> u128 {
-        self.0.to_bits()
+    fn network(self) -> Ipv6Addr {
+        match self.0.to_ipv4_mapped() {
+            Some(_) => self.0,
+            None => Ipv6Addr::from_bits(self.0.to_bits() >> 80 << 80),
+        }
+    }
+
+    pub(super) fn path(self) -> [Holder; 2] {
+        [Holder::Network(self.network()), Holder::Host(self.0)]
+    }
+
+    pub(super) fn with_link(self, link: ChannelKey) -> PartPath {
+        let [network, host] = self.path();
+        [network, host, Holder::Link(link)]
+    }
+
+    pub(super) fn with_circuit(self, circuit: CircuitIndex) -> PartPath {
+        let [network, host] = self.path();
+        [network, host, Holder::Circuit(circuit)]
+    }
+
+    /// The network and the host as numbers.
+    pub(super) fn numbers(self) -> [u128; 2] {
+        [self.network().to_bits(), self.0.to_bits()]
     }
 }
 
-/// The things of each holder. Every new thing gets a higher number.
+/// Which thing a group loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loses {
+    Oldest,
+    Newest,
+}
+
+/// Things in nested groups. The path of a thing lists its groups, the largest one first. All paths of a table have the
+/// same length. Every new thing gets a higher number.
 #[derive(Debug)]
 pub(super) struct Shares<K, T> {
-    /// The things of each holder, oldest first; none is empty.
-    holders: BTreeMap<K, BTreeMap<u64, T>>,
-    /// Each holder with the number of its things.
-    by_count: BTreeSet<(usize, K)>,
-    len: usize,
+    root: Group<K, T>,
     next: u64,
+}
+
+#[derive(Debug)]
+struct Group<K, T> {
+    /// The groups in this one; none is empty.
+    groups: BTreeMap<K, Group<K, T>>,
+    /// Each of these groups with the number of its things.
+    by_len: BTreeSet<(usize, K)>,
+    /// The things, oldest first, if this group has no groups.
+    things: BTreeMap<u64, T>,
+    len: usize,
 }
 
 impl<K: Ord + Copy, T: Copy> Shares<K, T> {
     pub(super) fn new() -> Self {
-        Shares { holders: BTreeMap::new(), by_count: BTreeSet::new(), len: 0, next: 0 }
+        Shares { root: Group::new(), next: 0 }
     }
 
     /// Adds a thing; returns its number.
-    pub(super) fn add(&mut self, holder: K, thing: T) -> u64 {
+    pub(super) fn add(&mut self, path: &[K], thing: T) -> u64 {
         self.next += 1;
-        self.len += 1;
-        let things = self.holders.entry(holder).or_default();
-        self.by_count.remove(&(things.len(), holder));
-        things.insert(self.next, thing);
-        self.by_count.insert((things.len(), holder));
+        self.root.add(path, self.next, thing);
         self.next
     }
 
     /// Removes a thing. Does nothing if it was removed already.
-    pub(super) fn remove(&mut self, holder: K, number: u64) {
-        let Some(things) = self.holders.get_mut(&holder) else { return };
-        if things.remove(&number).is_none() {
-            return;
-        }
-        self.len -= 1;
-        self.by_count.remove(&(things.len() + 1, holder));
-        if things.is_empty() {
-            self.holders.remove(&holder);
-        } else {
-            self.by_count.insert((things.len(), holder));
-        }
+    pub(super) fn remove(&mut self, path: &[K], number: u64) {
+        self.root.remove(path, number);
     }
 
     /// The number of all things [1].
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.root.len
     }
 
-    /// The number of things of a holder [1].
-    pub(super) fn count(&self, holder: K) -> usize {
-        self.holders.get(&holder).map_or(0, BTreeMap::len)
+    /// The number of things of a group [1]. Its path is the beginning of the paths of its things.
+    pub(super) fn count(&self, path: &[K]) -> usize {
+        self.root.at(path).map_or(0, |group| group.len)
     }
 
-    /// The highest number of things of one holder [1].
+    /// The highest number of things of one of the outermost groups [1].
     pub(super) fn most(&self) -> usize {
-        self.by_count.last().map_or(0, |(count, _)| *count)
+        self.root.most()
     }
 
-    /// The newest thing of the holder with the most things. `None` if one more thing would give `holder` as many.
-    pub(super) fn newest_of_most(&self, holder: K) -> Option<T> {
-        let newest = self.newest_of_largest()?;
-        (self.most() > self.count(holder) + 1).then_some(newest)
+    /// The newest thing of the group with the most things. `None` if one more thing would make the groups of `path`
+    /// the largest ones.
+    pub(super) fn newest_of_most(&self, path: &[K]) -> Option<T> {
+        self.yielding(0, path, Loses::Newest, |own, most| most > own + 1)
     }
 
-    /// The newest thing of the holder with the most things.
+    /// The newest thing of the group with the most things.
     pub(super) fn newest_of_largest(&self) -> Option<T> {
-        let (_, most) = self.by_count.last()?;
-        self.holders[most].last_key_value().map(|(_, newest)| *newest)
+        self.root.of_largest(Loses::Newest).map(|(_, thing)| thing)
     }
 
-    /// The oldest thing of the holder with the most things, or of all such holders if several have equally many.
+    /// The oldest thing of the group with the most things, or of all such groups if several have equally many.
     pub(super) fn oldest_of_most(&self) -> Option<T> {
-        let most = self.most();
-        let fullest = self.by_count.iter().rev().take_while(|(count, _)| *count == most);
-        let oldest = fullest.filter_map(|(_, holder)| self.holders[holder].first_key_value());
-        oldest.min_by_key(|(number, _)| **number).map(|(_, thing)| *thing)
-    }
-}
-
-/// The things of each part of each holder, such as the streams of each circuit of each host. An attacker on a shared
-/// link thus cannot end the streams of clients.
-#[derive(Debug)]
-pub(super) struct NestedShares<K, P, T> {
-    hosts: Shares<K, ()>,
-    parts: BTreeMap<K, Shares<P, T>>,
-}
-
-/// Identifies a thing: its holder, its part, and its numbers in both tables.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held<K, P> {
-    pub(super) holder: K,
-    pub(super) part: P,
-    numbers: [u64; 2],
-}
-
-impl<K: Ord + Copy, P: Ord + Copy, T: Copy> NestedShares<K, P, T> {
-    pub(super) fn new() -> Self {
-        NestedShares { hosts: Shares::new(), parts: BTreeMap::new() }
+        self.root.of_largest(Loses::Oldest).map(|(_, thing)| thing)
     }
 
-    pub(super) fn add(&mut self, holder: K, part: P, thing: T) -> Held<K, P> {
-        let parts = self.parts.entry(holder).or_insert_with(Shares::new);
-        Held { holder, part, numbers: [self.hosts.add(holder, ()), parts.add(part, thing)] }
-    }
-
-    pub(super) fn remove(&mut self, held: Held<K, P>) {
-        self.hosts.remove(held.holder, held.numbers[0]);
-        if let Some(parts) = self.parts.get_mut(&held.holder) {
-            parts.remove(held.part, held.numbers[1]);
-            if parts.len() == 0 {
-                self.parts.remove(&held.holder);
+    /// The thing that makes room for a new one in the groups of `path`. The first `within` groups of `path` are full.
+    ///
+    /// At each level below, `may_take` gets the number of things of the path's own group and the highest number of one
+    /// group there. If it returns true, the largest group at this level loses a thing. Otherwise the same question
+    /// follows inside the path's own group. `None` if no level gives room.
+    pub(super) fn yielding(
+        &self,
+        within: usize,
+        path: &[K],
+        loses: Loses,
+        may_take: impl Fn(usize, usize) -> bool,
+    ) -> Option<T> {
+        let (full, below) = path.split_at(within);
+        let mut group = self.root.at(full)?;
+        for key in below {
+            let own = group.groups.get(key);
+            if may_take(own.map_or(0, |own| own.len), group.most()) {
+                return group.of_largest(loses).map(|(_, thing)| thing);
             }
+            group = own?;
         }
+        None
+    }
+}
+
+impl<K: Ord + Copy, T: Copy> Group<K, T> {
+    fn new() -> Self {
+        Group { groups: BTreeMap::new(), by_len: BTreeSet::new(), things: BTreeMap::new(), len: 0 }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.hosts.len()
+    fn at(&self, path: &[K]) -> Option<&Self> {
+        path.iter().try_fold(self, |group, key| group.groups.get(key))
     }
 
-    /// The number of things of one part of a holder [1].
-    pub(super) fn count(&self, holder: K, part: P) -> usize {
-        self.parts.get(&holder).map_or(0, |parts| parts.count(part))
+    fn most(&self) -> usize {
+        self.by_len.last().map_or(0, |(len, _)| *len)
     }
 
-    /// The thing to remove, so that `part` of `holder` can get a new one: the newest of the largest part of the largest
-    /// holder. `None` if the new one would make its own part the largest.
-    pub(super) fn newest_of_most(&self, holder: K, part: P) -> Option<T> {
-        if self.hosts.most() > self.hosts.count(holder) + 1 {
-            return self.newest_of_largest();
+    fn add(&mut self, path: &[K], number: u64, thing: T) {
+        self.len += 1;
+        let Some((first, rest)) = path.split_first() else {
+            self.things.insert(number, thing);
+            return;
+        };
+        let group = self.groups.entry(*first).or_insert_with(Group::new);
+        self.by_len.remove(&(group.len, *first));
+        group.add(rest, number, thing);
+        self.by_len.insert((group.len, *first));
+    }
+
+    /// Returns whether the thing was there.
+    fn remove(&mut self, path: &[K], number: u64) -> bool {
+        if let Some((first, rest)) = path.split_first() {
+            let Some(group) = self.groups.get_mut(first) else { return false };
+            if !group.remove(rest, number) {
+                return false;
+            }
+            self.by_len.remove(&(group.len + 1, *first));
+            if group.len == 0 {
+                self.groups.remove(first);
+            } else {
+                self.by_len.insert((group.len, *first));
+            }
+        } else if self.things.remove(&number).is_none() {
+            return false;
         }
-        self.parts.get(&holder)?.newest_of_most(part)
+        self.len -= 1;
+        true
     }
 
-    /// The newest thing in the largest part of the largest holder.
-    pub(super) fn newest_of_largest(&self) -> Option<T> {
-        let (_, most) = self.hosts.by_count.last()?;
-        self.parts.get(most)?.newest_of_largest()
+    /// A thing of the largest group, with its number.
+    fn of_largest(&self, loses: Loses) -> Option<(u64, T)> {
+        let most = self.most();
+        let largest = self.by_len.iter().rev().take_while(|(len, _)| *len == most);
+        let mut largest = largest.map(|(_, key)| &self.groups[key]);
+        let (thing, inside) = match loses {
+            Loses::Newest => {
+                (self.things.last_key_value(), largest.next().and_then(|group| group.of_largest(loses)))
+            }
+            Loses::Oldest => (
+                self.things.first_key_value(),
+                largest.filter_map(|group| group.of_largest(loses)).min_by_key(|(number, _)| *number),
+            ),
+        };
+        inside.or(thing.map(|(number, thing)| (*number, *thing)))
     }
 }
 
@@ -176,49 +236,80 @@ mod tests {
     }
 
     #[test]
+    fn a_network_is_an_ipv4_address_or_has_48_bits() {
+        let network = |address: &str| Host::of(address.parse().unwrap()).path()[0];
+        assert_eq!(network("2001:db8:7::1"), network("2001:db8:7:ffff::1"));
+        assert_ne!(network("2001:db8:7::1"), network("2001:db8:8::1"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
+    }
+
+    #[test]
+    fn many_hosts_of_one_network_share_like_one_host() {
+        let host = |address: String| Host::of(address.parse().unwrap()).path();
+        let mut shares = Shares::new();
+        for number in 0..5 {
+            shares.add(&host(format!("2001:db8:7:{number}::1")), number);
+        }
+        let honest = host("2001:db8:8::1".into());
+        shares.add(&honest, 10);
+        assert_eq!(shares.newest_of_most(&honest), Some(4), "the network has 5");
+        let new = host("2001:db8:7:99::1".into());
+        assert_eq!(shares.newest_of_most(&new), None, "it would make its own network larger");
+        shares.add(&host("2001:db8:7:2::1".into()), 22);
+        assert_eq!(shares.newest_of_most(&new), Some(22), "one host of its network has two");
+    }
+
+    #[test]
     fn the_holder_of_the_most_gives_one_up() {
         let mut shares = Shares::new();
-        let a: Vec<_> = (0..4).map(|thing| shares.add('a', thing)).collect();
-        shares.add('b', 10);
-        assert_eq!(shares.newest_of_most('b'), Some(3));
-        assert_eq!(shares.newest_of_most('a'), None, "it has the most itself");
+        let a: Vec<_> = (0..4).map(|thing| shares.add(&['a'], thing)).collect();
+        shares.add(&['b'], 10);
+        assert_eq!(shares.newest_of_most(&['b']), Some(3));
+        assert_eq!(shares.newest_of_most(&['a']), None, "it has the most itself");
         assert_eq!(shares.oldest_of_most(), Some(0));
-        shares.remove('a', a[0]);
-        shares.remove('a', a[0]);
-        shares.add('b', 11);
-        assert_eq!((shares.newest_of_most('b'), shares.len(), shares.most()), (None, 5, 3));
-        assert_eq!((shares.oldest_of_most(), shares.count('c')), (Some(1), 0));
-        shares.add('b', 12);
+        shares.remove(&['a'], a[0]);
+        shares.remove(&['a'], a[0]);
+        shares.add(&['b'], 11);
+        assert_eq!((shares.newest_of_most(&['b']), shares.len(), shares.most()), (None, 5, 3));
+        assert_eq!((shares.oldest_of_most(), shares.count(&['c'])), (Some(1), 0));
+        shares.add(&['b'], 12);
         assert_eq!(shares.oldest_of_most(), Some(1), "the oldest of both");
     }
 
     #[test]
     fn a_small_part_of_a_large_holder_keeps_what_it_has() {
-        let mut shares = NestedShares::new();
-        let held: Vec<_> = (0..5).map(|thing| shares.add('a', 1, thing)).collect();
-        let small = shares.add('a', 2, 20);
-        assert_eq!((shares.len(), shares.count('a', 1), shares.count('a', 2)), (6, 5, 1));
-        assert_eq!(shares.newest_of_most('b', 1), Some(4), "another host");
-        assert_eq!(shares.newest_of_most('a', 2), Some(4), "another circuit of the host");
-        assert_eq!(shares.newest_of_most('a', 1), None);
-        held.into_iter().chain([small]).for_each(|held| shares.remove(held));
-        assert_eq!((shares.len(), shares.newest_of_most('b', 1)), (0, None));
+        let mut shares = Shares::new();
+        let held: Vec<_> = (0..5).map(|thing| (['a', '1'], shares.add(&['a', '1'], thing))).collect();
+        let small = (['a', '2'], shares.add(&['a', '2'], 20));
+        assert_eq!((shares.len(), shares.count(&['a', '1']), shares.count(&['a', '2'])), (6, 5, 1));
+        assert_eq!(shares.newest_of_most(&['b', '1']), Some(4), "another host");
+        assert_eq!(shares.newest_of_most(&['a', '2']), Some(4), "another circuit of the host");
+        assert_eq!(shares.newest_of_most(&['a', '1']), None);
+        held.into_iter().chain([small]).for_each(|(path, number)| shares.remove(&path, number));
+        assert_eq!((shares.len(), shares.newest_of_most(&['b', '1'])), (0, None));
+        assert!(shares.root.groups.is_empty() && shares.root.by_len.is_empty());
     }
 
     proptest! {
         #[test]
         fn counts_equal_those_of_a_list(steps in proptest::collection::vec((0u8..3, 0u8..4), 0..100)) {
-            let (mut shares, mut list) = (Shares::new(), Vec::new());
-            for (step, (what, who)) in steps.into_iter().enumerate() {
-                if what == 0 && let Some((holder, number, _)) = list.pop() {
-                    shares.remove(holder, number);
+            let (mut shares, mut list) = (Shares::new(), Vec::<([u8; 2], u64, usize)>::new());
+            for (step, (action, holder)) in steps.into_iter().enumerate() {
+                let path = [holder / 2, holder % 2];
+                if action == 0 && let Some((path, number, _)) = list.pop() {
+                    shares.remove(&path, number);
                 } else {
-                    list.push((who, shares.add(who, step), step));
+                    list.push((path, shares.add(&path, step), step));
                 }
-                let count = |who| list.iter().filter(|(other, ..)| *other == who).count();
-                let most = (0..4).map(count).max().unwrap_or(0);
+                let count = |prefix: &[u8]| list.iter().filter(|(path, ..)| path.starts_with(prefix)).count();
+                let most = (0..2).map(|outer| count(&[outer])).max().unwrap_or(0);
                 prop_assert_eq!((shares.len(), shares.most()), (list.len(), most));
-                let oldest = list.iter().filter(|(who, ..)| count(*who) == most).map(|(_, _, thing)| *thing).min();
+                prop_assert!((0..4u8).all(|n| shares.count(&[n / 2, n % 2]) == count(&[n / 2, n % 2])));
+                let is_largest = |path: &[u8; 2]| {
+                    let inner = (0..2).map(|inner| count(&[path[0], inner])).max();
+                    count(&path[..1]) == most && Some(count(path)) == inner
+                };
+                let oldest = list.iter().filter(|(path, ..)| is_largest(path)).map(|(_, _, thing)| *thing).min();
                 prop_assert_eq!(shares.oldest_of_most(), oldest);
             }
         }

@@ -3,7 +3,7 @@
 use super::conn::{Conn, READ_SIZE, is_transient};
 use super::directory_stream::DirectoryStream;
 use super::exits::end_reason;
-use super::shares::{Held, Host, NestedShares, Shares};
+use super::shares::{Holder, Host, PartPath, Shares};
 use super::socket_info;
 use super::stamps;
 use super::trace::{Left, Trace};
@@ -88,7 +88,11 @@ pub(super) struct Stream {
 }
 
 /// The place of a stream among the streams of a host and circuit.
-pub(super) type StreamShare = Held<Host, CircuitIndex>;
+#[derive(Clone, Copy, Debug)]
+struct StreamShare {
+    path: PartPath,
+    number: u64,
+}
 
 #[derive(Debug)]
 pub(super) struct Sockets {
@@ -101,9 +105,9 @@ pub(super) struct Sockets {
     /// Streams that wait for a name lookup.
     pub(super) resolving: BTreeSet<StreamKey>,
     /// The links of each host.
-    pub(super) links: Shares<Host, ChannelKey>,
+    pub(super) links: Shares<Holder, ChannelKey>,
     /// The sockets of streams, open or lingering, of each host and circuit.
-    pub(super) held: NestedShares<Host, CircuitIndex, Token>,
+    pub(super) held: Shares<Holder, Token>,
     /// The hosts of clients whose links ended.
     pub(super) closed_clients: Vec<Host>,
     pub(super) directory_streams: BTreeMap<StreamKey, DirectoryStream>,
@@ -133,7 +137,7 @@ impl Sockets {
             buffered: 0,
             resolving: BTreeSet::new(),
             links: Shares::new(),
-            held: NestedShares::new(),
+            held: Shares::new(),
             closed_clients: Vec::new(),
             directory_streams,
             woken,
@@ -194,7 +198,7 @@ impl Sockets {
         if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
             conn.stamps = stamps::begin(&conn.socket);
         }
-        conn.link = self.links.add(conn.host, key);
+        conn.link = self.links.add(&conn.host.path(), key);
         self.channels.insert(key, conn);
         self.rewatch(key);
     }
@@ -209,7 +213,8 @@ impl Sockets {
     ) -> io::Result<()> {
         let interest = Interest { writable: true, ..Interest::default() };
         self.watch(&socket, Token::Stream(key), interest)?;
-        let held = self.held.add(host, circuit, Token::Stream(key));
+        let path = host.with_circuit(circuit);
+        let held = StreamShare { path, number: self.held.add(&path, Token::Stream(key)) };
         let stream = Stream {
             socket,
             unwritten: Vec::new(),
@@ -323,7 +328,7 @@ impl Sockets {
         let Some((stream, _)) = self.lingering.get_mut(number as usize) else { return };
         stream.flush();
         if stream.broken || stream.unwritten.is_empty() {
-            self.held.remove(stream.held);
+            self.held.remove(&stream.held.path, stream.held.number);
             // Closing the socket also removes it from epoll.
             self.lingering.remove(number as usize);
         }
@@ -337,7 +342,7 @@ impl Sockets {
         self.lingering.retain(|_, (stream, until)| {
             let stays = *until > now;
             if !stays {
-                held.remove(stream.held);
+                held.remove(&stream.held.path, stream.held.number);
             }
             stays
         });
@@ -362,7 +367,7 @@ impl Sockets {
     /// Closes the connection of a closed stream before all bytes are sent.
     pub(super) fn end_lingering(&mut self, number: u32) {
         if let Some((stream, _)) = self.lingering.try_remove(number as usize) {
-            self.held.remove(stream.held);
+            self.held.remove(&stream.held.path, stream.held.number);
         }
     }
 
@@ -468,7 +473,7 @@ impl Kernel<LiveCell> for Sockets {
 
     fn holder(&self, channel: ChannelKey) -> u128 {
         // No host has such a small number.
-        self.channels.get(channel).map_or(channel.index() as u128, |conn| conn.host.number())
+        self.channels.get(channel).map_or([channel.index() as u128; 2], |conn| conn.host.numbers())
     }
 
     fn memory(&self, channel: ChannelKey) -> Bytes {
@@ -484,7 +489,7 @@ impl Kernel<LiveCell> for Sockets {
 
     fn close(&mut self, channel: ChannelKey) {
         if let Some(mut conn) = self.channels.remove(channel) {
-            self.links.remove(conn.host, conn.link);
+            self.links.remove(&conn.host.path(), conn.link);
             self.buffered -= conn.counted;
             if conn.is_client {
                 self.closed_clients.push(conn.host);
@@ -568,11 +573,11 @@ impl Kernel<LiveCell> for Sockets {
             self.buffered -= exchange.counted;
         }
         let Some(mut stream) = self.streams.remove(stream) else { return };
-        self.held.remove(stream.held);
+        self.held.remove(&stream.held.path, stream.held.number);
         if !stream.unwritten.is_empty() {
             let until = self.clock.now() + LINGERING;
             let token = Token::Lingering(self.lingering.vacant_key() as u32);
-            stream.held = self.held.add(stream.held.holder, stream.held.part, token);
+            stream.held.number = self.held.add(&stream.held.path, token);
             let number = self.lingering.insert((stream, until)) as u32;
             let interest = Interest { writable: true, ..Interest::default() };
             self.watch_for(&self.lingering[number as usize].0.socket, Token::Lingering(number), interest);
