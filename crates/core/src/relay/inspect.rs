@@ -88,6 +88,11 @@ impl<C: Cell> Relay<C> {
         Some((leg.channel, leg.id))
     }
 
+    /// Whether the channel exists, open or opening.
+    pub fn is_channel(&self, channel: ChannelKey) -> bool {
+        self.parts.channels.contains(channel)
+    }
+
     /// Whether an open or opening channel to `peer` exists.
     pub fn has_channel(&self, peer: PeerId) -> bool {
         self.parts.channels.has_peer(peer)

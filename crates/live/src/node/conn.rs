@@ -42,6 +42,8 @@ pub(super) struct Conn {
     /// Number of bytes that the socket has accepted so far [B].
     pub(super) sent: u64,
 }
+    /// Whether the channel waits in the node's queue for the next turn.
+    pub(super) is_queued: bool,
 
 impl fmt::Debug for Conn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,6 +75,7 @@ impl Conn {
     /// Reads once from the socket, with `room` as buffer. Returns the number of bytes, possibly zero [B].
     pub(super) fn fill(&mut self, room: &mut [u8]) -> u64 {
         let mut socket = &self.socket;
+            is_queued: false,
         let read = match &mut self.stamps {
             None => socket.read(room),
             Some(stamps) => Stamped { socket, stamps }.read(room),

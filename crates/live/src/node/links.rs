@@ -216,11 +216,15 @@ impl Node {
         }
         let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
         let begun = conn.has_cell();
+        if channel.is_some_and(|channel| !self.relay.is_channel(channel)) {
+            // The core closed the channel during the handshake.
+            return self.counters.no_link("closed");
+        }
         self.sockets.attach(channel, conn);
         self.relay.on_channel_open(now, channel, None, &mut self.sockets);
         self.classify_channel(now, channel);
         if begun {
-            self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
+            self.queue(channel);
         }
     }
 

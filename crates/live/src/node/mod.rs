@@ -225,7 +225,8 @@ pub struct Node {
     accept_backoff: Option<Instant>,
     member: Option<Member>,
     relay_list: RelayList,
-    /// Ready sockets, in the order in which they became ready. Each socket gets one call per turn.
+    /// Ready sockets, in the order in which they became ready. Each socket gets one call per turn. Between turns, the
+    /// queue has only channels.
     ready: VecDeque<(Token, Interest)>,
     wake: Wake,
     handshake_worker: HandshakeWorker,
@@ -326,18 +327,18 @@ impl Node {
     ///
     /// If epoll fails.
     pub fn turn(&mut self) -> io::Result<()> {
-        let readable = Interest { readable: true, writable: false };
         for key in std::mem::take(&mut self.sockets.full) {
-            if !self.ready.iter().any(|(token, _)| *token == Token::Channel(key)) {
-                self.ready.push_back((Token::Channel(key), readable));
-            }
+            self.queue(key);
         }
-        // Epoll is level-triggered and reports each socket once. Sockets in the queue are not added again.
-        let in_line = self.ready.len();
+        // Epoll is level-triggered and reports each socket once. Channels in the queue are not added again.
         let wait = self.max_wait();
-        let ready = &mut self.ready;
+        let (ready, channels) = (&mut self.ready, &self.sockets.channels);
+        let is_queued = |token| match token {
+            Token::Channel(key) => channels.get(key).is_some_and(|conn| conn.is_queued),
+            _ => false,
+        };
         self.sockets.wait(wait, |token, what| {
-            if !ready.iter().take(in_line).any(|(other, _)| *other == token) {
+            if !is_queued(token) {
                 ready.push_back((token, what));
             }
         })?;
@@ -392,10 +393,20 @@ impl Node {
         self.process_events();
     }
 
+    /// Queues a channel with a whole cell in its buffer for the next turn, unless it is queued already.
+    pub(super) fn queue(&mut self, channel: ChannelKey) {
+        let Some(conn) = self.sockets.channel(channel) else { return };
+        if !std::mem::replace(&mut conn.is_queued, true) {
+            let readable = Interest { readable: true, writable: false };
+            self.ready.push_back((Token::Channel(channel), readable));
+        }
+    }
+
     fn serve_channel(&mut self, channel: ChannelKey, what: Interest) {
         let now = self.clock.now();
         self.sockets.take_stamps(channel);
         let Some(conn) = self.sockets.channel(channel) else { return };
+        conn.is_queued = false;
         let wanted = conn.interest;
         if what.writable && conn.is_stuck() {
             conn.flush();
@@ -411,7 +422,7 @@ impl Node {
         self.sockets.recount(channel);
         let Some(conn) = self.sockets.channel(channel) else { return };
         if conn.interest.readable && conn.has_cell() {
-            self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
+            self.queue(channel);
         } else if conn.broken {
             self.relay.close_channel(now, channel, &mut self.sockets);
         }
@@ -496,7 +507,7 @@ impl Node {
         let path = host.with_link(channel);
         let number = self.opening_circuits.await_for(circuit, (path, handshake.kind));
         let agree = self.relay.agree(circuit);
-        let dropped = self.handshake_worker.ask(number, channel, handshake, self.identities.clone(), agree);
+        let dropped = self.handshake_worker.ask(number, path, handshake, self.identities.clone(), agree);
         if let Some((circuit, _)) = dropped.and_then(|number| self.opening_circuits.answered(number)) {
             let reason = DestroyReason::RESOURCE_LIMIT;
             self.relay.close_circuit(self.clock.now(), circuit, reason, &mut self.sockets);
