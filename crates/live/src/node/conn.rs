@@ -15,6 +15,11 @@ use std::net::TcpStream;
 pub(super) const READ_SIZE: usize = 16 * 1024;
 /// Maximum capacity of the buffer of decrypted bytes while the buffer is empty [B].
 const KEPT: usize = 2 * READ_SIZE;
+/// A peer that sent so many bytes without the end of the TLS handshake is cut off [B]. Peers with C tor send less than
+/// 4 KiB. TLS could otherwise keep a message of 64 KiB.
+const MAX_TLS_HANDSHAKE: u64 = READ_SIZE as u64;
+/// Overhead of a TLS 1.3 record [B]: header, content type and tag (RFC 8446 section 5.2).
+pub(super) const RECORD_OVERHEAD: u64 = 22;
 
 /// A TCP connection with TLS, of a channel or of a link handshake.
 pub(super) struct Conn {
@@ -28,11 +33,17 @@ pub(super) struct Conn {
     /// The host at the other end. `link` is the link's number among the links of this host.
     pub(super) host: Host,
     pub(super) link: u64,
-    /// The buffer's size at the last update of the node's memory count [B].
+    /// The size of the buffers at the last update of the node's memory count [B].
     pub(super) counted: u64,
+    /// Bytes that arrived before the end of the TLS handshake. Until then, TLS may keep all of them [B].
+    handshake: u64,
+    /// Encrypted bytes that the socket has not accepted yet [B].
+    unsent: u64,
     /// Whether the defences against denial of service count the peer as a client.
     pub(super) is_client: bool,
     pub(super) interest: Interest,
+    /// Whether the channel waits in the node's queue for the next turn.
+    pub(super) is_queued: bool,
     /// Readiness that epoll currently reports.
     pub(super) watched: Option<Interest>,
     pub(super) broken: bool,
@@ -42,8 +53,6 @@ pub(super) struct Conn {
     /// Number of bytes that the socket has accepted so far [B].
     pub(super) sent: u64,
 }
-    /// Whether the channel waits in the node's queue for the next turn.
-    pub(super) is_queued: bool,
 
 impl fmt::Debug for Conn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,8 +71,11 @@ impl Conn {
             host,
             link: 0,
             counted: 0,
+            handshake: 0,
+            unsent: 0,
             is_client: false,
             interest: Interest::default(),
+            is_queued: false,
             watched: None,
             broken: false,
             stamps: None,
@@ -75,7 +87,6 @@ impl Conn {
     /// Reads once from the socket, with `room` as buffer. Returns the number of bytes, possibly zero [B].
     pub(super) fn fill(&mut self, room: &mut [u8]) -> u64 {
         let mut socket = &self.socket;
-            is_queued: false,
         let read = match &mut self.stamps {
             None => socket.read(room),
             Some(stamps) => Stamped { socket, stamps }.read(room),
@@ -88,6 +99,13 @@ impl Conn {
                 return 0;
             }
         };
+        if self.tls.is_handshaking() {
+            if self.handshake >= MAX_TLS_HANDSHAKE {
+                self.broken = true;
+                return 0;
+            }
+            self.handshake += read as u64;
+        }
         let mut rest = &room[..read];
         while !rest.is_empty() && !self.broken {
             // An error or the end of TLS also ends the connection. Earlier bytes are still used.
@@ -113,13 +131,16 @@ impl Conn {
         }
     }
 
-    /// The size of the buffer of decrypted bytes [B].
+    /// The size of the buffers [B]: decrypted bytes, encrypted bytes to send, and the bytes of a TLS handshake.
     pub(super) fn buffered(&self) -> u64 {
-        self.inbuf.capacity() as u64
+        let handshake = if self.tls.is_handshaking() { self.handshake } else { 0 };
+        self.inbuf.capacity() as u64 + self.unsent + handshake
     }
 
     pub(super) fn decrypted(&mut self) -> Vec<u8> {
-        self.inbuf.split_off(std::mem::take(&mut self.taken))
+        let mut all = std::mem::take(&mut self.inbuf);
+        all.drain(..std::mem::take(&mut self.taken));
+        all
     }
 
     /// Sets the decrypted bytes that arrived after the end of the link handshake.
@@ -157,6 +178,7 @@ impl Conn {
     pub(super) fn encrypt(&mut self, bytes: &[u8]) {
         // The buffer of TLS is unbounded. The caller checks that it is empty.
         self.broken |= self.tls.writer().write_all(bytes).is_err();
+        self.unsent += bytes.len() as u64 + RECORD_OVERHEAD;
     }
 
     /// Sends encrypted bytes until the socket is full. Returns the number of sent bytes [B].
@@ -173,6 +195,8 @@ impl Conn {
             stamps.wrote(sent);
         }
         self.sent += sent;
+        // Bytes of the TLS handshake were sent, but not counted.
+        self.unsent = if self.tls.wants_write() { self.unsent.saturating_sub(sent) } else { 0 };
         sent
     }
 

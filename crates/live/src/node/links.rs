@@ -43,7 +43,16 @@ pub(super) struct Opening {
     channel: Option<ChannelKey>,
     /// The host that is charged for the handshake, and the handshake's number in that host's share.
     share: (Host, u64),
+    /// The size of the buffers at the last update of the node's memory count [B].
+    counted: u64,
     until: Instant,
+}
+
+impl Opening {
+    /// The size of the buffers [B].
+    fn buffered(&self) -> u64 {
+        self.conn.buffered() + self.link.as_ref().map_or(0, |link| link.memory() as u64)
+    }
 }
 
 /// Opens a socket that listens and never blocks.
@@ -162,7 +171,8 @@ impl Node {
         let shares = if channel.is_some() { &mut self.opened } else { &mut self.accepted };
         let share = (host, shares.add(&host.path(), number));
         let credentials = self.credentials.clone();
-        entry.insert(Opening { conn, link: None, credentials, from, channel, share, until });
+        entry.insert(Opening { conn, link: None, credentials, from, channel, share, counted: 0, until });
+        self.recount_opening(number);
         Ok(())
     }
 
@@ -175,17 +185,26 @@ impl Node {
         open
     }
 
+    /// Counts the buffers of an unfinished handshake again.
+    fn recount_opening(&mut self, number: u32) {
+        let open = &mut self.opening[number as usize];
+        let now = open.buffered();
+        self.sockets.buffered = self.sockets.buffered + now - std::mem::replace(&mut open.counted, now);
+    }
+
     /// Continues a link handshake.
     pub(super) fn drive_handshake(&mut self, number: u32) {
         let Some(open) = self.opening.get_mut(number as usize) else { return };
         open.conn.fill(&mut self.sockets.scratch);
         let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
         open.conn.flush();
+        self.recount_opening(number);
+        let open = &self.opening[number as usize];
         match outcome {
             Ok(None) if !open.conn.broken => {
                 let interest = Interest { readable: true, writable: open.conn.is_stuck() };
                 let token = Token::Opening(number);
-                self.sockets.watch_for(&self.opening[number as usize].conn.socket, token, interest);
+                self.sockets.watch_for(&open.conn.socket, token, interest);
             }
             Ok(Some(done)) => self.established(number, &done),
             Ok(None) => self.fail_link(number, "closed"),
@@ -197,6 +216,10 @@ impl Node {
     fn established(&mut self, number: u32, done: &Established) {
         let now = self.clock.now();
         let Opening { mut conn, from, channel, .. } = self.take_opening(number);
+        if channel.is_some_and(|channel| !self.relay.is_channel(channel)) {
+            // The core closed the channel during the handshake.
+            return self.counters.no_link("closed");
+        }
         conn.put_back(done.rest.clone());
         let peer = match &done.peer {
             Peer::Relay(identity) => self.peers.proven(identity, done.is_canonical(from), from),
@@ -216,10 +239,6 @@ impl Node {
         }
         let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
         let begun = conn.has_cell();
-        if channel.is_some_and(|channel| !self.relay.is_channel(channel)) {
-            // The core closed the channel during the handshake.
-            return self.counters.no_link("closed");
-        }
         self.sockets.attach(channel, conn);
         self.relay.on_channel_open(now, channel, None, &mut self.sockets);
         self.classify_channel(now, channel);
@@ -284,4 +303,105 @@ fn step(
         open.conn.encrypt(&say);
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::NodeConfig;
+    use penstock_core::RelayConfig;
+    use penstock_link::certs::Netinfo;
+    use penstock_link::descriptor::{ExitPolicy, Private};
+    use penstock_link::keys::Keys;
+    use std::io::Write;
+    use std::net::Ipv4Addr;
+
+    const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn node() -> Node {
+        let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
+        let at = SocketAddr::new(LOCALHOST, 0);
+        let config = NodeConfig::new(at, LOCALHOST, RelayConfig::default(), policy);
+        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
+        Node::bind(config, keys).unwrap()
+    }
+
+    /// A connection of the node to itself.
+    fn conn(node: &Node) -> Conn {
+        let socket = TcpStream::connect(node.listens_at().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Conn::new(socket, node.tls.connect(), None, Host::of(LOCALHOST))
+    }
+
+    #[test]
+    fn the_bytes_of_a_tls_handshake_count_as_memory_up_to_a_limit() {
+        let mut node = node();
+        let mut peer = TcpStream::connect(node.listens_at().unwrap()).unwrap();
+        // Records of a ClientHello of 61,440 bytes.
+        let record = |hello: &[u8]| {
+            let mut record = vec![22, 3, 1, 0x10, 0];
+            record.extend_from_slice(hello);
+            record.resize(5 + 4096, 0);
+            record
+        };
+        peer.write_all(&record(&[1, 0, 0xF0, 0])).unwrap();
+        while node.sockets.buffered < 4096 {
+            node.turn().unwrap();
+        }
+        assert_eq!(node.opening.len(), 1);
+        let mut most = 0;
+        for _ in 0..14 {
+            // The relay may have closed the connection.
+            let _ = peer.write_all(&record(&[]));
+            node.turn().unwrap();
+            most = most.max(node.sockets.buffered);
+        }
+        while !node.opening.is_empty() {
+            node.turn().unwrap();
+        }
+        assert!((8192..40_000).contains(&most), "{most} B");
+        assert_eq!(node.sockets.buffered, 0);
+    }
+
+    #[test]
+    fn a_link_for_a_channel_that_the_core_closed_is_dropped() {
+        let mut node = node();
+        let now = node.clock.now();
+        let channel = node.relay.accept_channel(now, PeerId(1 << 31), true);
+        let conn = conn(&node);
+        node.open(conn, LOCALHOST, Some(channel), Host::of(LOCALHOST)).unwrap();
+        node.relay.close_channel(now, channel, &mut node.sockets);
+        let netinfo = Netinfo { time: 0, yours: None, mine: Vec::new() };
+        node.established(0, &Established { version: 5, peer: Peer::Client, netinfo, rest: Vec::new() });
+        assert_eq!((node.opening.len(), node.held(), node.sockets.buffered), (0, [0, 0], 0));
+        assert!(!node.sockets.channels.contains(channel));
+    }
+
+    #[test]
+    fn encrypted_bytes_that_wait_for_the_socket_count_as_memory() {
+        let mut node = node();
+        let channel = node.relay.accept_channel(node.clock.now(), PeerId(1 << 31), true);
+        let mut conn = conn(&node);
+        conn.encrypt(&[0; 1000]);
+        node.sockets.attach(channel, conn);
+        node.sockets.recount(channel);
+        assert!(node.sockets.buffered >= 1000);
+        node.relay.close_channel(node.clock.now(), channel, &mut node.sockets);
+        assert_eq!(node.sockets.buffered, 0);
+    }
+
+    #[test]
+    fn a_ready_channel_is_queued_once() {
+        let mut node = node();
+        let channel = node.relay.accept_channel(node.clock.now(), PeerId(1 << 31), true);
+        let conn = conn(&node);
+        node.sockets.attach(channel, conn);
+        node.queue(channel);
+        node.queue(channel);
+        assert_eq!(node.ready.len(), 1);
+        let (token, what) = node.ready.pop_front().unwrap();
+        node.serve(token, what);
+        node.queue(channel);
+        assert_eq!(node.ready.len(), 1);
+    }
 }

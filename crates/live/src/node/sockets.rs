@@ -1,6 +1,6 @@
 //! The core's kernel: TLS connections of channels, and TCP connections of streams.
 
-use super::conn::{Conn, READ_SIZE, is_transient};
+use super::conn::{Conn, READ_SIZE, RECORD_OVERHEAD, is_transient};
 use super::directory_stream::DirectoryStream;
 use super::exits::end_reason;
 use super::shares::{Holder, Host, PartPath, Shares};
@@ -24,9 +24,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Cells in a TLS record [cell]. The last record can be longer or shorter (C tor passes 4 KiB to TLS in one call).
 const RECORD_CELLS: usize = 8;
-
-/// Overhead of a TLS 1.3 record [B]: header, content type and tag (RFC 8446 section 5.2).
-const RECORD_OVERHEAD: u64 = 22;
 
 /// Time limit for sending the last bytes of a closed stream.
 const LINGERING: Duration = Duration::from_secs(60);
@@ -348,7 +345,7 @@ impl Sockets {
         });
     }
 
-    /// Counts the buffer of a channel again.
+    /// Counts the buffers of a channel again.
     pub(super) fn recount(&mut self, key: ChannelKey) {
         if let Some(conn) = self.channels.get_mut(key) {
             let now = conn.buffered();
@@ -452,6 +449,7 @@ impl Kernel<LiveCell> for Sockets {
             self.note_written(channel);
         }
         self.rewatch(channel);
+        self.recount(channel);
         Bytes::new(taken)
     }
 
@@ -471,7 +469,7 @@ impl Kernel<LiveCell> for Sockets {
         }
     }
 
-    fn holder(&self, channel: ChannelKey) -> u128 {
+    fn holder(&self, channel: ChannelKey) -> [u128; 2] {
         // No host has such a small number.
         self.channels.get(channel).map_or([channel.index() as u128; 2], |conn| conn.host.numbers())
     }
