@@ -24,8 +24,18 @@ enum State {
     Asking,
     /// The request is complete, but not answered yet.
     Asked(Question),
-    /// The remaining pieces of the answer, and the number of bytes already read from the first piece [B].
-    Answering(VecDeque<Arc<str>>, usize),
+    Answering(Answer),
+}
+
+/// The remaining pieces of an answer.
+#[derive(Debug)]
+struct Answer {
+    /// Each piece, and whether this answer alone holds it.
+    pieces: VecDeque<(Arc<str>, bool)>,
+    /// The number of bytes already read from the first piece [B].
+    taken: usize,
+    /// The size of the pieces that this answer alone holds [B].
+    own: usize,
 }
 
 impl DirectoryStream {
@@ -47,21 +57,23 @@ impl DirectoryStream {
         }
     }
 
-    /// The stream's memory [B]. Documents that other streams share are not counted.
+    /// The stream's memory [B]. Documents that the cache or another stream also held at the start are not counted.
     pub(super) fn memory(&self) -> u64 {
-        let list = match &self.state {
+        let answer = match &self.state {
             State::Asking | State::Asked(_) => 0,
-            State::Answering(pieces, _) => {
-                let own =
-                    pieces.iter().filter(|piece| Arc::strong_count(piece) == 1).map(|piece| piece.len());
-                pieces.capacity() * size_of::<Arc<str>>() + own.sum::<usize>()
-            }
+            State::Answering(answer) => answer.pieces.capacity() * size_of::<(Arc<str>, bool)>() + answer.own,
         };
-        (self.request.capacity() + list) as u64
+        (self.request.capacity() + answer) as u64
     }
 
     pub(super) fn answer(&mut self, pieces: Vec<Arc<str>>) {
-        self.state = State::Answering(pieces.into(), 0);
+        let with_owner = |piece: Arc<str>| {
+            let is_own = Arc::strong_count(&piece) == 1;
+            (piece, is_own)
+        };
+        let pieces: VecDeque<_> = pieces.into_iter().map(with_owner).collect();
+        let own = pieces.iter().filter(|(_, is_own)| *is_own).map(|(piece, _)| piece.len()).sum();
+        self.state = State::Answering(Answer { pieces, taken: 0, own });
     }
 
     /// Whether the stream has work: a request to read or to answer, or an answer that the core wants.
@@ -77,16 +89,18 @@ impl DirectoryStream {
 
     /// The next bytes of the answer, at most `limit` [B].
     pub(super) fn read(&mut self, limit: u16) -> StreamRead<LivePayload> {
-        let State::Answering(pieces, taken) = &mut self.state else { return StreamRead::Blocked };
+        let State::Answering(answer) = &mut self.state else { return StreamRead::Blocked };
+        let Answer { pieces, taken, own } = answer;
         let payload = LivePayload::read_with(|room| {
             let most = room.len().min(limit.into());
             let mut len = 0;
-            while let Some(piece) = pieces.front().filter(|_| len < most) {
+            while let Some((piece, is_own)) = pieces.front().filter(|_| len < most) {
                 let rest = &piece.as_bytes()[*taken..];
                 let part = rest.len().min(most - len);
                 room[len..len + part].copy_from_slice(&rest[..part]);
                 (len, *taken) = (len + part, *taken + part);
                 if *taken == piece.len() {
+                    *own -= if *is_own { piece.len() } else { 0 };
                     pieces.pop_front();
                     *taken = 0;
                 }
@@ -127,5 +141,23 @@ mod tests {
         }
         assert_eq!((&came[..], cells), (&b"abcdefgh"[..], 4));
         assert!(matches!(exchange.read(2), StreamRead::Closed(EndReason::DONE)));
+    }
+
+    #[test]
+    fn the_memory_of_an_answer_of_many_pieces_is_counted_fast() {
+        const PIECES: usize = 100_000;
+        let mut exchange = DirectoryStream::default();
+        let shared: Arc<str> = "of the cache".into();
+        let pieces = (0..PIECES).map(|_| "abcd".into()).chain([shared.clone()]).collect();
+        exchange.answer(pieces);
+        let list = exchange.memory() - 4 * PIECES as u64;
+        assert!(list >= (PIECES * size_of::<Arc<str>>()) as u64, "the shared piece does not count");
+        // With a sum over all pieces at each read, the loop would take some minutes.
+        for left in (0..PIECES as u64).rev() {
+            assert!(matches!(exchange.read(4), StreamRead::Data(_)));
+            assert_eq!(exchange.memory() - list, 4 * left);
+        }
+        assert!(matches!(exchange.read(400), StreamRead::Data(_)));
+        assert_eq!(exchange.memory(), list);
     }
 }
