@@ -219,6 +219,8 @@ impl ExitPolicy {
         if port == 0 || (self.private == Private::Rejected && self.is_private(address)) {
             return false;
         }
+        // Linux connects to ::ffff:192.0.2.1 over IPv4, so the rules for IPv4 hold.
+        let address = address.to_canonical();
         let rule =
             self.rules.iter().find(|rule| rule.addresses.contains(address) && rule.ports.contains(&port));
         rule.is_some_and(|rule| rule.accept)
@@ -337,6 +339,12 @@ mod tests {
         ] {
             assert_eq!(allows(&policy, address, port), expected, "{address} {port}");
         }
+    }
+
+    #[test]
+    fn ipv4_rules_hold_for_ipv4_mapped_addresses() {
+        let policy = policy(&["reject 192.0.2.0/24:*", "accept *:*"], Private::AsRules);
+        assert!(!allows(&policy, "::ffff:192.0.2.1", 80) && allows(&policy, "::ffff:192.0.3.1", 80));
     }
 
     #[test]

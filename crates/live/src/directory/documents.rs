@@ -125,6 +125,8 @@ impl Documents {
     /// Deviation: an authority's OR port is refused only if the consensus lists the authority.
     pub fn refuses_reentry(&self, to: SocketAddr) -> bool {
         let Some(consensus) = self.consensus(Flavour::Plain) else { return false };
+        // Linux connects to ::ffff:192.0.2.1 over IPv4.
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
         let is_authority = self.authorities.iter().any(|authority| authority.dir_port == to);
         let is_allowed = || consensus.params.get("allow-network-reentry", 0, 0..=1) == 1;
         (is_authority || consensus.or_ports.contains(&to)) && !is_allowed()
@@ -285,7 +287,11 @@ pub(super) mod tests {
             ("127.0.0.1:17031", false),
             ("127.0.0.2:17030", false),
         ] {
-            assert_eq!(documents.refuses_reentry(to.parse().unwrap()), refused, "{to}");
+            let to: SocketAddr = to.parse().unwrap();
+            assert_eq!(documents.refuses_reentry(to), refused, "{to}");
+            let std::net::IpAddr::V4(v4) = to.ip() else { continue };
+            let mapped = SocketAddr::new(v4.to_ipv6_mapped().into(), to.port());
+            assert_eq!(documents.refuses_reentry(mapped), refused, "{mapped}");
         }
         assert!(documents.refuses_reentry(authority));
         let unknown = Documents::new(samples::authorities());
