@@ -3,6 +3,8 @@
 //! All files of a group are first written as `NAME.tmp` in the same folder, and synchronized with the disk. Then all
 //! are renamed. A full disk therefore changes no file.
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -49,8 +51,8 @@ pub(crate) fn replace_pair(first: (PathBuf, &[u8]), second: (PathBuf, &[u8])) ->
 
 /// Creates new files of one folder, in this order. Only their owner can access them. It never overwrites a file.
 ///
-/// If the program crashes after the first file has its final name, the other temporary files are complete. [`finish`]
-/// then renames them.
+/// After a crash, each file has its final name, or its complete temporary file exists. [`finish`] then renames it. The
+/// function needs no hard links, which some file systems lack.
 ///
 /// # Errors
 ///
@@ -58,7 +60,7 @@ pub(crate) fn replace_pair(first: (PathBuf, &[u8]), second: (PathBuf, &[u8])) ->
 pub(crate) fn create(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     stage(files)?;
     for (number, (path, _)) in files.iter().enumerate() {
-        if let Err(error) = link(path) {
+        if let Err(error) = rename_new(path) {
             // A rename can also fail on a full disk. Then all files are removed, the temporary files last.
             let undone = files[..number].iter().try_for_each(|(path, _)| remove(path));
             if undone.is_ok() {
@@ -66,9 +68,6 @@ pub(crate) fn create(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
             }
             return Err(error);
         }
-    }
-    for (path, _) in files {
-        remove(&temporary(path))?;
     }
     sync_folder_of(files)
 }
@@ -170,9 +169,27 @@ fn rename(path: &Path) -> Result<(), FileError> {
     renamed.map_err(|error| (path.to_owned(), error))
 }
 
-fn link(path: &Path) -> Result<(), FileError> {
-    let linked = step(Step::Create).and_then(|()| fs::hard_link(temporary(path), path));
-    linked.map_err(|error| (path.to_owned(), error))
+/// Renames a temporary file, unless a file with the final name exists.
+fn rename_new(path: &Path) -> Result<(), FileError> {
+    let renamed = step(Step::Create).and_then(|()| match rename_exclusively(&temporary(path), path) {
+        // The file system or the kernel lacks this flag. The folder's lock excludes other relays.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match fs::symlink_metadata(path) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(temporary(path), path),
+            Err(error) => Err(error),
+        },
+        renamed => Ok(renamed?),
+    });
+    renamed.map_err(|error| (path.to_owned(), error))
+}
+
+/// Renames a file, unless the new name exists (renameat2(2), RENAME_NOREPLACE).
+fn rename_exclusively(from: &Path, to: &Path) -> Result<(), Errno> {
+    #[cfg(test)]
+    if faults::lacks_exclusive_renames() {
+        return Err(Errno::INVAL);
+    }
+    renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
 }
 
 /// Writes the file names in the folder of the first file to the disk (fsync of the folder).
@@ -222,6 +239,19 @@ pub(crate) mod faults {
     thread_local! {
         static FROM: Cell<Option<(Fault, usize)>> = const { Cell::new(None) };
         static STEPS: Cell<usize> = const { Cell::new(0) };
+        static OLD: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Runs something on a file system without RENAME_NOREPLACE.
+    pub(crate) fn without_exclusive_renames<T>(run: impl FnOnce() -> T) -> T {
+        OLD.set(true);
+        let outcome = run();
+        OLD.set(false);
+        outcome
+    }
+
+    pub(super) fn lacks_exclusive_renames() -> bool {
+        OLD.get()
     }
 
     /// Runs something in which the disk fails from step `from` on; returns its outcome and whether a step failed.

@@ -4,7 +4,7 @@ use super::*;
 use crate::atomic::faults::{self, Fault};
 use penstock_link::keys::{OnionDue, Rotation, SIGNING_LIFETIME, SIGNING_SLOP};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -134,6 +134,19 @@ fn create_never_overwrites_a_file() {
 }
 
 #[test]
+fn without_exclusive_renames_create_overwrites_no_file_either() {
+    let folder = Scratch::new("old-kernel");
+    faults::without_exclusive_renames(|| {
+        let first = load(&folder, now()).unwrap();
+        assert_eq!(load(&folder, now()).unwrap().fingerprint(), first.fingerprint());
+        let files = Folder::open(&folder.0).unwrap();
+        let before = files.read(name::MASTER).unwrap();
+        assert!(matches!(files.create(&[(name::MASTER, b"other")]), Err(KeyError::Exists(_))));
+        assert_eq!(files.read(name::MASTER).unwrap(), before);
+    });
+}
+
+#[test]
 fn the_previous_onion_key_works_until_it_is_deleted() {
     let folder = Scratch::new("rotate");
     let mut keys = load(&folder, now()).unwrap();
@@ -177,8 +190,8 @@ fn a_file_that_c_tor_wrote_ends_with_a_nul() {
     assert_eq!(load(&folder, now()).unwrap().fingerprint(), first.fingerprint());
 }
 
-/// Runs something in which the disk fails from step 0, 1, 2, … on, until no step fails any more. `begin` prepares the
-/// folder, and `after` looks at it with the outcome.
+/// Repeats `run` in new folders. In the first repetition, every step of the disk fails. In each further repetition, one
+/// step more succeeds, until no step fails. `begin` prepares the folder, and `after` checks it with the outcome.
 fn at_each_step<S, T>(
     begin: impl Fn(&Scratch) -> S,
     run: impl Fn(&Scratch, &mut S) -> T,
@@ -187,13 +200,13 @@ fn at_each_step<S, T>(
     for fault in [Fault::Full, Fault::Killed] {
         let mut from = 0;
         loop {
-            let what = format!("{fault:?}-{from}");
-            let folder = Scratch::new(&what);
+            let step = format!("{fault:?}-{from}");
+            let folder = Scratch::new(&step);
             let mut state = begin(&folder);
             let (outcome, failed) = faults::with(fault, from, || run(&folder, &mut state));
-            after(&what, &folder, state, outcome);
+            after(&step, &folder, state, outcome);
             if !failed {
-                assert!(from > 4, "{what}: there were no steps");
+                assert!(from > 4, "{step}: there were no steps");
                 break;
             }
             from += 1;
@@ -206,20 +219,23 @@ fn a_first_start_that_fails_anywhere_is_finished_by_the_next_one() {
     at_each_step(
         |_| (),
         |folder, ()| load(folder, now()).map(|keys| keys.fingerprint()),
-        |what, folder, (), outcome| {
-            // Both keys have their names before a later file fails.
+        |step, folder, (), outcome| {
+            // No file has two names, because some file systems have no hard links.
+            for file in fs::read_dir(&folder.0).unwrap() {
+                assert_eq!(file.unwrap().metadata().unwrap().nlink(), 1, "{step}");
+            }
             let files = Folder::open(&folder.0).unwrap();
             let whole = files.has(name::RSA_IDENTITY) && files.has(name::MASTER);
             let before = whole.then(|| files.read(name::MASTER).unwrap());
-            let keys = load(folder, now()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let keys = load(folder, now()).unwrap_or_else(|error| panic!("{step}: {error}"));
             if let Ok(fingerprint) = outcome {
-                assert_eq!(keys.fingerprint(), fingerprint, "{what}");
+                assert_eq!(keys.fingerprint(), fingerprint, "{step}");
             }
-            assert!(before.is_none_or(|before| before == files.read(name::MASTER).unwrap()), "{what}");
+            assert!(before.is_none_or(|before| before == files.read(name::MASTER).unwrap()), "{step}");
             let again = load(folder, now()).unwrap();
             assert_eq!((again.fingerprint(), again.onion.public), (keys.fingerprint(), keys.onion.public));
             let left = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().file_name());
-            assert!(left.into_iter().all(|name| !name.to_str().unwrap().ends_with(".tmp")), "{what}");
+            assert!(left.into_iter().all(|name| !name.to_str().unwrap().ends_with(".tmp")), "{step}");
         },
     );
 }
@@ -243,16 +259,16 @@ fn a_rotation_that_fails_anywhere_keeps_the_key_that_clients_have() {
             let published = keys.onion.public;
             (published, rotate_onion(keys, &folder.0, &mut rand::rng(), now()).is_ok())
         },
-        |what, folder, mut keys, (published, rotated)| {
-            assert_eq!(keys.onion.public == published, !rotated, "{what}");
-            let restarted = load(folder, now()).unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(known(&restarted).contains(&published), "{what}");
-            assert!(!rotated || known(&restarted) == known(&keys), "{what}");
+        |step, folder, mut keys, (published, rotated)| {
+            assert_eq!(keys.onion.public == published, !rotated, "{step}");
+            let restarted = load(folder, now()).unwrap_or_else(|error| panic!("{step}: {error}"));
+            assert!(known(&restarted).contains(&published), "{step}");
+            assert!(!rotated || known(&restarted) == known(&keys), "{step}");
             // The relay goes on and tries again.
             let published = keys.onion.public;
             rotate_onion(&mut keys, &folder.0, &mut rand::rng(), now()).unwrap();
-            assert_eq!(known(&keys)[1], published, "{what}");
-            assert_eq!(known(&load(folder, now()).unwrap()), known(&keys), "{what}");
+            assert_eq!(known(&keys)[1], published, "{step}");
+            assert_eq!(known(&load(folder, now()).unwrap()), known(&keys), "{step}");
         },
     );
 }
@@ -285,11 +301,11 @@ fn a_renewal_that_fails_anywhere_leaves_a_key_with_its_certificate_or_neither() 
                 renew_signing(keys, &folder.0, &mut rand::rng(), now() + Duration::from_secs(86_400));
             assert_eq!(renewed.is_ok(), keys.signing.cert != before);
         },
-        |what, folder, mut keys, ()| {
-            let restarted = load(folder, now()).unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert_eq!(restarted.ed25519_identity(), keys.ed25519_identity(), "{what}");
+        |step, folder, mut keys, ()| {
+            let restarted = load(folder, now()).unwrap_or_else(|error| panic!("{step}: {error}"));
+            assert_eq!(restarted.ed25519_identity(), keys.ed25519_identity(), "{step}");
             renew_signing(&mut keys, &folder.0, &mut rand::rng(), now()).unwrap();
-            assert_eq!(load(folder, now()).unwrap().signing.cert, keys.signing.cert, "{what}");
+            assert_eq!(load(folder, now()).unwrap().signing.cert, keys.signing.cert, "{step}");
         },
     );
 }
