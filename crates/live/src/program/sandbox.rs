@@ -121,19 +121,30 @@ fn paths(options: &Options, torrc: Option<&Path>) -> (Vec<PathBuf>, Vec<PathBuf>
     (read, write)
 }
 
-/// Restricts the system calls of all threads. Returns whether there is a filter for this processor.
+/// Restricts the system calls of all threads. Returns false if there is no filter for this processor, or the kernel has
+/// no filters. There are filters for x86_64, aarch64 and riscv64.
 ///
 /// # Errors
 ///
 /// If Linux refuses the filter.
 pub(super) fn restrict_calls() -> Result<bool, Error> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(false) };
-    for filter in filters(arch).map_err(|error| Error::operator(format!("Sandbox: {error}")))? {
-        apply_filter_all_threads(&filter).map_err(|error| {
-            Error::operator(format!("Sandbox: {error}; write Sandbox 0 to run without it"))
-        })?;
+    for filter in filters(arch, UNEXPECTED).map_err(|error| Error::operator(format!("Sandbox: {error}")))? {
+        match apply_filter_all_threads(&filter) {
+            Ok(()) => {}
+            Err(error) if is_missing(&error) => return Ok(false),
+            Err(error) => {
+                return Err(Error::operator(format!("Sandbox: {error}; write Sandbox 0 to run without it")));
+            }
+        }
     }
     Ok(true)
+}
+
+/// Whether the kernel was built without filters (prctl(2), seccomp(2)).
+fn is_missing(error: &seccompiler::Error) -> bool {
+    let (seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error)) = error else { return false };
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL))
 }
 
 /// The effect of a system call in neither list. In a build with debug assertions, it ends the process, so that tests
@@ -146,21 +157,37 @@ const UNEXPECTED: SeccompAction = if cfg!(debug_assertions) {
 
 /// Two filters for system calls. If they disagree, the stricter one decides. The first one ends the process at a call
 /// that only an attacker makes. The second one allows the calls of a relay, but not a further filter.
-fn filters(arch: TargetArch) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+fn filters(
+    arch: TargetArch,
+    unexpected: SeccompAction,
+) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
-    let domains = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK].map(|domain| {
-        let is_it = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, domain as u64)?;
-        SeccompRule::new(vec![is_it])
-    });
-    allowed.insert(libc::SYS_socket, domains.into_iter().collect::<Result<_, _>>()?);
+    let first = |allowed: &[libc::c_int]| -> Result<Vec<_>, _> {
+        let rule = |value: &libc::c_int| {
+            let (len, is_equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+            SeccompRule::new(vec![SeccompCondition::new(0, len, is_equal, *value as u64)?])
+        };
+        allowed.iter().map(rule).collect()
+    };
+    let domains = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
+    allowed.insert(libc::SYS_socket, first(&domains)?);
+    // A new thread sets its name.
+    allowed.insert(libc::SYS_prctl, first(&[libc::PR_SET_NAME])?);
     let fatal = FATAL.iter().map(|call| (*call, Vec::new())).collect();
     Ok([
         SeccompFilter::new(fatal, SeccompAction::Allow, SeccompAction::KillProcess, arch)?.try_into()?,
-        SeccompFilter::new(allowed, UNEXPECTED, SeccompAction::Allow, arch)?.try_into()?,
+        SeccompFilter::new(allowed, unexpected, SeccompAction::Allow, arch)?.try_into()?,
     ])
 }
 
+/// Other processors have no filter.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+const CALLS: &[i64] = &[];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+const FATAL: &[i64] = &[];
+
 /// The system calls that a relay needs, including those of the C library and of a panic.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 const CALLS: &[i64] = &[
     // Files.
     libc::SYS_read,
@@ -191,7 +218,6 @@ const CALLS: &[i64] = &[
     libc::SYS_fallocate,
     libc::SYS_fsync,
     libc::SYS_fdatasync,
-    libc::SYS_linkat,
     #[cfg(not(target_arch = "riscv64"))]
     libc::SYS_renameat,
     libc::SYS_renameat2,
@@ -201,7 +227,7 @@ const CALLS: &[i64] = &[
     libc::SYS_copy_file_range,
     libc::SYS_sendfile,
     libc::SYS_umask,
-    // Sockets. `socket` has a rule of its own.
+    // Sockets. `socket` has a rule of its own, and so has `prctl`.
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_bind,
@@ -258,7 +284,6 @@ const CALLS: &[i64] = &[
     libc::SYS_membarrier,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_yield,
-    libc::SYS_prctl,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
@@ -283,8 +308,6 @@ const CALLS: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_link,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_lstat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_mkdir,
@@ -307,6 +330,7 @@ const CALLS: &[i64] = &[
 ];
 
 /// System calls that only an attacker makes.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 const FATAL: &[i64] = &[
     libc::SYS_bpf,
     libc::SYS_chroot,
@@ -339,9 +363,30 @@ mod tests {
     #[test]
     fn no_call_is_allowed_and_fatal() {
         assert!(FATAL.iter().all(|call| !CALLS.contains(call) && *call != libc::SYS_socket));
-        for arch in [TargetArch::x86_64, TargetArch::aarch64] {
-            let filters = filters(arch).unwrap();
+        for arch in [TargetArch::x86_64, TargetArch::aarch64, TargetArch::riscv64] {
+            let filters = filters(arch, UNEXPECTED).unwrap();
             assert!(filters.iter().all(|filter| (10..4096).contains(&filter.len())));
         }
+    }
+
+    #[test]
+    fn a_kernel_without_filters_is_no_error() {
+        let of = |errno| seccompiler::Error::Seccomp(io::Error::from_raw_os_error(errno));
+        assert!(is_missing(&of(libc::ENOSYS)) && is_missing(&of(libc::EINVAL)));
+        assert!(!is_missing(&of(libc::EPERM)) && !is_missing(&seccompiler::Error::ThreadSync(7)));
+    }
+
+    #[test]
+    fn a_filtered_thread_sets_its_name_and_no_other_attribute() {
+        let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return };
+        let filters = filters(arch, SeccompAction::Errno(libc::EPERM as u32)).unwrap();
+        let outcome = std::thread::spawn(move || {
+            for filter in &filters {
+                seccompiler::apply_filter(filter).unwrap();
+            }
+            let other = nix::sys::prctl::get_dumpable();
+            (nix::sys::prctl::set_name(c"filtered"), other)
+        });
+        assert_eq!(outcome.join().unwrap(), (Ok(()), Err(nix::errno::Errno::EPERM)));
     }
 }
