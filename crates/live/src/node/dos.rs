@@ -1,7 +1,10 @@
 //! C tor's defences against denial of service: limits on the connections and circuits of one client address, and on the
 //! streams of one circuit. They are off by default. The consensus or the torrc turns them on.
 //!
-//! Source: C tor 0.4.9 `dos.c`, `dos.h`, `dos_options.inc`; param-spec, "Denial-of-service parameters".
+//! Source: C tor 0.4.9 `dos.c`, `dos_options.inc`; param-spec, "Denial-of-service parameters". Names, defaults and bounds
+//! are those of `get_param_conn_*()`, `get_param_cc_*()` and `get_param_stream_*()`, with the constants of `dos.h`. For
+//! streams these are `DOS_STREAM_ENABLED_DEFAULT` 0, `DOS_STREAM_RATE_DEFAULT` 100, `DOS_STREAM_BURST_DEFAULT` 300 and
+//! `DOS_STREAM_DEFENSE_TYPE_DEFAULT` 2 (`DOS_STREAM_DEFENSE_REFUSE_STREAM`).
 //! Deviation: IPv6 addresses with the same first 64 bits count as one client. `DoSRefuseSingleHopClientRendezvous` has no
 //! effect, because this relay is no rendezvous point. `dos_num_circ_max_outq` has no effect.
 
@@ -248,7 +251,7 @@ impl Dos {
 
     /// The defence against a new stream of a circuit, if the circuit opens streams too fast.
     ///
-    /// Source: C tor `dos_stream_new_begin_or_resolve_cell()`.
+    /// Source: C tor `dos_stream_new_begin_or_resolve_cell()`, `dos_stream_init_circ_tbf()`.
     pub(super) fn on_stream(&mut self, now: Instant, circuit: CircuitIndex) -> Option<StreamDefence> {
         let settings = &self.settings;
         if settings.streams == 0 {
