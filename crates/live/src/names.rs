@@ -363,6 +363,12 @@ mod tests {
     }
 
     #[test]
+    fn one_connection_takes_the_requests_of_all_lookups() {
+        let (_, options) = settings(&NameServers::At(vec![server()])).unwrap();
+        assert!(options.max_active_requests >= 2 * MAX_LOOKUPS, "{}", options.max_active_requests);
+    }
+
+    #[test]
     fn no_name_server_is_an_error() {
         let missing = NameServers::File("/nowhere/resolv.conf".into());
         assert!(Names::start(&missing, || {}).is_err());
