@@ -246,7 +246,7 @@ pub fn write(stream: Option<StreamId>, message: &RelayMessage) -> [u8; BODY_LEN]
             (command::XON, [&[0], &rate.to_be_bytes()[..]].concat())
         }
         RelayMessage::Drop => (command::DROP, Vec::new()),
-        RelayMessage::Unknown(_) => panic!("nobody says what it does not know"),
+        RelayMessage::Unknown(_) => panic!("this node sends no unknown message"),
     };
     fill(command, stream, &data)
 }

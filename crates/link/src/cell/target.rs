@@ -67,7 +67,7 @@ impl Target {
             }
             Target::Directory => Vec::new(),
             Target::Resolve(name) => format!("{name}\0").into_bytes(),
-            Target::Malformed => panic!("nobody asks for what makes no sense"),
+            Target::Malformed => panic!("this node sends no malformed target"),
         }
     }
 }

@@ -133,7 +133,7 @@ impl Response {
             304 => "Not modified",
             400 => "Bad request",
             404 => "Not found",
-            status => unreachable!("nobody answers {status}"),
+            status => unreachable!("this relay does not send status {status}"),
         };
         let mut head =
             format!("HTTP/1.0 {} {reason}\r\nDate: {}\r\n", self.status, httpdate::fmt_http_date(now));

@@ -193,7 +193,11 @@ mod tests {
         let by_identity = found("/tor/server/fp/54554C6BD37631CF31FC314BDB6461825E1EC577");
         assert!(by_identity.starts_with("router exit0 "), "{by_identity}");
         let twice = "54554C6BD37631CF31FC314BDB6461825E1EC577+54554C6BD37631CF31FC314BDB6461825E1EC577";
-        assert_eq!(found(&format!("/tor/server/fp/{twice}")), by_identity, "nobody gets it twice");
+        assert_eq!(
+            found(&format!("/tor/server/fp/{twice}")),
+            by_identity,
+            "the answer has each document once"
+        );
     }
 
     #[test]

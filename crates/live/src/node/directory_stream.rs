@@ -130,7 +130,7 @@ mod tests {
         assert!(none[0].starts_with("HTTP/1.0 404 Not found\r\n"), "{none:?}");
         exchange.answer(vec!["abc".into(), "".into(), "defg".into(), "h".into()]);
         exchange.take(b"and more");
-        assert!(!exchange.is_ready(), "nobody wants it yet");
+        assert!(!exchange.is_ready(), "the core does not read yet");
         exchange.interest.readable = true;
         assert!(exchange.is_ready());
         let mut came = Vec::new();

@@ -126,9 +126,9 @@ mod tests {
         let mut peers = Peers::default();
         let proven = peers.proven(&IDENTITY, true, ip("192.0.2.1"));
         assert_eq!(relay(&mut peers, &to("192.0.2.1:1"), &[proven]), proven);
-        assert_eq!(relay(&mut peers, &to("192.0.2.2:1"), &[proven]), proven, "at whatever address");
+        assert_eq!(relay(&mut peers, &to("192.0.2.2:1"), &[proven]), proven, "at any address");
         let unnamed = LinkSpec { ed25519: None, ..to("192.0.2.1:1") };
-        assert_eq!(relay(&mut peers, &unnamed, &[proven]), proven, "whoever says no ed25519 identity");
+        assert_eq!(relay(&mut peers, &unnamed, &[proven]), proven, "also without an ed25519 identity");
         assert!(peers.is(proven, &to("192.0.2.9:9")));
         let other = LinkSpec { ed25519: Some([3; 32]), ..to("192.0.2.1:1") };
         assert_ne!(relay(&mut peers, &other, &[proven]), proven);
