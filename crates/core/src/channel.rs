@@ -1,4 +1,4 @@
-use crate::cell::{Cell, CircId, PeerId};
+use crate::cell::{self, CircId, PeerId};
 use crate::circuit_policy::AnyCircuitPolicy;
 use crate::delay::Delay;
 use crate::hop_control::HopOffer;
@@ -9,6 +9,7 @@ use crate::relay::timers::ChannelTimers;
 use crate::token_bucket::TokenBucket;
 use crate::transport::Transport;
 use penstock_units::{Bytes, Instant, fifo::trim};
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 
@@ -39,7 +40,7 @@ pub(crate) struct Buckets {
     pub(crate) write: TokenBucket,
 }
 
-impl<C: Cell> Channel<C> {
+impl<C: cell::Cell> Channel<C> {
     pub(crate) fn push(&mut self, now: Instant, cell: C) {
         if let Some(delay) = &mut self.delay {
             delay.on_queued(now);
@@ -62,7 +63,7 @@ impl<C: Cell> Channel<C> {
 
     /// The output buffer's size [B]. All cells of a channel have the same size.
     pub(crate) fn outbuf_len(&self) -> Bytes {
-        let size = self.outbuf.front().map_or(0, Cell::wire_size);
+        let size = self.outbuf.front().map_or(0, cell::Cell::wire_size);
         Bytes::new(self.outbuf.len() as u64 * u64::from(size))
     }
 
@@ -75,6 +76,8 @@ impl<C: Cell> Channel<C> {
 #[derive(Debug)]
 pub(crate) struct CircIds {
     by_id: BTreeMap<CircId, CircuitIndex>,
+    /// The last found id. Consecutive cells often belong to the same circuit.
+    recent: Cell<Option<(CircId, CircuitIndex)>>,
     initiator: bool,
     next: u32,
     /// This side allocates only ids below this value.
@@ -91,7 +94,7 @@ impl CircIds {
     /// The id table of a new channel. `initiator`: this side opened the channel. `narrow`: datagrams may carry the ids.
     pub(crate) fn new(initiator: bool, narrow: bool) -> Self {
         let end = if narrow { NARROW } else { INITIATOR };
-        CircIds { by_id: BTreeMap::new(), initiator, next: 1, end, own: 0 }
+        CircIds { by_id: BTreeMap::new(), recent: Cell::new(None), initiator, next: 1, end, own: 0 }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -127,10 +130,18 @@ impl CircIds {
     }
 
     pub(crate) fn get(&self, id: CircId) -> Option<CircuitIndex> {
-        self.by_id.get(&id).copied()
+        if let Some((recent, circuit)) = self.recent.get()
+            && recent == id
+        {
+            return Some(circuit);
+        }
+        let circuit = *self.by_id.get(&id)?;
+        self.recent.set(Some((id, circuit)));
+        Some(circuit)
     }
 
     pub(crate) fn remove(&mut self, id: CircId) {
+        self.recent.take();
         if self.by_id.remove(&id).is_some() && !self.is_peers(id) {
             self.own -= 1;
         }

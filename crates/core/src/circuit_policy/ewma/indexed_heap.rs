@@ -21,6 +21,8 @@ pub(super) struct IndexedHeap {
     heap: Vec<Standing>,
     /// For each slot, the position in the heap; `OUT` for an ineligible circuit.
     places: Vec<u32>,
+    /// The slot that the last search found. Consecutive calls often name the same circuit.
+    recent: usize,
     last: Turn,
 }
 
@@ -85,6 +87,19 @@ impl IndexedHeap {
         {
             return first.slot as usize;
         }
+        let slot = match self.slots.get(self.recent) {
+            Some(recent) if recent.key == key => self.recent,
+            _ => self.find_or_add(key, epoch),
+        };
+        let state = &mut self.slots[slot];
+        if self.places[slot] == OUT && state.epoch != epoch {
+            state.count *= decay(state.epoch);
+            state.epoch = epoch;
+        }
+        slot
+    }
+
+    fn find_or_add(&mut self, key: CircuitKey, epoch: u64) -> usize {
         let slot = *self
             .by_key
             .entry(key)
@@ -92,11 +107,7 @@ impl IndexedHeap {
         if self.places.len() <= slot {
             self.places.resize(slot + 1, OUT);
         }
-        let state = &mut self.slots[slot];
-        if self.places[slot] == OUT && state.epoch != epoch {
-            state.count *= decay(state.epoch);
-            state.epoch = epoch;
-        }
+        self.recent = slot;
         slot
     }
 
