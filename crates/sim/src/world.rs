@@ -242,7 +242,7 @@ impl<'a> World<'a> {
         while let Some(step) = self.net.step(id, horizon) {
             match step {
                 Step::Delivered(packet) => self.net.on_delivered(packet),
-                Step::Timer(Timer::Tcp(sock, generation)) => self.net.on_tcp_timer(sock, generation),
+                Step::Timer(Timer::Tcp(sock, _)) => self.net.on_tcp_timer(sock),
                 Step::Timer(Timer::NicDrained) => self.net.on_nic_drained(id),
                 Step::Timer(Timer::Relay) => self.on_relay_timer(id),
                 Step::Timer(Timer::Cpu) => self.net.on_cpu_free(id),

@@ -287,19 +287,27 @@ impl Net {
     /// The next event of a host before `horizon`. The host's time advances to this event. If a packet and a timer have
     /// the same time, the packet comes first.
     pub(crate) fn step(&mut self, id: HostId, horizon: Instant) -> Option<Step> {
-        let host = &mut self.hosts[id as usize];
-        let delivery = host.deliveries.front().map_or(Instant::FAR_FUTURE, |delivery| delivery.at);
-        let timer = host.timers.next();
-        let at = delivery.min(timer);
-        if at >= horizon {
-            return None;
-        }
-        self.now = at;
-        self.handled += 1;
-        if delivery <= timer {
-            take_first(&mut host.deliveries).map(|delivery| Step::Delivered(delivery.what))
-        } else {
-            host.timers.pop().map(Step::Timer)
+        loop {
+            let host = &mut self.hosts[id as usize];
+            let delivery = host.deliveries.front().map_or(Instant::FAR_FUTURE, |delivery| delivery.at);
+            let timer = host.timers.next();
+            let at = delivery.min(timer);
+            if at >= horizon {
+                return None;
+            }
+            self.now = at;
+            if delivery <= timer {
+                self.handled += 1;
+                return take_first(&mut host.deliveries).map(|delivery| Step::Delivered(delivery.what));
+            }
+            let what = host.timers.pop()?;
+            if let Timer::Tcp(sock, generation) = what
+                && !self.has_expired(sock, generation, at)
+            {
+                continue;
+            }
+            self.handled += 1;
+            return Some(Step::Timer(what));
         }
     }
 
@@ -472,14 +480,31 @@ impl Net {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
         let side = &mut conn.sides[sock.side as usize];
-        if let Some(due) = side.tcp.poll_timeout()
-            && due < side.timer
-        {
-            let due = due.max(now);
-            side.timer = due;
-            let (id, due_to) = (side.host, Timer::Tcp(sock, conn.generation));
-            self.set_timer(id, due, due_to);
+        side.due = side.tcp.poll_timeout().map_or(Instant::FAR_FUTURE, |due| due.max(now));
+        if side.due < side.timer {
+            side.timer = side.due;
+            let (id, due, what) = (side.host, side.due, Timer::Tcp(sock, conn.generation));
+            self.set_timer(id, due, what);
         }
+    }
+
+    /// Whether a TCP timer that left the queue at `now` has expired. A postponed timer returns to the queue.
+    fn has_expired(&mut self, sock: SockRef, generation: u32, now: Instant) -> bool {
+        let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
+        // An earlier timer may have replaced this timer.
+        let Some(side) =
+            conn.map(|conn| &mut conn.sides[sock.side as usize]).filter(|side| side.timer == now)
+        else {
+            return false;
+        };
+        if side.due <= now {
+            return true;
+        }
+        side.timer = side.due;
+        if side.due != Instant::FAR_FUTURE {
+            self.hosts[side.host as usize].timers.push(side.due, Timer::Tcp(sock, generation));
+        }
+        false
     }
 
     /// Sets a timer that wakes waiting sockets after the interface has sent a few packets.
@@ -524,15 +549,9 @@ impl Net {
         self.after_input(to);
     }
 
-    pub(crate) fn on_tcp_timer(&mut self, sock: SockRef, generation: u32) {
+    pub(crate) fn on_tcp_timer(&mut self, sock: SockRef) {
         let now = self.now();
-        let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
-        // An earlier timer may have replaced this timer.
-        let Some(side) =
-            conn.map(|conn| &mut conn.sides[sock.side as usize]).filter(|side| side.timer == now)
-        else {
-            return;
-        };
+        let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
         side.timer = Instant::FAR_FUTURE;
         let id = side.host;
         side.tcp.on_timer(&self.hosts[id as usize].tcp, now);

@@ -35,9 +35,11 @@ pub(crate) struct Side {
     pub(crate) interest: Interest,
     /// For which operations the socket is in the list of ready sockets.
     pub(crate) ready: Interest,
-    /// The time of the earliest TCP timer; FAR_FUTURE if there is none.
+    /// The time of the earliest TCP timer in the host's queue; FAR_FUTURE if there is none.
     pub(crate) timer: Instant,
-    /// Whether the owner was told that the connection is established.
+    /// When TCP's timer expires; FAR_FUTURE if it is not set. An ACK postpones it without a change of the queue.
+    pub(crate) due: Instant,
+    /// Whether the owner knows that the connection is established.
     pub(crate) announced: bool,
     /// Bytes of an incomplete TLS record that a channel has read [B].
     pub(crate) partial: u32,
@@ -210,6 +212,7 @@ impl Side {
             interest: Interest::default(),
             ready: Interest::default(),
             timer: Instant::FAR_FUTURE,
+            due: Instant::FAR_FUTURE,
             announced: false,
             partial: 0,
             holds: false,
