@@ -28,7 +28,7 @@ use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
 use penstock_scenario::model::{self, Activity, Phase as RefillPhase, Scenario, Switch, TorNode};
-use penstock_units::{Bytes, Cells, Instant, Seed, fifo::take_first};
+use penstock_units::{Bytes, Cells, Duration, Instant, Seed, fifo::take_first};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -54,7 +54,6 @@ pub(crate) struct World<'a> {
     /// The time of the next sample of all relays. `next_trace` is the time of the next sample of traced circuits.
     next_sample: Instant,
     next_trace: Instant,
-    next_bound_check: Instant,
     /// How many changes of the scenario were already applied.
     changed: usize,
 }
@@ -121,13 +120,15 @@ impl<'a> World<'a> {
             finished: vec![0; scenario.workloads.len()],
             changed: 0,
             next_sample: Instant::ZERO + scenario.run.sample,
-            next_bound_check: Instant::ZERO + scenario.run.sample / BOUND_CHECKS_PER_SAMPLE,
             next_trace: if scenario.trace.workloads.is_empty() {
                 Instant::FAR_FUTURE
             } else {
                 Instant::ZERO + scenario.trace.interval
             },
         };
+        for id in &world.relay_ids {
+            world.net.hosts[*id as usize].next_bound_check = Instant::ZERO + bound_interval(scenario);
+        }
         world.trace_plain();
         world.schedule_beginning();
         world
@@ -154,8 +155,7 @@ impl<'a> World<'a> {
         }
         let mut checked = 0;
         loop {
-            let sample = self.next_sample.min(self.next_trace).min(self.next_bound_check);
-            let barrier = sample.min(self.next_change()).min(end);
+            let barrier = self.next_sample.min(self.next_trace).min(self.next_change()).min(end);
             let Some(start) = self.net.host_queue.next().filter(|next| *next <= barrier) else {
                 self.at_barrier(barrier);
                 if barrier == end || self.is_over(barrier) {
@@ -187,10 +187,6 @@ impl<'a> World<'a> {
             self.sample_circuits();
             self.next_trace = now + self.scenario.trace.interval;
         }
-        if now == self.next_bound_check {
-            self.check_bounds();
-            self.next_bound_check = now + self.scenario.run.sample / BOUND_CHECKS_PER_SAMPLE;
-        }
         if now == self.next_sample {
             self.sample_relays();
             self.next_sample = now + self.scenario.run.sample;
@@ -208,12 +204,18 @@ impl<'a> World<'a> {
             TorNode::Relay(relay) => self.relay_ids[relay],
             TorNode::Client(client) => self.client_ids[client],
         };
-        let tor = self.nodes[id as usize].tor.as_mut().expect("only nodes with Tor have changes");
         let now = self.net.now();
+        // The relay's earlier bound checks see its old setting.
+        self.run_host(id, now);
+        self.net.set_now(now);
+        let tor = self.nodes[id as usize].tor.as_mut().expect("only nodes with Tor have changes");
         match change.to.clone() {
             Switch::Bandwidth(bandwidth) => tor.set_bandwidth(now, bandwidth),
             Switch::CircuitPolicy(policy) => tor.set_circuit_policy(now, policy),
             Switch::Throttle(throttle, buckets) => tor.set_throttle(now, throttle, buckets),
+        }
+        if self.net.hosts[id as usize].next_bound_check == now {
+            self.check_bound(id, now);
         }
         self.arm_timer(id);
         self.changed += 1;
@@ -236,8 +238,21 @@ impl<'a> World<'a> {
         of_time.max(of_downloads)
     }
 
-    /// Handles all packets and timers of a host before `horizon`.
+    /// Handles all packets and timers of a host before `horizon`, and makes the bound checks that are due between them.
     fn run_host(&mut self, id: HostId, horizon: Instant) {
+        loop {
+            let check = self.net.hosts[id as usize].next_bound_check;
+            if check >= horizon {
+                break;
+            }
+            self.handle_events(id, check + TICK);
+            self.check_bound(id, check);
+        }
+        self.handle_events(id, horizon);
+        self.net.schedule_next(id);
+    }
+
+    fn handle_events(&mut self, id: HostId, horizon: Instant) {
         self.net.enqueue(id, horizon);
         while let Some(step) = self.net.step(id, horizon) {
             match step {
@@ -263,7 +278,6 @@ impl<'a> World<'a> {
                 self.process(id);
             }
         }
-        self.net.schedule_next(id);
     }
 
     /// Serves a host until it has no more work at the current time.
@@ -915,27 +929,31 @@ impl World<'_> {
         self.observer.transfer(self.net.now(), id, download, ending);
     }
 
-    fn check_bounds(&mut self) {
-        for id in &self.relay_ids {
-            self.net.catch_up(*id);
-            let node = &mut self.nodes[*id as usize];
-            let (net, Some(tor)) = (&self.net, &node.tor) else { continue };
-            let waits = |at: &Bound| match at {
-                Bound::Link => net.link_waits(*id),
-                Bound::Bucket => tor.lacks_tokens(),
-                Bound::Tcp => net.tcp_waits(*id),
-                Bound::Cpu => net.cpu_waits(*id),
-                Bound::Credit => tor.lacks_credit(),
-                Bound::Window => tor.lacks_window(),
-            };
-            if let Some(bound) = bound(waits) {
-                node.bound_counts.count(bound);
-            }
+    /// Checks the bound of a relay after all its events up to `now`.
+    fn check_bound(&mut self, id: HostId, now: Instant) {
+        self.net.set_now(now);
+        self.net.hosts[id as usize].next_bound_check = now + bound_interval(self.scenario);
+        let node = &mut self.nodes[id as usize];
+        let (net, Some(tor)) = (&self.net, &node.tor) else { return };
+        let waits = |at: &Bound| match at {
+            Bound::Link => net.link_waits(id),
+            Bound::Bucket => tor.lacks_tokens(),
+            Bound::Tcp => net.tcp_waits(id),
+            Bound::Cpu => net.cpu_waits(id),
+            Bound::Credit => tor.lacks_credit(),
+            Bound::Window => tor.lacks_window(),
+        };
+        if let Some(bound) = bound(waits) {
+            node.bound_counts.count(bound);
         }
     }
 
     fn sample_relays(&mut self) {
         let now = self.net.now();
+        for place in 0..self.relay_ids.len() {
+            self.run_host(self.relay_ids[place], now + TICK);
+        }
+        self.net.set_now(now);
         for id in &self.relay_ids {
             let node = &mut self.nodes[*id as usize];
             let Some(tor) = &node.tor else { continue };
@@ -1037,6 +1055,10 @@ impl World<'_> {
         let tables = self.observer.into_tables(self.net.tracker.rows());
         crate::Outcome { tables, stats, nodes, network: self.net.report() }
     }
+}
+
+fn bound_interval(scenario: &Scenario) -> Duration {
+    scenario.run.sample / BOUND_CHECKS_PER_SAMPLE
 }
 
 const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];

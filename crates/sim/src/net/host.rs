@@ -39,6 +39,8 @@ pub(crate) struct Host {
     /// Connections that wait for space in the interface's queue.
     pub(crate) nic_waiters: VecDeque<SockRef>,
     pub(crate) drain_scheduled: bool,
+    /// The time of the next check of the relay's bound; FAR_FUTURE for other hosts.
+    pub(crate) next_bound_check: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +136,7 @@ impl Host {
             ready: VecDeque::new(),
             nic_waiters: VecDeque::new(),
             drain_scheduled: false,
+            next_bound_check: Instant::FAR_FUTURE,
         }
     }
 

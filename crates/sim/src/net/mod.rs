@@ -232,6 +232,10 @@ impl Net {
         self.now
     }
 
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
     pub(crate) fn set_timer(&mut self, id: HostId, at: Instant, due: Timer) {
         assert!(at >= self.now, "a timer at {at} comes after {}", self.now);
         self.hosts[id as usize].timers.push(at, due);
@@ -802,11 +806,6 @@ impl Net {
         possible.then_some(here.owner)
     }
 
-    /// At a barrier, adds all packets that have reached the host's access link to the link's queue.
-    pub(crate) fn catch_up(&mut self, id: HostId) {
-        self.enqueue(id, self.now + TICK);
-    }
-
     /// Whether more than one packet waits for the access link, in either direction.
     pub(crate) fn link_waits(&self, id: HostId) -> bool {
         let host = &self.hosts[id as usize];
@@ -839,7 +838,7 @@ impl Net {
     /// Bytes that the access link has sent and received [B].
     pub(crate) fn carried(&mut self, id: HostId) -> [Bytes; 2] {
         let now = self.now;
-        self.catch_up(id);
+        self.enqueue(id, now + TICK);
         let host = &self.hosts[id as usize];
         [host.up.carried(now), host.down.carried(now)]
     }
