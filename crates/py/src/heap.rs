@@ -1,9 +1,12 @@
-//! The peak memory of a run. A run uses one thread, and an allocator counts the allocations of this thread. Runs in
-//! other threads therefore do not affect the result.
+//! The memory of a run: its peak, and huge pages for it.
+//!
+//! A run uses one thread, and an allocator counts the allocations of this thread. So runs in other threads do not
+//! affect the result.
 
 // An allocator requires unsafe code. Each call goes unchanged to the system's allocator.
 #![allow(unsafe_code)]
 
+use crate::huge_pages;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -13,13 +16,17 @@ thread_local! {
     static HELD: Cell<i64> = const { Cell::new(0) };
     /// The maximum of `HELD` since the last reset [B].
     static PEAK: Cell<i64> = const { Cell::new(0) };
+    /// The number of the thread's run; 0 if it has none.
+    static RUN: Cell<u8> = const { Cell::new(0) };
 }
 
 /// Runs `work`. Returns the result of `work`, and how far the thread's heap grew above its initial size [B].
 pub(crate) fn peak_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = HELD.get();
     PEAK.set(before);
+    RUN.set(huge_pages::next_run());
     let value = work();
+    RUN.set(0);
     (value, PEAK.get().saturating_sub(before).max(0) as u64)
 }
 
@@ -38,18 +45,28 @@ fn count(bytes: i64) {
     });
 }
 
+/// Requests huge pages for new memory of a run.
+fn on_allocated(memory: *mut u8, size: usize) -> *mut u8 {
+    if let Ok(run) = RUN.try_with(Cell::get)
+        && run > 0
+    {
+        huge_pages::on_allocated(run, memory as usize, size);
+    }
+    memory
+}
+
 // SAFETY: every call goes to `System` with unchanged arguments and result.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
         // SAFETY: the caller fulfils the requirements of `System`.
-        unsafe { System.alloc(layout) }
+        on_allocated(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
         // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
+        on_allocated(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
@@ -61,6 +78,6 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as i64 - layout.size() as i64);
         // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
+        on_allocated(unsafe { System.realloc(memory, layout, size) }, size)
     }
 }

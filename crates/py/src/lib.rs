@@ -1,6 +1,6 @@
 //! The extension module `penstock._core`, which only converts values.
 //!
-//! Layers, in order: `error` (the Python exception of each error), `heap` (memory of a run), `document`, `control`,
+//! Layers, in order: `error` (the Python exception of each error), `huge_pages` and `heap` (memory of a run), `document`, `control`,
 //! `replay` and `paths` (classes), `networks` (relays of consensus documents and eras). The other functions are in this
 //! file. Long calls release the interpreter's lock, so that runs in Python threads use all cores. Types and
 //! documentation are in `python/penstock/_core.pyi`.
@@ -9,6 +9,7 @@ mod control;
 mod document;
 mod error;
 mod heap;
+mod huge_pages;
 mod networks;
 mod paths;
 mod replay;
