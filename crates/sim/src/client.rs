@@ -138,14 +138,18 @@ pub(crate) struct Rngs {
     path: Rng,
 }
 
+fn stream(name: &str, session: u32, seed: Seed, purpose: &str) -> Rng {
+    match session {
+        0 => seed.stream(&format!("{name}/{purpose}")),
+        _ => seed.stream(&format!("{name}/{session}/{purpose}")),
+    }
+}
+
 impl Rngs {
     /// The random streams of session `session` of the client `name`. The streams of the first session do not depend on
     /// the number of sessions.
     fn new(name: &str, session: u32, seed: Seed) -> Self {
-        let stream = |purpose: &str| match session {
-            0 => seed.stream(&format!("{name}/{purpose}")),
-            _ => seed.stream(&format!("{name}/{session}/{purpose}")),
-        };
+        let stream = |purpose: &str| stream(name, session, seed, purpose);
         Rngs { pause: stream("pause"), size: stream("size"), server: stream("server"), path: stream("path") }
     }
 
@@ -157,8 +161,7 @@ impl Rngs {
 impl Client {
     pub(crate) fn all(index: usize, scenario: &model::Scenario, seed: Seed) -> Vec<Self> {
         let client = &scenario.clients[index];
-        let circuits = |workload: &usize| scenario.workloads[*workload].circuits;
-        let each = client.workloads.iter().flat_map(|workload| (0..circuits(workload)).map(|_| *workload));
+        let each = Client::workloads(client, scenario);
         let shares = client.shares_circuit();
         let mut rng = seed.stream(&format!("{}/guards", client.host.name));
         let guards: Arc<[usize]> = client.path.draw_guards(scenario, &mut rng).into();
@@ -253,6 +256,35 @@ impl Client {
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.generation += 1;
+    }
+
+    /// When the client's first session starts; FAR_FUTURE if it has none. Before this time the client does nothing,
+    /// because an idle onion proxy without a throttle has no timers.
+    pub(crate) fn first_start(
+        index: usize,
+        scenario: &model::Scenario,
+        seed: Seed,
+        record: Option<&Replay>,
+    ) -> Instant {
+        let client = &scenario.clients[index];
+        if let Some(record) = record {
+            let mut sessions = Client::replayed(index, scenario, seed, record);
+            let starts =
+                sessions.iter_mut().map(|client| client.draw_start(&scenario.workloads[client.workload]));
+            return starts.min().unwrap_or(Instant::FAR_FUTURE);
+        }
+        let sessions = Client::workloads(client, scenario);
+        let starts = (0..).zip(sessions).map(|(session, workload)| {
+            let mut pause = stream(&client.host.name, session, seed, "pause");
+            Instant::ZERO + scenario.workloads[workload].start.draw(&mut pause)
+        });
+        starts.min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// The workload of each session of a client.
+    fn workloads(client: &model::Client, scenario: &model::Scenario) -> impl Iterator<Item = usize> {
+        let circuits = |workload: &usize| scenario.workloads[*workload].circuits;
+        client.workloads.iter().flat_map(move |workload| (0..circuits(workload)).map(|_| *workload))
     }
 
     /// The time of the session's first action.

@@ -1,7 +1,7 @@
 //! A deterministic simulator of a whole onion-routing network.
 //!
 //! Layers, in order: [`tcp`] (one end of a connection, sans-IO), `queue` (the timers of a host), `host_queue` (the next
-//! host to act), `net` (hosts, links, connections, datagrams, and the [`Kernel`] of a relay), `script` (one end of a
+//! host to act), `awake` (the state of each host that has started), `net` (hosts, links, connections, datagrams, and the [`Kernel`] of a relay), `script` (one end of a
 //! stream that follows a Markov model), `client` (the sessions of a client), [`replay`] (the downloads of an earlier
 //! run), `tracker`, `bound` and `observer` (measurements), `world` (nodes and the main loop).
 //!
@@ -14,6 +14,7 @@ pub mod control;
 pub mod error;
 pub mod tcp;
 
+mod awake;
 mod bound;
 mod cell;
 mod client;
@@ -67,6 +68,21 @@ pub struct NodeReport {
     pub datagrams: DatagramCounters,
     /// Cells that the node sent in datagrams and that the peer has not acknowledged.
     pub unacknowledged: Cells,
+}
+
+impl NodeReport {
+    /// The report of a node that has not started.
+    pub(crate) fn of_idle(name: String) -> Self {
+        NodeReport {
+            name,
+            counters: Counters::default(),
+            held: Cells::ZERO,
+            population: [0; 3],
+            link_bytes: [Bytes::ZERO; 2],
+            datagrams: DatagramCounters::default(),
+            unacknowledged: Cells::ZERO,
+        }
+    }
 }
 
 /// Cells, connections and packets between the nodes at the end of a run.

@@ -6,9 +6,12 @@
 //!
 //! Samples, changes and the end of the run concern several hosts. They happen at a barrier: a time that all hosts must
 //! reach before any host continues.
+//!
+//! A client is dormant until its first session starts. Until then, only its start time is stored.
 
 mod open;
 
+use crate::awake::Awake;
 use crate::bound::{BOUND_CHECKS_PER_SAMPLE, Bound, BoundCounts, bound};
 use crate::cell::{Request, SimCell, SimHandshake, SimLayer, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase, Task};
@@ -28,7 +31,7 @@ use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
 use penstock_scenario::model::{self, Activity, Phase as RefillPhase, Scenario, Switch, TorNode};
-use penstock_units::{Bytes, Cells, Duration, Instant, Seed, fifo::take_first};
+use penstock_units::{Cells, Duration, Instant, Seed, fifo::take_first};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,9 +41,11 @@ const STEPS_PER_CHECK: u64 = 4096;
 pub(crate) struct World<'a> {
     scenario: &'a Scenario,
     seed: Seed,
-    net: Net,
-    /// All nodes, indexed by [`HostId`] (the order of names).
-    nodes: Vec<Node>,
+    record: Option<&'a Replay>,
+    net: Net<'a>,
+    /// All nodes of the scenario, indexed by [`HostId`] (the order of names).
+    builders: Vec<Builder<'a>>,
+    nodes: Awake<Node>,
     /// The host of each relay, client and server of the scenario.
     relay_ids: Vec<HostId>,
     client_ids: Vec<HostId>,
@@ -93,7 +98,7 @@ struct Traced {
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(scenario: &'a Scenario, seed: Seed, record: Option<&Replay>) -> Self {
+    pub(crate) fn new(scenario: &'a Scenario, seed: Seed, record: Option<&'a Replay>) -> Self {
         let mut builders: Vec<Builder<'a>> = Vec::new();
         builders.extend(scenario.relays.iter().map(Builder::Relay));
         builders.extend((0..scenario.clients.len()).map(|index| Builder::Client(index, scenario)));
@@ -103,16 +108,18 @@ impl<'a> World<'a> {
         let ids: BTreeMap<&str, HostId> =
             builders.iter().enumerate().map(|(id, node)| (node.host().name.as_str(), id as HostId)).collect();
         let hosts: Vec<_> = builders.iter().map(Builder::host).collect();
-        let mut net = Net::new(scenario, &hosts, seed);
+        let mut net = Net::new(scenario, hosts, seed);
         net.tracker.every = scenario.trace.cells;
         let mut world = World {
             scenario,
             seed,
+            record,
             net,
             relay_ids: scenario.relays.iter().map(|relay| ids[relay.host.name.as_str()]).collect(),
             client_ids: scenario.clients.iter().map(|client| ids[client.host.name.as_str()]).collect(),
             server_ids: scenario.servers.iter().map(|server| ids[server.host.name.as_str()]).collect(),
-            nodes: builders.iter().map(|node| node.build(seed, record)).collect(),
+            nodes: Awake::new(builders.len()),
+            builders,
             workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
             traced: BTreeMap::new(),
             traced_plain: Vec::new(),
@@ -126,26 +133,41 @@ impl<'a> World<'a> {
                 Instant::ZERO + scenario.trace.interval
             },
         };
+        for id in 0..world.nodes.len() as HostId {
+            match world.builders[id as usize] {
+                Builder::Client(index, _) => {
+                    let start = Client::first_start(index, scenario, seed, record);
+                    world.net.host_queue.set(id, start);
+                }
+                Builder::Relay(_) | Builder::Server(_) => world.wake(id),
+            }
+        }
         for id in &world.relay_ids {
             world.net.hosts[*id as usize].next_bound_check = Instant::ZERO + bound_interval(scenario);
         }
         world.trace_plain();
-        world.schedule_beginning();
         world
     }
 
-    fn schedule_beginning(&mut self) {
+    /// Creates the state of a host, with its first timers.
+    #[cold]
+    fn wake(&mut self, id: HostId) {
         let scenario = self.scenario;
-        for id in 0..self.nodes.len() as HostId {
-            if let Role::Client(sessions) = &mut self.nodes[id as usize].role {
-                for (session, client) in (0..).zip(sessions) {
-                    let workload = &scenario.workloads[client.workload];
-                    let at = client.draw_start(workload);
-                    self.net.set_timer(id, at, Timer::Client(session, 0));
-                }
+        let mut node = self.builders[id as usize].build(self.seed, self.record);
+        // Other hosts may already be later than this host's first timer.
+        let now = self.net.now();
+        self.net.set_now(Instant::ZERO);
+        self.net.wake(id);
+        if let Role::Client(sessions) = &mut node.role {
+            for (session, client) in (0..).zip(sessions) {
+                let workload = &scenario.workloads[client.workload];
+                let at = client.draw_start(workload);
+                self.net.set_timer(id, at, Timer::Client(session, 0));
             }
-            self.arm_timer(id);
         }
+        self.nodes.insert(id, node);
+        self.arm_timer(id);
+        self.net.set_now(now);
     }
 
     pub(crate) fn run(mut self, control: &Control) -> Result<crate::Outcome, Error> {
@@ -205,6 +227,9 @@ impl<'a> World<'a> {
             TorNode::Client(client) => self.client_ids[client],
         };
         let now = self.net.now();
+        if !self.nodes.contains(id) {
+            self.wake(id);
+        }
         // The relay's earlier bound checks see its old setting.
         self.run_host(id, now);
         self.net.set_now(now);
@@ -240,6 +265,9 @@ impl<'a> World<'a> {
 
     /// Handles all packets and timers of a host before `horizon`, and makes the bound checks that are due between them.
     fn run_host(&mut self, id: HostId, horizon: Instant) {
+        if !self.nodes.contains(id) {
+            self.wake(id);
+        }
         loop {
             let check = self.net.hosts[id as usize].next_bound_check;
             if check >= horizon {
@@ -1004,20 +1032,21 @@ impl World<'_> {
     /// Selects which clients without Tor are traced.
     fn trace_plain(&mut self) {
         let trace = &self.scenario.trace;
-        for (id, node) in self.nodes.iter().enumerate() {
-            if let (Role::Client(sessions), None) = (&node.role, &node.tor)
-                && let Some(first) = sessions.first()
-                && trace.follows(&node.name, [first.workload].into_iter(), self.seed)
-            {
-                self.traced_plain.push(id as HostId);
+        // A replay repeats no downloads of clients without Tor.
+        let clients = self.scenario.clients.iter().zip(&self.client_ids).filter(|_| self.record.is_none());
+        for (client, id) in clients {
+            let first = client.workloads.iter().copied().take(1);
+            if client.path == model::Path::Direct && trace.follows(&client.host.name, first, self.seed) {
+                self.traced_plain.push(*id);
             }
         }
+        self.traced_plain.sort_unstable();
     }
 
     /// Samples the downloads of traced clients without Tor, at their servers.
     fn sample_plain(&mut self, now: Instant) {
         for id in &self.traced_plain {
-            let node = &self.nodes[*id as usize];
+            let Some(node) = self.nodes.get(*id) else { continue };
             let Role::Client(sessions) = &node.role else { continue };
             let workload = sessions[0].workload;
             if let Some(info) = self.net.plain_server(*id) {
@@ -1037,12 +1066,11 @@ impl World<'_> {
 
     fn finish(mut self, end: Instant) -> crate::Outcome {
         for id in 0..self.nodes.len() as HostId {
-            let Role::Client(sessions) = &self.nodes[id as usize].role else { continue };
+            let Some(Role::Client(sessions)) = self.nodes.get(id).map(|node| &node.role) else { continue };
             (0..sessions.len() as u32)
                 .for_each(|session| self.record_download(id, session, Outcome::Unfinished));
         }
-        let reports = self.nodes.iter().zip(0..);
-        let nodes: Vec<_> = reports.filter_map(|(node, id)| node.report(self.net.carried(id))).collect();
+        let nodes: Vec<_> = (0..self.nodes.len() as HostId).filter_map(|id| self.report(id)).collect();
         let stats = RunStats {
             sim_seconds: end.as_secs_f64(),
             events: self.net.handled,
@@ -1054,6 +1082,24 @@ impl World<'_> {
         };
         let tables = self.observer.into_tables(self.net.tracker.rows());
         crate::Outcome { tables, stats, nodes, network: self.net.report() }
+    }
+
+    /// The report of a node with Tor.
+    fn report(&mut self, id: HostId) -> Option<crate::NodeReport> {
+        let builder = &self.builders[id as usize];
+        let Some(node) = self.nodes.get(id) else {
+            return builder.has_tor().then(|| crate::NodeReport::of_idle(builder.host().name.clone()));
+        };
+        let tor = node.tor.as_ref()?;
+        Some(crate::NodeReport {
+            name: node.name.to_string(),
+            counters: tor.counters(),
+            held: tor.queued() + tor.outbuf_cells(),
+            population: tor.population(),
+            link_bytes: self.net.carried(id),
+            datagrams: tor.datagram_counters(),
+            unacknowledged: Cells::new(tor.unacknowledged()),
+        })
     }
 }
 
@@ -1070,22 +1116,10 @@ impl Node {
             (0..3).rev().max_by_key(|place| self.served[*place]).filter(|place| self.served[*place] > 0);
         most.map_or(Position::Middle, |place| POSITIONS[place])
     }
-
-    fn report(&self, link_bytes: [Bytes; 2]) -> Option<crate::NodeReport> {
-        let tor = self.tor.as_ref()?;
-        Some(crate::NodeReport {
-            name: self.name.to_string(),
-            counters: tor.counters(),
-            held: tor.queued() + tor.outbuf_cells(),
-            population: tor.population(),
-            link_bytes,
-            datagrams: tor.datagram_counters(),
-            unacknowledged: Cells::new(tor.unacknowledged()),
-        })
-    }
 }
 
-/// A node of the scenario before it is built.
+/// A node of the scenario, from which its state is built.
+#[derive(Clone, Copy, Debug)]
 enum Builder<'a> {
     Relay(&'a model::Relay),
     /// A client, by its index in the scenario.
@@ -1094,6 +1128,14 @@ enum Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
+    fn has_tor(&self) -> bool {
+        match self {
+            Builder::Relay(_) => true,
+            Builder::Client(index, scenario) => scenario.clients[*index].path != model::Path::Direct,
+            Builder::Server(_) => false,
+        }
+    }
+
     fn host(&self) -> &'a model::Host {
         match self {
             Builder::Relay(relay) => &relay.host,
@@ -1118,8 +1160,7 @@ impl<'a> Builder<'a> {
                     Some(record) => Client::replayed(*index, scenario, seed, record),
                 };
                 let role = Role::Client(sessions);
-                let has_tor = client.path != model::Path::Direct;
-                (role, has_tor.then(|| tor(&client.config, client.refill_phase)))
+                (role, self.has_tor().then(|| tor(&client.config, client.refill_phase)))
             }
             Builder::Server(_) => (Role::Server, None),
         };

@@ -14,7 +14,7 @@ use penstock_units::fifo::take_first;
 /// Source: tor-spec §2 and §4 (link protocol 3 and later). The sizes are typical of TLS 1.2 with RSA-1024 certificates.
 const FLIGHTS: [u64; 5] = [250, 1400, 600, 2600, 2100];
 
-impl Net {
+impl Net<'_> {
     pub(super) fn link_step(&mut self, sock: SockRef) {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];

@@ -35,7 +35,7 @@ impl Datagram {
     }
 }
 
-impl Net {
+impl Net<'_> {
     /// Sends a datagram and returns its size with DTLS [B]. If the interface's queue is full, the datagram is lost.
     ///
     /// Deviation: Linux first fills the socket's send buffer and then blocks the sending process.

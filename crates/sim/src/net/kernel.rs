@@ -21,13 +21,13 @@ const RECORD_CELLS: u64 = 8;
 
 /// The simulated kernel of one host. It exists only during one call of the relay.
 #[derive(Debug)]
-pub(crate) struct HostKernel<'a> {
-    net: &'a mut Net,
+pub(crate) struct HostKernel<'a, 'b> {
+    net: &'a mut Net<'b>,
     id: HostId,
 }
 
-impl<'a> HostKernel<'a> {
-    pub(crate) fn new(net: &'a mut Net, id: HostId) -> Self {
+impl<'a, 'b> HostKernel<'a, 'b> {
+    pub(crate) fn new(net: &'a mut Net<'b>, id: HostId) -> Self {
         HostKernel { net, id }
     }
 
@@ -36,7 +36,7 @@ impl<'a> HostKernel<'a> {
     }
 }
 
-impl Kernel<SimCell> for HostKernel<'_> {
+impl Kernel<SimCell> for HostKernel<'_, '_> {
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<SimCell>) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
         let now = self.net.now();
@@ -266,7 +266,7 @@ fn datagram_work(messages: &[Message<SimCell>]) -> Work {
     Work { calls: 1, cells: messages.iter().filter(is_cell).count() as u64, records: 1, ..Work::default() }
 }
 
-impl Net {
+impl Net<'_> {
     /// Removes an application from the ready sockets. Returns whether the relay still wants the application's bytes.
     pub(crate) fn take_app_turn(&mut self, id: HostId, stream: StreamKey) -> bool {
         let Some(app) = self.hosts[id as usize].app(stream) else { return false };
@@ -287,7 +287,7 @@ impl Net {
     }
 }
 
-impl Net {
+impl Net<'_> {
     pub(crate) fn adopt(&mut self, sock: SockRef, channel: ChannelKey) {
         let side = self.side(sock);
         side.owner = Owner::Channel(channel);

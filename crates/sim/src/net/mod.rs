@@ -23,8 +23,8 @@ pub(crate) use packet::{Packet, SockRef};
 pub(crate) use plain::PLAIN;
 pub(crate) use socket::Owner;
 
+use crate::awake::Awake;
 use crate::cell::{RequestKind, SimCell};
-
 use crate::host_queue::HostQueue;
 use crate::queue::HostId;
 use crate::script::Script;
@@ -37,7 +37,7 @@ use packet::{Arrival, Delivery};
 use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_scenario::markov::Observation;
-use penstock_scenario::model::{Activity, Scenario, Tcp, Tgen, Wire, Workload};
+use penstock_scenario::model::{self, Activity, Scenario, Tcp, Tgen, Wire, Workload};
 use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, fifo::take_first, time::nanos};
 use slab::Slab;
 use socket::{Conn, Item, Side, TrainInFlight};
@@ -49,13 +49,14 @@ use std::sync::Arc;
 const NIC_WAKE_PACKETS: u64 = 5;
 
 #[derive(Debug)]
-pub(crate) struct Net {
+pub(crate) struct Net<'a> {
     /// The time of the host whose events are being handled.
     now: Instant,
     pub(crate) host_queue: HostQueue,
     /// How far a host may run ahead of the others: the shortest delay of a packet.
     pub(crate) lookahead: Duration,
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Awake<Host>,
+    tcp: TcpConfigs<'a>,
     pub(crate) tracker: Tracker,
     conns: Slab<Conn>,
     datagrams: Slab<Datagram>,
@@ -65,7 +66,7 @@ pub(crate) struct Net {
     longest_train: u32,
     /// Connections that both sides have closed. The next barrier removes them.
     finished: Vec<u32>,
-    topology: Topology,
+    topology: Topology<'a>,
     /// The Markov models of each workload that has them.
     models: Vec<Option<Tgen>>,
     lost: u64,
@@ -90,10 +91,10 @@ pub(crate) enum NetEvent {
 
 /// Delay and loss between each pair of hosts, with the random streams for packet loss.
 #[derive(Debug)]
-struct Topology {
+struct Topology<'a> {
     seed: Seed,
-    names: Vec<penstock_scenario::model::Host>,
-    network: penstock_scenario::model::Network,
+    hosts: Vec<&'a model::Host>,
+    network: &'a model::Network,
     /// A random stream for packet loss between each ordered pair of hosts. Duplication and reordering have separate
     /// streams.
     loss_rngs: BTreeMap<(HostId, HostId), Rng>,
@@ -104,19 +105,19 @@ struct Topology {
 /// The minimum delay of a packet, and the resolution of time.
 pub(crate) const TICK: Duration = Duration::from_nanos(1);
 
-impl Topology {
+impl Topology<'_> {
     /// The shortest one-way delay between any two hosts.
     fn shortest(&self) -> Duration {
         (self.network.shortest_rtt() / 2).max(TICK)
     }
 
     fn loses(&mut self, from: HostId, to: HostId, loss: f64) -> bool {
-        loss > 0.0 && draw(&mut self.loss_rngs, self.seed, &self.names, (from, to), "loss").bernoulli(loss)
+        loss > 0.0 && draw(&mut self.loss_rngs, self.seed, &self.hosts, (from, to), "loss").bernoulli(loss)
     }
 
     fn duplicates(&mut self, from: HostId, to: HostId, duplicate: f64) -> bool {
         let (duplicates, ends) = (&mut self.duplicate_rngs, (from, to));
-        duplicate > 0.0 && draw(duplicates, self.seed, &self.names, ends, "duplicate").bernoulli(duplicate)
+        duplicate > 0.0 && draw(duplicates, self.seed, &self.hosts, ends, "duplicate").bernoulli(duplicate)
     }
 
     /// The extra delay of a datagram: up to one round trip if it is reordered, otherwise zero.
@@ -124,7 +125,7 @@ impl Topology {
         if wire.reorder == 0.0 {
             return Duration::ZERO;
         }
-        let rng = draw(&mut self.reorder_rngs, self.seed, &self.names, (from, to), "reorder");
+        let rng = draw(&mut self.reorder_rngs, self.seed, &self.hosts, (from, to), "reorder");
         let late = rng.bernoulli(wire.reorder);
         if late { Duration::from_nanos(rng.below(nanos(wire.rtt).max(1))) } else { Duration::ZERO }
     }
@@ -134,12 +135,12 @@ impl Topology {
 fn draw<'a>(
     streams: &'a mut BTreeMap<(HostId, HostId), Rng>,
     seed: Seed,
-    names: &[penstock_scenario::model::Host],
+    hosts: &[&model::Host],
     (from, to): (HostId, HostId),
     purpose: &str,
 ) -> &'a mut Rng {
     streams.entry((from, to)).or_insert_with(|| {
-        let (from, to) = (&names[from as usize].name, &names[to as usize].name);
+        let (from, to) = (&hosts[from as usize].name, &hosts[to as usize].name);
         seed.stream(&format!("{from}->{to}/{purpose}"))
     })
 }
@@ -176,37 +177,43 @@ fn model_of(workload: &Workload) -> Option<Tgen> {
     }
 }
 
-/// Creates all hosts. Hosts with equal buffer sizes share one TCP configuration.
-fn with_tcp(hosts: &[&penstock_scenario::model::Host], tcp: &Tcp) -> Vec<Host> {
-    let mut known: Vec<(&penstock_scenario::model::Host, Arc<TcpConfig>)> = Vec::new();
-    let mut config = |host| {
-        let buffers = |host: &penstock_scenario::model::Host| (host.send_buffer, host.receive_buffer);
-        match known.iter().find(|(like, _)| buffers(like) == buffers(host)) {
-            Some((_, config)) => config.clone(),
-            None => {
-                known.push((host, Arc::new(tcp_config(host, tcp))));
-                known[known.len() - 1].1.clone()
-            }
-        }
-    };
-    hosts.iter().map(|host| Host::new(host, config(host))).collect()
+/// The TCP configurations of hosts. Hosts with equal buffer sizes share one.
+#[derive(Debug)]
+struct TcpConfigs<'a> {
+    tcp: &'a Tcp,
+    known: Vec<(&'a model::Host, Arc<TcpConfig>)>,
 }
 
-impl Net {
-    pub(crate) fn new(scenario: &Scenario, hosts: &[&penstock_scenario::model::Host], seed: Seed) -> Self {
+impl<'a> TcpConfigs<'a> {
+    fn of(&mut self, host: &'a model::Host) -> Arc<TcpConfig> {
+        let buffers = |host: &model::Host| (host.send_buffer, host.receive_buffer);
+        if let Some((_, config)) = self.known.iter().find(|(like, _)| buffers(like) == buffers(host)) {
+            return config.clone();
+        }
+        let config = Arc::new(tcp_config(host, self.tcp));
+        self.known.push((host, config.clone()));
+        config
+    }
+}
+
+impl<'a> Net<'a> {
+    /// The network of these hosts, which are all dormant.
+    pub(crate) fn new(scenario: &'a Scenario, hosts: Vec<&'a model::Host>, seed: Seed) -> Self {
+        let count = hosts.len();
         let topology = Topology {
             seed,
-            names: hosts.iter().map(|host| (*host).clone()).collect(),
-            network: scenario.network.clone(),
+            hosts,
+            network: &scenario.network,
             loss_rngs: BTreeMap::new(),
             duplicate_rngs: BTreeMap::new(),
             reorder_rngs: BTreeMap::new(),
         };
         Net {
             now: Instant::ZERO,
-            host_queue: HostQueue::new(hosts.len()),
+            host_queue: HostQueue::new(count),
             lookahead: topology.shortest(),
-            hosts: with_tcp(hosts, &scenario.tcp),
+            hosts: Awake::new(count),
+            tcp: TcpConfigs { tcp: &scenario.tcp, known: Vec::new() },
             tracker: Tracker::default(),
             conns: Slab::new(),
             datagrams: Slab::new(),
@@ -222,6 +229,11 @@ impl Net {
             plain_progress: false,
             events: Vec::new(),
         }
+    }
+
+    pub(crate) fn wake(&mut self, id: HostId) {
+        let host = self.topology.hosts[id as usize];
+        self.hosts.insert(id, Host::new(host, self.tcp.of(host)));
     }
 
     pub(crate) fn one_by_one(&mut self) {
@@ -385,7 +397,7 @@ impl Net {
         let wire = self
             .topology
             .network
-            .between(&self.topology.names[from as usize], &self.topology.names[to as usize]);
+            .between(self.topology.hosts[from as usize], self.topology.hosts[to as usize]);
         self.generations += 1;
         let conn = self.conns.insert(Conn {
             generation: self.generations,

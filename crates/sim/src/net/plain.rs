@@ -14,7 +14,7 @@ use penstock_core::StreamKey;
 /// The stream key of every client without Tor. No onion proxy assigns keys to these clients.
 pub(crate) const PLAIN: StreamKey = StreamKey::first(0);
 
-impl Net {
+impl Net<'_> {
     /// Connects a client without Tor to its server. The client sends the request of `app` over the established
     /// connection.
     pub(crate) fn connect_plain(&mut self, from: HostId, to: HostId, app: App) {

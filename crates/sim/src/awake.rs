@@ -1,0 +1,45 @@
+use crate::queue::HostId;
+use std::ops::{Index, IndexMut};
+
+/// The state of each host, indexed by [`HostId`]. A dormant host has none.
+#[derive(Debug)]
+pub(crate) struct Awake<T>(Vec<Option<Box<T>>>);
+
+impl<T> Awake<T> {
+    /// `hosts` dormant hosts.
+    pub(crate) fn new(hosts: usize) -> Self {
+        Awake((0..hosts).map(|_| None).collect())
+    }
+
+    pub(crate) fn contains(&self, id: HostId) -> bool {
+        self.0[id as usize].is_some()
+    }
+
+    pub(crate) fn insert(&mut self, id: HostId, state: T) {
+        self.0[id as usize] = Some(Box::new(state));
+    }
+
+    pub(crate) fn get(&self, id: HostId) -> Option<&T> {
+        self.0[id as usize].as_deref()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+const DORMANT: &str = "a host is awake before it acts or gets a packet";
+
+impl<T> Index<usize> for Awake<T> {
+    type Output = T;
+
+    fn index(&self, id: usize) -> &T {
+        self.0[id].as_ref().expect(DORMANT)
+    }
+}
+
+impl<T> IndexMut<usize> for Awake<T> {
+    fn index_mut(&mut self, id: usize) -> &mut T {
+        self.0[id].as_mut().expect(DORMANT)
+    }
+}
