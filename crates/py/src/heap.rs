@@ -1,6 +1,6 @@
 //! The memory of a run: its peak, and huge pages for it.
 //!
-//! A run uses one thread, and an allocator counts the allocations of this thread. So runs in other threads do not
+//! A run uses one thread, and an allocator counts the allocations of this thread. Runs in other threads therefore do not
 //! affect the result.
 
 // An allocator requires unsafe code. Each call goes unchanged to the system's allocator.

@@ -23,6 +23,16 @@ impl<T> Awake<T> {
         self.0[id as usize].as_deref()
     }
 
+    /// The states of two different hosts.
+    pub(crate) fn two(&mut self, one: HostId, other: HostId) -> [&mut T; 2] {
+        let two = self.0.get_disjoint_mut([one as usize, other as usize]).expect("no host is its own peer");
+        two.map(|state| &mut **state.as_mut().expect(DORMANT))
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flatten().map(|state| &**state)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

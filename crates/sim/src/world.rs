@@ -17,7 +17,9 @@ use crate::cell::{Request, SimCell, SimHandshake, SimLayer, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase, Task};
 use crate::control::Control;
 use crate::error::Error;
-use crate::net::{App, HostKernel, Net, NetEvent, Owner, PLAIN, Ready, Step, StreamSock, TICK, Timer};
+use crate::net::{
+    App, HostKernel, Net, NetEvent, Owner, PLAIN, Ready, SockRef, Step, StreamSock, TICK, Timer,
+};
 use crate::observer::{CircuitSample, Observer, RelaySample, TransferEnd};
 use crate::queue::HostId;
 use crate::replay::Replay;
@@ -284,8 +286,8 @@ impl<'a> World<'a> {
         self.net.enqueue(id, horizon);
         while let Some(step) = self.net.step(id, horizon) {
             match step {
-                Step::Delivered(packet) => self.net.on_delivered(packet),
-                Step::Timer(Timer::Tcp(sock, _)) => self.net.on_tcp_timer(sock),
+                Step::Delivered(packet) => self.net.on_delivered(id, packet),
+                Step::Timer(Timer::Tcp(slot, _)) => self.net.on_tcp_timer(SockRef { host: id, slot }),
                 Step::Timer(Timer::NicDrained) => self.net.on_nic_drained(id),
                 Step::Timer(Timer::Relay) => self.on_relay_timer(id),
                 Step::Timer(Timer::Cpu) => self.net.on_cpu_free(id),
@@ -295,8 +297,8 @@ impl<'a> World<'a> {
                 Step::Timer(Timer::ClientScript(session, generation)) => {
                     self.on_client_script_timer(id, session, generation)
                 }
-                Step::Timer(Timer::ServerScript(sock, generation)) => {
-                    self.net.on_server_script_timer(sock, generation)
+                Step::Timer(Timer::ServerScript(slot, generation)) => {
+                    self.net.on_server_script_timer(SockRef { host: id, slot }, generation)
                 }
             }
             // Most packets are TCP segments that do not affect the relay.

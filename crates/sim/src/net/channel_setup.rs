@@ -2,7 +2,7 @@
 
 use super::packet::SockRef;
 use super::socket::Item;
-use super::{Net, NetEvent, Owner, sides};
+use super::{Net, NetEvent, Owner};
 use penstock_units::fifo::take_first;
 
 /// The sizes of the messages during channel setup [B]. The two sides send them alternately, beginning with the
@@ -17,30 +17,28 @@ const FLIGHTS: [u64; 5] = [250, 1400, 600, 2600, 2100];
 impl Net<'_> {
     pub(super) fn link_step(&mut self, sock: SockRef) {
         let now = self.now();
-        let conn = &mut self.conns[sock.conn as usize];
-        let peer = conn.sides[sock.peer().side as usize].host;
-        let [here, there] = sides(conn, sock);
+        let host = &mut self.hosts[sock.host as usize];
+        let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
         if !here.tcp.is_established() {
             return;
         }
-        let id = here.host;
-        let tcp = &self.hosts[id as usize].tcp;
         let mut next = None;
-        if sock.side == 0 && !std::mem::replace(&mut here.announced, true) {
+        if here.initiator && !std::mem::replace(&mut here.announced, true) {
             next = Some(0);
         }
-        if let Some((end, Item::Link(step))) = there.sent.front().copied()
+        if let Some((end, Item::Link(step))) = here.messages.front().copied()
             && end <= here.tcp.received_end()
         {
-            take_first(&mut there.sent);
+            take_first(&mut here.messages);
             here.tcp.read(tcp, now, FLIGHTS[step as usize]);
             next = Some(step + 1);
         }
         let Some(step) = next else { return };
-        if let Some(bytes) = FLIGHTS.get(step as usize) {
+        let peer = here.peer;
+        let written = FLIGHTS.get(step as usize).map(|bytes| {
             here.tcp.write(tcp, now, *bytes);
-            here.sent.push_back((here.tcp.written_end(), Item::Link(step)));
-        }
+            here.tcp.written_end()
+        });
         // The initiator may use the channel after it has sent the last message; the responder, after it has received
         // that message.
         let last = FLIGHTS.len() as u8 - 1;
@@ -48,11 +46,14 @@ impl Net<'_> {
             let event = match here.owner {
                 Owner::Linking(Some(channel)) => {
                     here.owner = Owner::Channel(channel);
-                    NetEvent::Opened(channel, peer)
+                    NetEvent::Opened(channel, peer.host)
                 }
-                _ => NetEvent::Accepted(sock, peer),
+                _ => NetEvent::Accepted(sock, peer.host),
             };
-            self.events.push((id, event));
+            self.events.push((sock.host, event));
+        }
+        if let Some(end) = written {
+            self.post(peer, end, Item::Link(step));
         }
         self.pump(sock);
     }

@@ -43,13 +43,12 @@ impl Net<'_> {
         let now = self.now();
         let size: usize = messages.iter().map(Message::wire_size).sum();
         let bytes = size as u64 + RECORD_OVERHEAD;
-        let to = sock.peer();
-        let conn = &self.conns[sock.conn as usize];
-        let (wire, generation) = (conn.wire, conn.generation);
-        let [id, far] = [sock, to].map(|sock| conn.sides[sock.side as usize].host);
+        let host = &mut self.hosts[sock.host as usize];
+        let here = &host.socks[sock.slot as usize];
+        let (to, wire, generation) = (here.peer, here.wire, here.generation);
+        let (id, far) = (sock.host, to.host);
         let datagram = Datagram { to, generation, body: DatagramBody { bytes, messages } };
         let on_wire = datagram.wire_bytes();
-        let host = &mut self.hosts[id as usize];
         if !host.up.has_room(now, on_wire) {
             self.recycle(datagram.body.messages);
             return Bytes::new(bytes);
@@ -92,9 +91,9 @@ impl Net<'_> {
         let now = self.now();
         let Datagram { to, generation, body } = self.datagrams.remove(datagram as usize);
         self.delivered += 1;
-        let conn = self.conns.get_mut(to.conn as usize).filter(|conn| conn.generation == generation);
-        let Some(side) = conn.map(|conn| &mut conn.sides[to.side as usize]) else { return };
-        let (id, cold) = (side.host, side.cold_mut());
+        let id = to.host;
+        let Some(sock) = self.hosts[id as usize].sock_of(to.slot, generation) else { return };
+        let cold = sock.cold_mut();
         if cold.unread_bytes + body.bytes > RECEIVE_BUFFER {
             self.recycle(body.messages);
             return;
@@ -110,9 +109,8 @@ impl Net<'_> {
     /// Lets a relay read a datagram. Returns the datagram's size with DTLS [B].
     pub(super) fn receive_datagram(&mut self, sock: SockRef, into: &mut Vec<Message<SimCell>>) -> Bytes {
         let now = self.now();
-        let side = self.side(sock);
-        let id = side.host;
-        let Some(cold) = side.cold() else { return Bytes::ZERO };
+        let id = sock.host;
+        let Some(cold) = self.sock(sock).cold() else { return Bytes::ZERO };
         let Some(mut body) = cold.unread.pop_front() else { return Bytes::ZERO };
         cold.unread_bytes -= body.bytes;
         for tag in body.tags() {

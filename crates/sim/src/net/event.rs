@@ -1,9 +1,9 @@
-use super::packet::{Packet, SockRef};
+use super::packet::Packet;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timer {
-    /// A TCP timer of this socket; ignored if the connection's generation has changed.
-    Tcp(SockRef, u32),
+    /// A TCP timer of the socket in this slot; ignored if the connection's generation has changed.
+    Tcp(u32, u32),
     /// The interface has sent some packets from its queue, so waiting sockets may send again.
     NicDrained,
     Relay,
@@ -13,7 +13,7 @@ pub(crate) enum Timer {
     /// The end of a pause in the client's script of this session; ignored if the session's generation has changed.
     ClientScript(u32, u32),
     /// The end of a pause in the server's script; ignored if the connection's generation has changed.
-    ServerScript(SockRef, u32),
+    ServerScript(u32, u32),
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -2,12 +2,14 @@ use super::cpu::Cpu;
 use super::event::Timer;
 use super::link::Link;
 use super::packet::{Arrival, Delivery, SockRef};
+use super::socket::Sock;
 use crate::cell::Request;
 use crate::queue::Timers;
 use crate::tcp::{self, TcpConfig};
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model;
 use penstock_units::{Bytes, Instant};
+use slab::Slab;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
@@ -30,14 +32,15 @@ pub(crate) struct Host {
     pub(crate) deliveries: VecDeque<Delivery>,
     pub(crate) timers: Timers<Timer>,
     pub(crate) sent: u64,
+    pub(crate) socks: Slab<Sock>,
     pub(crate) channels: Vec<Option<SockRef>>,
     /// The number of channel sockets that hold bytes that TCP cannot send yet.
     pub(crate) holding: u32,
     pub(crate) streams: Vec<Option<StreamSock>>,
     /// Ready sockets, in the order in which they became ready. The relay serves one at a time.
     pub(crate) ready: VecDeque<Ready>,
-    /// Connections that wait for space in the interface's queue.
-    pub(crate) nic_waiters: VecDeque<SockRef>,
+    /// Slots of the sockets that wait for space in the interface's queue.
+    pub(crate) nic_waiters: VecDeque<u32>,
     pub(crate) drain_scheduled: bool,
     /// The time of the next check of the relay's bound; FAR_FUTURE for other hosts.
     pub(crate) next_bound_check: Instant,
@@ -130,6 +133,7 @@ impl Host {
             deliveries: VecDeque::new(),
             timers: Timers::default(),
             sent: 0,
+            socks: Slab::new(),
             channels: Vec::new(),
             holding: 0,
             streams: Vec::new(),
@@ -138,6 +142,11 @@ impl Host {
             drain_scheduled: false,
             next_bound_check: Instant::FAR_FUTURE,
         }
+    }
+
+    /// The socket in a slot, if it still has this generation.
+    pub(crate) fn sock_of(&mut self, slot: u32, generation: u32) -> Option<&mut Sock> {
+        self.socks.get_mut(slot as usize).filter(|sock| sock.generation == generation)
     }
 
     pub(crate) fn channel(&self, channel: ChannelKey) -> Option<SockRef> {

@@ -1,7 +1,7 @@
 use super::cpu::Work;
 use super::packet::SockRef;
 use super::socket::{Item, Tracked};
-use super::{Net, Owner, Ready, StreamSock, sides};
+use super::{Net, Owner, Ready, StreamSock};
 use crate::cell::{CELL_BYTES, SimCell, SimPayload};
 use crate::queue::HostId;
 use penstock_core::cell::Cell;
@@ -40,21 +40,19 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<SimCell>) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
         let now = self.net.now();
-        let [here, there] = sides(&mut self.net.conns[sock.conn as usize], sock);
+        let host = &mut self.net.hosts[sock.host as usize];
+        let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
         let received = here.tcp.received_end();
         let start = received - here.tcp.readable() - u64::from(here.partial);
         let mut read_to = start;
         let mut work = Work { calls: 1, ..Work::default() };
         while read_to - start < limit.get()
-            && let Some((end, Item::Cell(cell))) = there.sent.front().copied()
+            && let Some((end, Item::Cell(cell))) = here.messages.front().copied()
             && end <= received
         {
-            take_first(&mut there.sent);
+            take_first(&mut here.messages);
             if let Some(tag) = cell.tag() {
                 self.net.tracker.read(tag, self.id, now);
-                if let Some(cold) = there.cold() {
-                    cold.tracked.retain(|tracked| tracked.tag != tag);
-                }
             }
             work.cells += 1;
             work.records += u64::from(end > read_to);
@@ -63,9 +61,8 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             into.push_back(cell);
         }
         if read_to > start {
-            let tcp = &self.net.hosts[self.id as usize].tcp;
             here.tcp.read(tcp, now, read_to - start - u64::from(std::mem::take(&mut here.partial)));
-            if there.sent.front().is_none_or(|(end, _)| *end > received) {
+            if here.messages.front().is_none_or(|(end, _)| *end > received) {
                 here.take_partial(tcp, now);
             }
             self.net.pump(sock);
@@ -77,8 +74,10 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<SimCell>, limit: Bytes) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
         let now = self.net.now();
-        let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
-        let tcp = &self.net.hosts[self.id as usize].tcp;
+        let peer = self.net.sock(sock).peer;
+        let [host, far] = self.net.hosts.two(sock.host, peer.host);
+        let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
+        let there = &mut far.socks[peer.slot as usize];
         let mut accepted = 0;
         let mut work = Work { calls: 1, ..Work::default() };
         while accepted < limit.get() && !cells.is_empty() {
@@ -96,9 +95,10 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             for cell in cells.drain(..count as usize) {
                 if let Some(tag) = cell.tag() {
                     self.net.tracker.written(tag, self.id, now);
-                    here.cold_mut().tracked.push_back(Tracked { end, tag, left: false, arrived: false });
+                    here.cold_mut().leaving.push_back(Tracked { end, tag });
+                    there.cold_mut().arriving.push_back(Tracked { end, tag });
                 }
-                here.sent.push_back((end, Item::Cell(cell)));
+                there.messages.push_back((end, Item::Cell(cell)));
             }
             accepted += bytes + RECORD_OVERHEAD;
             work.cells += count;
@@ -144,7 +144,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
 
     fn want(&mut self, channel: ChannelKey, interest: Interest) {
         if let Some(sock) = self.channel(channel) {
-            self.net.side(sock).interest = interest;
+            self.net.sock(sock).interest = interest;
             self.net.refresh(sock);
         }
     }
@@ -171,7 +171,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
                 return StreamRead::Data(SimPayload { len: len as u16, tag: None, request });
             }
         };
-        let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
+        let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
         let len = here.tcp.readable().min(limit.into());
         if len == 0 {
             return if here.tcp.receive_closed() {
@@ -181,7 +181,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             };
         }
         let end = here.tcp.received_end() - here.tcp.readable() + len;
-        here.tcp.read(&host.tcp, now, len);
+        here.tcp.read(tcp, now, len);
         let mut tag = None;
         if let Some(traced) = here.cold().and_then(|cold| cold.traced.as_mut()) {
             let arrived = loop {
@@ -218,14 +218,16 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             }
             Some(StreamSock::Tcp(sock)) => {
                 let sock = *sock;
-                let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
-                let tcp = &self.net.hosts[self.id as usize].tcp;
+                let peer = self.net.sock(sock).peer;
+                let [host, far] = self.net.hosts.two(sock.host, peer.host);
+                let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
+                let there = &mut far.socks[peer.slot as usize];
                 while accepted < limit.get() && here.tcp.write_space(tcp) > 0 {
                     let Some(payload) = take_first(payloads) else { break };
                     here.tcp.write(tcp, now, payload.len.into());
                     accepted += u64::from(payload.len);
                     if let Some(request) = payload.request {
-                        here.sent.push_back((here.tcp.written_end(), Item::Request(request)));
+                        there.messages.push_back((here.tcp.written_end(), Item::Request(request)));
                     }
                 }
                 self.net.pump(sock);
@@ -240,7 +242,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             None | Some(StreamSock::Plain { .. }) => {}
             Some(StreamSock::Tcp(sock)) => {
                 let sock = *sock;
-                self.net.side(sock).interest = interest;
+                self.net.sock(sock).interest = interest;
                 self.net.refresh(sock);
             }
             Some(StreamSock::App(app)) => {
@@ -289,10 +291,8 @@ impl Net<'_> {
 
 impl Net<'_> {
     pub(crate) fn adopt(&mut self, sock: SockRef, channel: ChannelKey) {
-        let side = self.side(sock);
-        side.owner = Owner::Channel(channel);
-        let id = side.host;
-        self.hosts[id as usize].set_channel(channel, Some(sock));
+        self.sock(sock).owner = Owner::Channel(channel);
+        self.hosts[sock.host as usize].set_channel(channel, Some(sock));
         self.update_unsent(sock);
     }
 
@@ -305,7 +305,7 @@ impl Net<'_> {
     ) {
         let sock = self.connect(from, to, Owner::Stream(stream), Owner::Server(0));
         if let Some(circuit) = traced {
-            self.side(sock).cold_mut().traced =
+            self.sock(sock).cold_mut().traced =
                 Some(super::socket::Traced { circuit, arrivals: VecDeque::new() });
         }
         self.hosts[from as usize].set_stream(stream, Some(StreamSock::Tcp(sock)));

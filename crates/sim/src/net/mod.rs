@@ -35,12 +35,11 @@ use datagrams::Datagram;
 use host::tcp_config;
 use packet::{Arrival, Delivery};
 use penstock_core::datagram::Message;
-use penstock_core::kernel::Interest;
 use penstock_scenario::markov::Observation;
 use penstock_scenario::model::{self, Activity, Scenario, Tcp, Tgen, Wire, Workload};
 use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, fifo::take_first, time::nanos};
 use slab::Slab;
-use socket::{Conn, Item, Side, TrainInFlight};
+use socket::{Item, Sock, TrainInFlight};
 use std::collections::BTreeMap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
@@ -58,14 +57,13 @@ pub(crate) struct Net<'a> {
     pub(crate) hosts: Awake<Host>,
     tcp: TcpConfigs<'a>,
     pub(crate) tracker: Tracker,
-    conns: Slab<Conn>,
     datagrams: Slab<Datagram>,
     /// Unused buffers for the messages of datagrams.
     spare_buffers: Vec<Vec<Message<SimCell>>>,
     generations: u32,
     longest_train: u32,
-    /// Connections that both sides have closed. The next barrier removes them.
-    finished: Vec<u32>,
+    /// Closed sockets with their generations. A barrier removes a connection after both ends have closed.
+    closed: Vec<(SockRef, u32)>,
     topology: Topology<'a>,
     /// The Markov models of each workload that has them.
     models: Vec<Option<Tgen>>,
@@ -215,12 +213,11 @@ impl<'a> Net<'a> {
             hosts: Awake::new(count),
             tcp: TcpConfigs { tcp: &scenario.tcp, known: Vec::new() },
             tracker: Tracker::default(),
-            conns: Slab::new(),
             datagrams: Slab::new(),
             spare_buffers: Vec::new(),
             generations: 0,
             longest_train: u32::MAX,
-            finished: Vec::new(),
+            closed: Vec::new(),
             topology,
             models: scenario.workloads.iter().map(model_of).collect(),
             lost: 0,
@@ -261,8 +258,8 @@ impl<'a> Net<'a> {
             if at >= horizon {
                 break;
             }
-            let sock = match what {
-                Packet::Segment(sock) => sock,
+            let slot = match what {
+                Packet::Segment(slot) => slot,
                 Packet::Datagram(datagram) => {
                     host.inbox.pop();
                     let bytes = self.datagrams[datagram as usize].wire_bytes();
@@ -277,17 +274,17 @@ impl<'a> Net<'a> {
             // In a binary heap, the second-earliest entry is one of these two.
             let others = &host.inbox.as_slice()[1..];
             let second = others.iter().take(2).map(Arrival::key).min();
-            let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
+            let sock = &mut host.socks[slot as usize];
             let is_first = |at, count| second.is_none_or(|second| (at, from, count) < second);
             let next = loop {
-                let bytes = side.inbound[side.enqueued].train.first.wire_bytes();
+                let bytes = sock.inbound[sock.enqueued].train.first.wire_bytes();
                 if host.down.has_room(at, bytes) {
                     host.deliveries.push_back(Delivery { at: host.down.send(at, bytes), what });
-                    side.enqueue();
+                    sock.enqueue();
                 } else {
-                    side.drop_next();
+                    sock.drop_next();
                 }
-                match side.next_arrival() {
+                match sock.next_arrival() {
                     Some(next) if next.0 < horizon && is_first(next.0, next.1) => at = next.0,
                     next => break next,
                 }
@@ -317,8 +314,8 @@ impl<'a> Net<'a> {
                 return take_first(&mut host.deliveries).map(|delivery| Step::Delivered(delivery.what));
             }
             let what = host.timers.pop()?;
-            if let Timer::Tcp(sock, generation) = what
-                && !self.has_expired(sock, generation, at)
+            if let Timer::Tcp(slot, generation) = what
+                && !has_expired(host, slot, generation, at)
             {
                 continue;
             }
@@ -384,13 +381,18 @@ impl<'a> Net<'a> {
     /// Removes finished connections at a barrier, where all hosts have reached `now`.
     pub(crate) fn at_barrier(&mut self, now: Instant) {
         self.now = now;
-        let mut finished = std::mem::take(&mut self.finished);
-        finished.retain(|conn| !self.remove(*conn));
-        self.finished = finished;
+        let mut closed = std::mem::take(&mut self.closed);
+        closed.retain(|(sock, generation)| !self.remove(*sock, *generation));
+        self.closed = closed;
     }
 
-    fn side(&mut self, sock: SockRef) -> &mut Side {
-        &mut self.conns[sock.conn as usize].sides[sock.side as usize]
+    fn sock(&mut self, sock: SockRef) -> &mut Sock {
+        &mut self.hosts[sock.host as usize].socks[sock.slot as usize]
+    }
+
+    /// Passes a message to the peer, which can read it after the bytes before `end` have arrived.
+    fn post(&mut self, peer: SockRef, end: u64, item: Item) {
+        self.sock(peer).messages.push_back((end, item));
     }
 
     pub(crate) fn connect(&mut self, from: HostId, to: HostId, owner: Owner, accepting: Owner) -> SockRef {
@@ -399,17 +401,18 @@ impl<'a> Net<'a> {
             .network
             .between(self.topology.hosts[from as usize], self.topology.hosts[to as usize]);
         self.generations += 1;
-        let conn = self.conns.insert(Conn {
-            generation: self.generations,
-            wire,
-            finished: false,
-            sides: [Side::new(from, owner), Side::new(to, accepting)],
-        });
-        let sock = SockRef { conn: conn as u32, side: 0 };
+        let generation = self.generations;
+        let slot = |host: &Host| host.socks.vacant_key() as u32;
+        let sock = SockRef { host: from, slot: slot(&self.hosts[from as usize]) };
+        let peer = SockRef { host: to, slot: slot(&self.hosts[to as usize]) };
         let now = self.now();
-        self.side(sock.peer()).tcp.listen();
-        let conn = &mut self.conns[conn];
-        conn.sides[0].tcp.connect(&self.hosts[from as usize].tcp, now);
+        let host = &mut self.hosts[from as usize];
+        let mut opening = Sock::new(generation, true, peer, wire, owner);
+        opening.tcp.connect(&host.tcp, now);
+        host.socks.insert(opening);
+        let mut listening = Sock::new(generation, false, sock, wire, accepting);
+        listening.tcp.listen();
+        self.hosts[to as usize].socks.insert(listening);
         self.pump(sock);
         sock
     }
@@ -419,21 +422,20 @@ impl<'a> Net<'a> {
     /// If the interface is full, or other sockets already wait for the interface, the socket waits as well.
     pub(crate) fn pump(&mut self, sock: SockRef) {
         let now = self.now();
-        if self.side(sock).tcp.is_settled() {
+        if self.sock(sock).tcp.is_settled() {
             return;
         }
         loop {
-            let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
-            if side.tcp.is_settled() {
+            let host = &mut self.hosts[sock.host as usize];
+            let here = &mut host.socks[sock.slot as usize];
+            if here.tcp.is_settled() {
                 break;
             }
-            let id = side.host;
-            let host = &mut self.hosts[id as usize];
             let room = host.up.room(now, host.tcp.full_segment());
             if !host.nic_waiters.is_empty() || room == 0 {
-                if !std::mem::replace(&mut side.awaits_nic, true) {
-                    host.nic_waiters.push_back(sock);
-                    self.schedule_nic(id);
+                if !std::mem::replace(&mut here.awaits_nic, true) {
+                    host.nic_waiters.push_back(sock.slot);
+                    self.schedule_nic(sock.host);
                 }
                 break;
             }
@@ -448,35 +450,24 @@ impl<'a> Net<'a> {
     /// has loss, or a cell is tracked, segments are sent one at a time.
     fn send_segments(&mut self, sock: SockRef, most: u32) -> bool {
         let now = self.now();
-        let to = sock.peer();
-        let conn = &mut self.conns[sock.conn as usize];
-        let far = conn.sides[to.side as usize].host;
-        let side = &mut conn.sides[sock.side as usize];
-        let id = side.host;
+        let id = sock.host;
         let host = &mut self.hosts[id as usize];
-        let most = if conn.wire.loss > 0.0 || side.tracked().next().is_some() {
-            1
-        } else {
-            most.min(self.longest_train)
-        };
-        let Some(train) = side.tcp.poll_train(&host.tcp, now, most) else { return false };
+        let here = &mut host.socks[sock.slot as usize];
+        let most = if here.wire.loss > 0.0 || here.has_leaving() { 1 } else { most.min(self.longest_train) };
+        let Some(train) = here.tcp.poll_train(&host.tcp, now, most) else { return false };
         let Train { first: segment, count: segments } = train;
         let (left, gap) = host.up.send_train(now, segment.wire_bytes(), segments);
-        side.tcp.on_departure(&host.tcp, left, segment.wire_bytes());
-        for tracked in side.tracked().filter(|tracked| !tracked.left) {
-            if segment.seq < tracked.end && tracked.end <= segment.end() {
-                tracked.left = true;
-                self.tracker.nic_out(tracked.tag, id, left);
-            }
-        }
+        here.tcp.on_departure(&host.tcp, left, segment.wire_bytes());
+        here.take_leaving(&segment, |tag| self.tracker.nic_out(tag, id, left));
         let count = host.sent + 1;
         host.sent += u64::from(segments);
-        if !self.topology.loses(id, far, conn.wire.loss) {
-            let at = (left + conn.wire.rtt / 2).max(now + TICK);
-            let inbound = &mut conn.sides[to.side as usize].inbound;
-            inbound.push_back(TrainInFlight { at, gap, count, train, enqueued: 0, delivered: 0 });
-            if inbound.len() == conn.sides[to.side as usize].enqueued + 1 {
-                self.transmit(far, Arrival { at, from: id, count, what: Packet::Segment(to) });
+        let (to, wire) = (here.peer, here.wire);
+        if !self.topology.loses(id, to.host, wire.loss) {
+            let at = (left + wire.rtt / 2).max(now + TICK);
+            let there = self.sock(to);
+            there.inbound.push_back(TrainInFlight { at, gap, count, train, enqueued: 0, delivered: 0 });
+            if there.inbound.len() == there.enqueued + 1 {
+                self.transmit(to.host, Arrival { at, from: id, count, what: Packet::Segment(to.slot) });
             }
         }
         true
@@ -494,33 +485,13 @@ impl<'a> Net<'a> {
     fn arm_tcp_timer(&mut self, sock: SockRef) {
         self.update_unsent(sock);
         let now = self.now();
-        let conn = &mut self.conns[sock.conn as usize];
-        let side = &mut conn.sides[sock.side as usize];
-        side.due = side.tcp.poll_timeout().map_or(Instant::FAR_FUTURE, |due| due.max(now));
-        if side.due < side.timer {
-            side.timer = side.due;
-            let (id, due, what) = (side.host, side.due, Timer::Tcp(sock, conn.generation));
-            self.set_timer(id, due, what);
+        let here = self.sock(sock);
+        here.due = here.tcp.poll_timeout().map_or(Instant::FAR_FUTURE, |due| due.max(now));
+        if here.due < here.timer {
+            here.timer = here.due;
+            let (due, what) = (here.due, Timer::Tcp(sock.slot, here.generation));
+            self.set_timer(sock.host, due, what);
         }
-    }
-
-    /// Whether a TCP timer that left the queue at `now` has expired. A postponed timer returns to the queue.
-    fn has_expired(&mut self, sock: SockRef, generation: u32, now: Instant) -> bool {
-        let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
-        // An earlier timer may have replaced this timer.
-        let Some(side) =
-            conn.map(|conn| &mut conn.sides[sock.side as usize]).filter(|side| side.timer == now)
-        else {
-            return false;
-        };
-        if side.due <= now {
-            return true;
-        }
-        side.timer = side.due;
-        if side.due != Instant::FAR_FUTURE {
-            self.hosts[side.host as usize].timers.push(side.due, Timer::Tcp(sock, generation));
-        }
-        false
     }
 
     /// Sets a timer that wakes waiting sockets after the interface has sent a few packets.
@@ -533,28 +504,22 @@ impl<'a> Net<'a> {
         }
     }
 
-    pub(crate) fn on_delivered(&mut self, what: Packet) {
+    pub(crate) fn on_delivered(&mut self, id: HostId, what: Packet) {
         match what {
-            Packet::Segment(to) => self.on_segment(to),
+            Packet::Segment(slot) => self.on_segment(SockRef { host: id, slot }),
             Packet::Datagram(datagram) => self.on_datagram(datagram),
         }
     }
 
     fn on_segment(&mut self, to: SockRef) {
         let now = self.now();
-        let [here, there] = sides(&mut self.conns[to.conn as usize], to);
+        let host = &mut self.hosts[to.host as usize];
+        let here = &mut host.socks[to.slot as usize];
         let segment = here.deliver();
         self.delivered += 1;
-        let id = here.host;
-        // A tracked message arrives with the first segment that contains its last byte.
-        for tracked in there.tracked().filter(|tracked| !tracked.arrived) {
-            if segment.seq < tracked.end && tracked.end <= segment.end() {
-                tracked.arrived = true;
-                self.tracker.nic_in(tracked.tag, id, now);
-            }
-        }
+        here.take_arriving(&segment, |tag| self.tracker.nic_in(tag, to.host, now));
         let before = here.tcp.received_end();
-        here.tcp.on_segment(&self.hosts[id as usize].tcp, now, &segment);
+        here.tcp.on_segment(&host.tcp, now, &segment);
         let after = here.tcp.received_end();
         if after > before
             && let Some(traced) = here.cold().and_then(|cold| cold.traced.as_mut())
@@ -567,10 +532,10 @@ impl<'a> Net<'a> {
 
     pub(crate) fn on_tcp_timer(&mut self, sock: SockRef) {
         let now = self.now();
-        let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
-        side.timer = Instant::FAR_FUTURE;
-        let id = side.host;
-        side.tcp.on_timer(&self.hosts[id as usize].tcp, now);
+        let host = &mut self.hosts[sock.host as usize];
+        let here = &mut host.socks[sock.slot as usize];
+        here.timer = Instant::FAR_FUTURE;
+        here.tcp.on_timer(&host.tcp, now);
         self.pump(sock);
         self.after_input(sock);
     }
@@ -584,13 +549,14 @@ impl<'a> Net<'a> {
             if !host.up.has_room(now, host.tcp.full_segment()) {
                 break;
             }
-            let Some(sock) = host.nic_waiters.pop_front() else { return };
+            let Some(slot) = host.nic_waiters.pop_front() else { return };
+            let sock = SockRef { host: id, slot };
             let is_only = host.nic_waiters.is_empty();
             let room = if is_only { host.up.room(now, host.tcp.full_segment()) } else { 1 };
             if self.send_segments(sock, room) {
-                self.hosts[id as usize].nic_waiters.push_back(sock);
+                self.hosts[id as usize].nic_waiters.push_back(slot);
             } else {
-                self.side(sock).awaits_nic = false;
+                self.sock(sock).awaits_nic = false;
             }
             self.arm_tcp_timer(sock);
         }
@@ -598,25 +564,25 @@ impl<'a> Net<'a> {
     }
 
     fn after_input(&mut self, sock: SockRef) {
-        let side = self.side(sock);
-        let (id, owner) = (side.host, side.owner);
-        if side.tcp.is_reset() {
-            self.on_reset(sock, owner, id);
+        let here = self.sock(sock);
+        let owner = here.owner;
+        if here.tcp.is_reset() {
+            self.on_reset(sock, owner);
             return;
         }
         match owner {
             Owner::Linking(_) => self.link_step(sock),
             Owner::Channel(_) => {
                 if self.channel_ended(sock) {
-                    self.on_reset(sock, owner, id);
+                    self.on_reset(sock, owner);
                 } else {
                     self.refresh(sock);
                 }
             }
             Owner::Stream(stream) => {
-                let side = self.side(sock);
-                if side.tcp.is_established() && !std::mem::replace(&mut side.announced, true) {
-                    self.events.push((id, NetEvent::Connected(stream)));
+                let here = self.sock(sock);
+                if here.tcp.is_established() && !std::mem::replace(&mut here.announced, true) {
+                    self.events.push((sock.host, NetEvent::Connected(stream)));
                 }
                 self.refresh(sock);
             }
@@ -628,10 +594,11 @@ impl<'a> Net<'a> {
 
     /// Whether the peer has closed the channel, and the relay has read all received bytes.
     fn channel_ended(&mut self, sock: SockRef) -> bool {
-        self.side(sock).tcp.receive_closed()
+        self.sock(sock).tcp.receive_closed()
     }
 
-    fn on_reset(&mut self, sock: SockRef, owner: Owner, id: HostId) {
+    fn on_reset(&mut self, sock: SockRef, owner: Owner) {
+        let id = sock.host;
         match owner {
             Owner::Channel(channel) | Owner::Linking(Some(channel)) => {
                 self.events.push((id, NetEvent::ChannelBroke(channel)));
@@ -648,20 +615,18 @@ impl<'a> Net<'a> {
 
     fn serve_requests(&mut self, sock: SockRef) {
         let now = self.now();
-        let conn = &mut self.conns[sock.conn as usize];
-        let generation = conn.generation;
-        let [here, there] = sides(conn, sock);
-        let tcp = &self.hosts[here.host as usize].tcp;
+        let host = &mut self.hosts[sock.host as usize];
+        let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
         let Owner::Server(mut left) = here.owner else { return };
         let readable = here.tcp.readable();
         if readable > 0 {
             here.tcp.read(tcp, now, readable);
         }
         let mut requested = false;
-        while let Some((end, Item::Request(request))) = there.sent.front().copied()
+        while let Some((end, Item::Request(request))) = here.messages.front().copied()
             && end <= here.tcp.received_end()
         {
-            take_first(&mut there.sent);
+            take_first(&mut here.messages);
             requested = true;
             match request.kind() {
                 RequestKind::Bytes(bytes) => left += bytes,
@@ -696,52 +661,50 @@ impl<'a> Net<'a> {
             here.tcp.shutdown(tcp, now);
             here.owner = Owner::Closed;
         }
-        let id = here.host;
+        let generation = here.generation;
         self.pump(sock);
         if let Some(until) = paused_until {
-            self.set_timer(id, until, Timer::ServerScript(sock, generation));
+            self.set_timer(sock.host, until, Timer::ServerScript(sock.slot, generation));
         }
         if done {
-            self.mark_finished(sock);
+            self.mark_closed(sock);
         }
     }
 
     pub(crate) fn on_server_script_timer(&mut self, sock: SockRef, generation: u32) {
-        let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
-        let Some(script) = conn.and_then(|conn| conn.sides[sock.side as usize].script()) else {
-            return;
-        };
+        let here = self.hosts[sock.host as usize].sock_of(sock.slot, generation);
+        let Some(script) = here.and_then(Sock::script) else { return };
         script.paused = false;
         self.serve_requests(sock);
     }
 
     fn discard(&mut self, sock: SockRef) {
         let now = self.now();
-        let conn = &mut self.conns[sock.conn as usize];
-        let [here, there] = sides(conn, sock);
-        while there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end()) {
-            self.lost += u64::from(matches!(take_first(&mut there.sent), Some((_, Item::Cell(_)))));
+        let host = &mut self.hosts[sock.host as usize];
+        let here = &mut host.socks[sock.slot as usize];
+        while here.messages.front().is_some_and(|(end, _)| *end <= here.tcp.received_end()) {
+            self.lost += u64::from(matches!(take_first(&mut here.messages), Some((_, Item::Cell(_)))));
         }
         let readable = here.tcp.readable();
         if readable > 0 {
-            here.tcp.read(&self.hosts[here.host as usize].tcp, now, readable);
+            here.tcp.read(&host.tcp, now, readable);
             self.pump(sock);
         }
-        self.mark_finished(sock);
+        self.mark_closed(sock);
     }
 
     /// Closes the owner's side. If the owner has read all data and the FIN of the peer, TCP still sends the written
     /// bytes. Otherwise it aborts the connection, as in Linux `tcp_close()`.
     pub(crate) fn close(&mut self, sock: SockRef) {
         let now = self.now();
-        let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
-        side.owner = Owner::Closed;
-        side.interest = Default::default();
-        let tcp = &self.hosts[side.host as usize].tcp;
-        if side.tcp.receive_closed() {
-            side.tcp.shutdown(tcp, now);
+        let host = &mut self.hosts[sock.host as usize];
+        let here = &mut host.socks[sock.slot as usize];
+        here.owner = Owner::Closed;
+        here.interest = Default::default();
+        if here.tcp.receive_closed() {
+            here.tcp.shutdown(&host.tcp, now);
         } else {
-            side.tcp.reset(now);
+            here.tcp.reset(now);
         }
         self.pump(sock);
         self.discard(sock);
@@ -749,42 +712,45 @@ impl<'a> Net<'a> {
 
     /// Removes the owner of a broken connection.
     fn abandon(&mut self, sock: SockRef) {
-        self.side(sock).owner = Owner::Closed;
-        self.side(sock).interest = Default::default();
+        let here = self.sock(sock);
+        here.owner = Owner::Closed;
+        here.interest = Default::default();
         self.update_unsent(sock);
-        self.mark_finished(sock);
+        self.mark_closed(sock);
     }
 
-    /// Marks a connection for removal if both sides have closed it.
-    fn mark_finished(&mut self, sock: SockRef) {
-        let conn = &mut self.conns[sock.conn as usize];
-        if conn.sides.iter().all(Side::is_done) && !std::mem::replace(&mut conn.finished, true) {
-            self.finished.push(sock.conn);
+    /// Marks a socket for removal if it is closed.
+    fn mark_closed(&mut self, sock: SockRef) {
+        let here = self.sock(sock);
+        if here.is_done() && !std::mem::replace(&mut here.marked, true) {
+            let generation = here.generation;
+            self.closed.push((sock, generation));
         }
     }
 
-    /// Removes a closed connection, unless it still has a packet in transit or is in the list of ready sockets.
-    /// Otherwise a new connection in the same slot would get the old entry of this list.
-    fn remove(&mut self, index: u32) -> bool {
-        let conn = &self.conns[index as usize];
-        let is_over = |side: &Side| side.inbound.is_empty() && side.ready == Interest::default();
-        if !conn.sides.iter().all(is_over) {
+    /// Removes both ends of a connection if both are over. Returns whether this end no longer exists.
+    ///
+    /// A socket stays while a packet is on its way or the socket is in the list of ready sockets. A new socket in the
+    /// same slot would otherwise inherit the packet or the entry.
+    fn remove(&mut self, sock: SockRef, generation: u32) -> bool {
+        let Some(here) = self.hosts[sock.host as usize].sock_of(sock.slot, generation) else { return true };
+        let (is_over, peer) = (here.is_over(), here.peer);
+        if !is_over || !self.sock(peer).is_over() {
             return false;
         }
-        for side in &conn.sides {
-            self.hosts[side.host as usize].nic_waiters.retain(|waiter| waiter.conn != index);
+        for end in [sock, peer] {
+            let host = &mut self.hosts[end.host as usize];
+            host.nic_waiters.retain(|waiter| *waiter != end.slot);
+            self.lost += host.socks.remove(end.slot as usize).cells();
         }
-        let conn = self.conns.remove(index as usize);
-        self.lost += conn.sides.iter().map(Side::cells).sum::<u64>();
         true
     }
 
     /// Adds a socket to the ready sockets if it is ready for an operation that its owner wants.
     pub(crate) fn refresh(&mut self, sock: SockRef) {
-        let Some(conn) = self.conns.get_mut(sock.conn as usize) else { return };
-        let [here, there] = sides(conn, sock);
-        let host = &mut self.hosts[here.host as usize];
-        if here.interest.readable && !here.ready.readable && has_input(here, there) {
+        let host = &mut self.hosts[sock.host as usize];
+        let Some(here) = host.socks.get_mut(sock.slot as usize) else { return };
+        if here.interest.readable && !here.ready.readable && has_input(here) {
             here.ready.readable = true;
             host.ready.push_back(Ready::Readable(sock));
         }
@@ -806,14 +772,14 @@ impl<'a> Net<'a> {
             Ready::Writable(sock) => (sock, false),
             Ready::App(_) => return None,
         };
-        let conn = self.conns.get_mut(sock.conn as usize)?;
-        let [here, there] = sides(conn, sock);
+        let host = &mut self.hosts[sock.host as usize];
+        let here = host.socks.get_mut(sock.slot as usize)?;
         let possible = if reading {
             here.ready.readable = false;
-            here.interest.readable && has_input(here, there)
+            here.interest.readable && has_input(here)
         } else {
             here.ready.writable = false;
-            here.interest.writable && here.tcp.is_writable(&self.hosts[here.host as usize].tcp)
+            here.interest.writable && here.tcp.is_writable(&host.tcp)
         };
         possible.then_some(here.owner)
     }
@@ -838,12 +804,12 @@ impl<'a> Net<'a> {
     }
 
     pub(super) fn update_unsent(&mut self, sock: SockRef) {
-        let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
-        let is_channel = matches!(side.owner, Owner::Channel(_) | Owner::Linking(Some(_)));
-        let holds = is_channel && side.tcp.not_sent() > 0;
-        if std::mem::replace(&mut side.holds, holds) != holds {
-            let holding = &mut self.hosts[side.host as usize].holding;
-            *holding = if holds { *holding + 1 } else { *holding - 1 };
+        let host = &mut self.hosts[sock.host as usize];
+        let here = &mut host.socks[sock.slot as usize];
+        let is_channel = matches!(here.owner, Owner::Channel(_) | Owner::Linking(Some(_)));
+        let holds = is_channel && here.tcp.not_sent() > 0;
+        if std::mem::replace(&mut here.holds, holds) != holds {
+            host.holding = if holds { host.holding + 1 } else { host.holding - 1 };
         }
     }
 
@@ -862,34 +828,46 @@ impl<'a> Net<'a> {
     }
 
     pub(crate) fn tcp_info(&self, sock: SockRef) -> Info {
-        let side = &self.conns[sock.conn as usize].sides[sock.side as usize];
-        side.tcp.info(&self.hosts[side.host as usize].tcp)
+        let host = &self.hosts[sock.host as usize];
+        host.socks[sock.slot as usize].tcp.info(&host.tcp)
     }
 
     pub(crate) fn report(&self) -> crate::NetworkReport {
-        let sides = || self.conns.iter().flat_map(|(_, conn)| &conn.sides);
-        let cells = sides().map(Side::cells).sum();
+        let socks = || self.hosts.values().flat_map(|host| host.socks.iter().map(|(_, sock)| sock));
+        let is_open = |sock: &&Sock| {
+            let peer = &self.hosts[sock.peer.host as usize].socks[sock.peer.slot as usize];
+            sock.initiator && !(sock.is_done() && peer.is_done())
+        };
         crate::NetworkReport {
-            cells: Cells::new(cells),
+            cells: Cells::new(socks().map(Sock::cells).sum()),
             lost: Cells::new(self.lost),
-            connections: self.conns.iter().filter(|(_, conn)| !conn.finished).count(),
-            packets: sides().flat_map(|side| &side.inbound).map(TrainInFlight::packets).sum::<usize>()
+            connections: socks().filter(is_open).count(),
+            packets: socks().flat_map(|sock| &sock.inbound).map(TrainInFlight::packets).sum::<usize>()
                 + self.datagrams.len(),
         }
     }
 }
 
-/// The side of `sock`, and the other side of its connection.
-fn sides(conn: &mut Conn, sock: SockRef) -> [&mut Side; 2] {
-    let [zero, one] = &mut conn.sides;
-    if sock.side == 0 { [zero, one] } else { [one, zero] }
+/// Whether a TCP timer that left the queue at `now` has expired. A postponed timer returns to the queue.
+fn has_expired(host: &mut Host, slot: u32, generation: u32, now: Instant) -> bool {
+    // An earlier timer may have replaced this timer.
+    let Some(sock) = host.sock_of(slot, generation).filter(|sock| sock.timer == now) else { return false };
+    let due = sock.due;
+    if due <= now {
+        return true;
+    }
+    sock.timer = due;
+    if due != Instant::FAR_FUTURE {
+        host.timers.push(due, Timer::Tcp(slot, generation));
+    }
+    false
 }
 
-/// Whether the owner of `here` can read data or the end of the stream.
-fn has_input(here: &Side, there: &Side) -> bool {
+/// Whether the owner of a socket can read data or the end of the stream.
+fn has_input(here: &Sock) -> bool {
     match here.owner {
         Owner::Channel(_) => {
-            let read = there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end());
+            let read = here.messages.front().is_some_and(|(end, _)| *end <= here.tcp.received_end());
             read || here.has_datagrams()
         }
         Owner::Stream(_) => here.tcp.readable() > 0 || here.tcp.receive_closed(),

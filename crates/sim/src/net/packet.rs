@@ -2,18 +2,12 @@ use crate::queue::HostId;
 use penstock_units::Instant;
 use std::cmp::Ordering;
 
-/// One end of a connection.
+/// A socket: one end of a connection. Another connection may use the same slot later, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SockRef {
-    pub(crate) conn: u32,
-    /// 0 is the side that opened the connection, 1 the side that accepted it.
-    pub(crate) side: u8,
-}
-
-impl SockRef {
-    pub(crate) fn peer(self) -> SockRef {
-        SockRef { conn: self.conn, side: self.side ^ 1 }
-    }
+    pub(crate) host: HostId,
+    /// The index in the host's sockets.
+    pub(crate) slot: u32,
 }
 
 /// A packet in transit to a host: a datagram, or the first segment in flight of a connection.
@@ -29,7 +23,8 @@ pub(crate) struct Arrival {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Packet {
-    Segment(SockRef),
+    /// A segment to the socket in this slot.
+    Segment(u32),
     Datagram(u32),
 }
 

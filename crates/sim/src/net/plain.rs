@@ -6,7 +6,7 @@
 use super::host::App;
 use super::packet::SockRef;
 use super::socket::{Item, Owner};
-use super::{Net, StreamSock, sides};
+use super::{Net, StreamSock};
 use crate::queue::HostId;
 use crate::tcp::Info;
 use penstock_core::StreamKey;
@@ -25,9 +25,9 @@ impl Net<'_> {
     /// Sends the request after the client's connection was established, and reads all received bytes.
     pub(super) fn on_plain_input(&mut self, sock: SockRef) {
         let now = self.now();
-        let [here, _] = sides(&mut self.conns[sock.conn as usize], sock);
-        let host = &mut self.hosts[here.host as usize];
-        let tcp = &host.tcp;
+        let host = &mut self.hosts[sock.host as usize];
+        let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
+        let mut requested = None;
         let Some(Some(StreamSock::Plain { app, .. })) = host.streams.get_mut(PLAIN.index()) else {
             return;
         };
@@ -36,9 +36,7 @@ impl Net<'_> {
             let written = app.to_send.min(here.tcp.write_space(tcp));
             if written > 0 {
                 here.tcp.write(tcp, now, written);
-                if let Some(request) = app.take(written) {
-                    here.sent.push_back((here.tcp.written_end(), Item::Request(request)));
-                }
+                requested = app.take(written).map(|request| (here.tcp.written_end(), Item::Request(request)));
             }
         }
         let readable = here.tcp.readable();
@@ -48,10 +46,13 @@ impl Net<'_> {
         }
         self.plain_progress = true;
         let ended = here.tcp.receive_closed();
-        let (id, whole) = (here.host, app.received >= app.wants);
+        let (peer, whole) = (here.peer, app.received >= app.wants);
+        if let Some((end, request)) = requested {
+            self.post(peer, end, request);
+        }
         self.pump(sock);
         if ended && !whole {
-            self.close_plain(id);
+            self.close_plain(sock.host);
         }
     }
 
@@ -77,7 +78,8 @@ impl Net<'_> {
     pub(crate) fn plain_server(&mut self, id: HostId) -> Option<Info> {
         match self.hosts[id as usize].stream(PLAIN)? {
             StreamSock::Plain { sock: Some(sock), .. } => {
-                let peer = sock.peer();
+                let sock = *sock;
+                let peer = self.sock(sock).peer;
                 Some(self.tcp_info(peer))
             }
             _ => None,

@@ -1,5 +1,5 @@
+use super::packet::SockRef;
 use crate::cell::{Request, SimCell};
-use crate::queue::HostId;
 use crate::script::Script;
 use crate::tcp::{Endpoint, Segment, TcpConfig, Train};
 use penstock_core::cell::{Cell as _, Tag};
@@ -10,28 +10,28 @@ use penstock_scenario::model::Wire;
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
-/// A connection between two hosts. The simulator copies no payload. Each side stores the stream position at which each
-/// message ends.
+/// A socket: one end of a connection between two hosts. It belongs to its host.
+///
+/// The simulator copies no payload. A socket stores the position in the received stream at which each message ends.
 #[derive(Debug)]
-pub(crate) struct Conn {
-    /// The connection's generation, which differs from those of earlier connections in the same slot.
+pub(crate) struct Sock {
+    /// The connection's generation, which differs from those of other connections.
     pub(crate) generation: u32,
+    /// Whether this end opened the connection.
+    pub(crate) initiator: bool,
+    /// The other end of the connection.
+    pub(crate) peer: SockRef,
+    /// Delay and loss on the way to the peer.
     pub(crate) wire: Wire,
-    pub(crate) finished: bool,
-    pub(crate) sides: [Side; 2],
-}
-
-#[derive(Debug)]
-pub(crate) struct Side {
-    pub(crate) host: HostId,
     pub(crate) owner: Owner,
     pub(crate) tcp: Endpoint,
-    /// Trains in transit to this side, earliest first.
+    /// Trains in transit to this end, earliest first.
     pub(crate) inbound: VecDeque<TrainInFlight>,
     /// The number of trains in `inbound` that have completely joined the access link's queue.
     pub(crate) enqueued: usize,
-    /// Messages that this side has sent but the other side has not read, each with the stream position after it.
-    pub(crate) sent: VecDeque<(u64, Item)>,
+    /// Messages that the peer has written but this end has not read, each with the stream position after it. A message
+    /// has arrived when all bytes before this position have arrived.
+    pub(crate) messages: VecDeque<(u64, Item)>,
     pub(crate) interest: Interest,
     /// For which operations the socket is in the list of ready sockets.
     pub(crate) ready: Interest,
@@ -39,7 +39,7 @@ pub(crate) struct Side {
     pub(crate) timer: Instant,
     /// When TCP's timer expires; FAR_FUTURE if it is not set. An ACK postpones it without a change of the queue.
     pub(crate) due: Instant,
-    /// Whether the owner knows that the connection is established.
+    /// Whether the owner was told that the connection is established.
     pub(crate) announced: bool,
     /// Bytes of an incomplete TLS record that a channel has read [B].
     pub(crate) partial: u32,
@@ -47,16 +47,21 @@ pub(crate) struct Side {
     pub(crate) holds: bool,
     /// Whether the socket waits for space in the interface's queue.
     pub(crate) awaits_nic: bool,
+    /// Whether the socket is marked for removal.
+    pub(crate) marked: bool,
     pub(crate) cold: Option<Box<Cold>>,
 }
 
-/// Rarely used state of a side. It is allocated separately, so that a side takes less space in the cache.
+/// Rarely used state of a socket. It is allocated separately, so that a socket takes less space in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Cold {
     pub(crate) unread: VecDeque<DatagramBody>,
     /// The total size of the unread datagrams [B].
     pub(crate) unread_bytes: u64,
-    pub(crate) tracked: VecDeque<Tracked>,
+    /// Tracked messages that this end has written but not sent.
+    pub(crate) leaving: VecDeque<Tracked>,
+    /// Tracked messages that the peer has written and that have not arrived.
+    pub(crate) arriving: VecDeque<Tracked>,
     /// At the exit of a traced circuit, the arrival times of bytes from the server.
     pub(crate) traced: Option<Traced>,
     pub(crate) script: Option<Script>,
@@ -103,7 +108,7 @@ impl TrainInFlight {
     }
 }
 
-impl Side {
+impl Sock {
     /// When the next segment arrives at the access link's queue, and the number that the sender gave to it.
     pub(crate) fn next_arrival(&self) -> Option<(Instant, u64)> {
         self.inbound.get(self.enqueued).map(TrainInFlight::next)
@@ -165,8 +170,6 @@ impl DatagramBody {
 pub(crate) struct Tracked {
     pub(crate) end: u64,
     pub(crate) tag: Tag,
-    pub(crate) left: bool,
-    pub(crate) arrived: bool,
 }
 
 /// The stream of a traced circuit, at the circuit's exit.
@@ -186,7 +189,7 @@ pub(crate) enum Item {
     Request(Request),
 }
 
-/// The owner of one side of a connection.
+/// The owner of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A channel during setup. Only the initiator already has a key for it.
@@ -200,15 +203,18 @@ pub(crate) enum Owner {
     Closed,
 }
 
-impl Side {
-    pub(crate) fn new(host: HostId, owner: Owner) -> Self {
-        Side {
-            host,
+impl Sock {
+    pub(crate) fn new(generation: u32, initiator: bool, peer: SockRef, wire: Wire, owner: Owner) -> Self {
+        Sock {
+            generation,
+            initiator,
+            peer,
+            wire,
             owner,
             tcp: Endpoint::new(),
             inbound: VecDeque::new(),
             enqueued: 0,
-            sent: VecDeque::new(),
+            messages: VecDeque::new(),
             interest: Interest::default(),
             ready: Interest::default(),
             timer: Instant::FAR_FUTURE,
@@ -217,6 +223,7 @@ impl Side {
             partial: 0,
             holds: false,
             awaits_nic: false,
+            marked: false,
             cold: None,
         }
     }
@@ -242,22 +249,52 @@ impl Side {
         self.cold.as_ref().is_some_and(|cold| !cold.unread.is_empty())
     }
 
-    pub(crate) fn tracked(&mut self) -> impl Iterator<Item = &mut Tracked> {
-        self.cold.iter_mut().flat_map(|cold| &mut cold.tracked)
+    /// Whether a tracked message waits to be sent.
+    pub(crate) fn has_leaving(&self) -> bool {
+        self.cold.as_ref().is_some_and(|cold| !cold.leaving.is_empty())
+    }
+
+    /// Removes the tracked messages whose last byte is in `segment`, and calls `stamp` with each of them.
+    pub(crate) fn take_leaving(&mut self, segment: &Segment, stamp: impl FnMut(Tag)) {
+        if let Some(cold) = &mut self.cold {
+            take_tracked(&mut cold.leaving, segment, stamp);
+        }
+    }
+
+    /// As [`Sock::take_leaving`], for messages that arrive with their first segment.
+    pub(crate) fn take_arriving(&mut self, segment: &Segment, stamp: impl FnMut(Tag)) {
+        if let Some(cold) = &mut self.cold {
+            take_tracked(&mut cold.arriving, segment, stamp);
+        }
     }
 
     pub(crate) fn script(&mut self) -> Option<&mut Script> {
         self.cold()?.script.as_mut()
     }
 
-    /// Cells that this side has sent and the other side has not read.
+    /// Cells that the peer has written and this end has not read.
     pub(crate) fn cells(&self) -> u64 {
-        self.sent.iter().filter(|item| matches!(item, (_, Item::Cell(_)))).count() as u64
+        self.messages.iter().filter(|item| matches!(item, (_, Item::Cell(_)))).count() as u64
     }
 
     pub(crate) fn is_done(&self) -> bool {
         self.owner == Owner::Closed && self.tcp.is_closed()
     }
+
+    /// Whether the socket can be removed: it is closed, no segment is on its way to it, and the host does not serve it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_done() && self.inbound.is_empty() && self.ready == Interest::default()
+    }
+}
+
+fn take_tracked(tracked: &mut VecDeque<Tracked>, segment: &Segment, mut stamp: impl FnMut(Tag)) {
+    tracked.retain(|tracked| {
+        let is_in = segment.seq < tracked.end && tracked.end <= segment.end();
+        if is_in {
+            stamp(tracked.tag);
+        }
+        !is_in
+    });
 }
 
 #[cfg(test)]
@@ -271,31 +308,37 @@ mod tests {
         TrainInFlight { at: Instant::from_nanos(50), gap: 10, count: 7, train, enqueued: 0, delivered: 0 }
     }
 
+    fn sock() -> Sock {
+        let wire =
+            Wire { rtt: penstock_units::Duration::from_millis(1), loss: 0.0, reorder: 0.0, duplicate: 0.0 };
+        Sock::new(0, true, SockRef { host: 1, slot: 0 }, wire, Owner::Closed)
+    }
+
     /// The arrivals of trains of three and one segments, if the link's queue drops some.
     fn arrivals(dropped: &[usize], delivered_at_once: bool) -> Vec<(u64, u64)> {
-        let mut side = Side::new(0, Owner::Closed);
-        side.inbound
+        let mut sock = sock();
+        sock.inbound
             .extend([train(3), TrainInFlight { at: Instant::from_nanos(100), count: 20, ..train(1) }]);
         let mut arrived = Vec::new();
         let mut kept = 0;
         for index in 0.. {
-            let Some((at, count)) = side.next_arrival() else { break };
+            let Some((at, count)) = sock.next_arrival() else { break };
             if dropped.contains(&index) {
-                side.drop_next();
+                sock.drop_next();
                 continue;
             }
             arrived.push((at.as_nanos(), count));
-            side.enqueue();
+            sock.enqueue();
             if delivered_at_once {
-                side.deliver();
+                sock.deliver();
             } else {
                 kept += 1;
             }
         }
         for _ in 0..kept {
-            side.deliver();
+            sock.deliver();
         }
-        assert!(side.inbound.is_empty() && side.enqueued == 0);
+        assert!(sock.inbound.is_empty() && sock.enqueued == 0);
         arrived
     }
 
