@@ -2,21 +2,21 @@
 
 use crate::error::ConfigError;
 use crate::keys::Read;
-use crate::layers;
+use crate::layers::{self, Merged};
 use crate::model::{Change, Host, Path, Scenario, Switch, TorNode};
 use crate::sections::clients::ClientsKeys;
 use crate::sections::relays::RelaysKeys;
 use crate::sections::sets::ChangeKeys;
 use crate::sections::tor::{OfClient, TorKeys};
 use crate::sections::{self, Sections};
-use crate::tree::{Table, merge};
+use crate::tree::Table;
 use penstock_core::config::RelayConfig;
 use penstock_units::{Duration, parse::show_duration};
 
-/// Reads the changes of one variant. Returns them in the order of time. `root` is the scenario file merged with its
-/// overrides. `sections` and `scenario` describe the state before the first change.
+/// Reads the changes of one variant. Returns them in the order of time. `merged`, `sections` and `scenario` describe the
+/// state before the first change.
 pub(crate) fn changes(
-    root: &Table,
+    merged: Merged,
     sections: &Sections,
     scenario: &Scenario,
 ) -> Result<Vec<Change>, ConfigError> {
@@ -25,19 +25,16 @@ pub(crate) fn changes(
         let message = "deployments and changes cannot be combined: a change would undo the deployment; leave one of them out";
         return Err(ConfigError::new(first.at, "changes", message));
     }
-    let (mut root, mut before) = (root.clone(), sections.clone());
-    let (mut changes, mut last) = (Vec::new(), Duration::ZERO);
+    let (mut merged, mut before) = (merged, sections.clone());
+    let mut changes = Vec::new();
     for change in &sections.changes {
-        last = time(change, scenario.run.duration, last)?;
-        let overlay = &change.keys.set;
-        layers::check_names(&root, overlay)?;
-        refuse_the_rest(overlay)?;
-        merge(&mut root, overlay);
-        let after = sections::read(&root)?;
+        refuse_the_rest(&change.keys.set)?;
+        merged = merged.changed(&change.keys.set)?;
+        let after = sections::read(&merged.whole, &merged.own)?;
         let count = changes.len();
         for (node, host) in tors(scenario) {
             for to in switches(change, node, host, &before, &after)? {
-                changes.push(Change { at: last, node, to });
+                changes.push(Change { at: change.keys.at, node, to });
             }
         }
         if changes.len() == count {
@@ -47,6 +44,7 @@ pub(crate) fn changes(
         }
         before = after;
     }
+    check_times(&sections.changes, scenario.run.duration)?;
     Ok(changes)
 }
 
@@ -122,22 +120,26 @@ fn switched<S>(
     Ok(switches.into_iter().map(|(_, switch)| switch(&config)).collect())
 }
 
-/// Checks that a change happens during the run, and not before the previous change. Returns the time of the change.
-fn time(change: &Read<ChangeKeys>, end: Duration, last: Duration) -> Result<Duration, ConfigError> {
-    let at = change.keys.at;
-    let shown = show_duration(at);
-    if at >= end {
-        let end = show_duration(end);
-        let message =
-            format!("\"{shown}\" is not within the run; it must be shorter than run.duration, \"{end}\"");
-        return Err(change.wrong("at", message));
+/// Checks that changes happen during the run, in the order of time.
+fn check_times(changes: &[Read<ChangeKeys>], end: Duration) -> Result<(), ConfigError> {
+    let mut last = Duration::ZERO;
+    for change in changes {
+        let at = change.keys.at;
+        let shown = show_duration(at);
+        if at >= end {
+            let end = show_duration(end);
+            let message =
+                format!("\"{shown}\" is not within the run; it must be shorter than run.duration, \"{end}\"");
+            return Err(change.wrong("at", message));
+        }
+        if at < last {
+            let message =
+                format!("\"{shown}\" is before the change above it; changes must be in the order of time");
+            return Err(change.wrong("at", message));
+        }
+        last = at;
     }
-    if at < last {
-        let message =
-            format!("\"{shown}\" is before the change above it; changes must be in the order of time");
-        return Err(change.wrong("at", message));
-    }
-    Ok(at)
+    Ok(())
 }
 
 /// Refuses keys that an operator cannot change without a restart of Tor.

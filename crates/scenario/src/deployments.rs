@@ -6,11 +6,14 @@
 
 use crate::error::{ConfigError, listed, listed_briefly};
 use crate::keys::{Read, Section};
+use crate::layers;
 use crate::model::{Deployment, Deployments, Layers, Relay};
 use crate::sections::Sections;
+use crate::sections::relays::RelaysKeys;
 use crate::sections::sets::{DeploymentKeys, Position};
 use crate::sections::tor::{OfClient, TorKeys};
 use crate::tree::Table;
+use crate::values::Site;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys that an operator sets, or that describe the machine. A deployment cannot change them.
@@ -19,11 +22,7 @@ const NOT_SOFTWARE: [&str; 3] = ["bandwidth_rate", "bandwidth_burst", "cpu"];
 /// Largest number of combinations of deployments. The parser checks the keys of each combination before a run.
 const MOST_LAYERS: usize = 1024;
 
-pub(crate) fn deployments(
-    root: &Table,
-    sections: &Sections,
-    relays: &[Relay],
-) -> Result<Deployments, ConfigError> {
+pub(crate) fn deployments(sections: &Sections, relays: &[Relay]) -> Result<Deployments, ConfigError> {
     let Some(first) = sections.deployments.first() else { return Ok(Deployments::default()) };
     let (mut each, mut sets) = (Vec::new(), Vec::new());
     for read in &sections.deployments {
@@ -46,13 +45,27 @@ pub(crate) fn deployments(
                     .insert((group.to_owned(), layers.clone()), (relay.config.clone(), relay.refill_phase));
                 continue;
             }
-            let relay = sections.relay_with(root, group, layers.iter().map(|place| sets[*place]))?;
+            let relay = deployed(sections, group, layers.iter().map(|place| sets[*place]))?;
             let n23 = sections.network.keys.wire.consensus_n23;
             let (config, phase) = relay.keys.tor.config(&relay, OfClient::default(), n23)?;
             software.insert((group.to_owned(), layers.clone()), (config.into(), phase));
         }
     }
     Ok(Deployments { each, software })
+}
+
+/// The keys of a group of relays with the deployments that reach them.
+fn deployed<'a>(
+    sections: &Sections,
+    group: &str,
+    sets: impl Iterator<Item = &'a Table>,
+) -> Result<Read<RelaysKeys>, ConfigError> {
+    let Read { written, path, at, .. } = &sections.relays[group];
+    let mut keys = written.clone();
+    for set in sets {
+        layers::add(&mut keys, set, RelaysKeys::has)?;
+    }
+    Read::new(keys, &Site { at: *at, path, sections: &sections.resolved })
 }
 
 fn set(read: &Read<DeploymentKeys>) -> Result<&Table, ConfigError> {

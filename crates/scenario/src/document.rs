@@ -123,12 +123,12 @@ impl Document {
     ) -> Result<(), ConfigError> {
         let sets = layers::of_sets(file, &sources.overrides, warnings)?;
         for entry in entries {
-            let (root, overlay) = layered(file, entry, &sets, warnings)?;
-            let sections = sections::read(&root)?;
+            let (merged, overlay) = layered(file, entry, &sets, warnings)?;
+            let sections = sections::read(&merged.whole, &merged.own)?;
             let variant = point.of(&entry.variant, entries.len() == 1);
             let mut scenario = build::scenario(&sections, variant.clone())?;
-            scenario.deployments = deployments(&root, &sections, &scenario.relays)?;
-            scenario.changes = changes(&root, &sections, &scenario)?;
+            scenario.deployments = deployments(&sections, &scenario.relays)?;
+            scenario.changes = changes(merged, &sections, &scenario)?;
             keys.extend(ineffective::check(&sections, &scenario));
             let leaves = layers::leaves(&overlay).into_iter();
             let overrides = leaves.map(|(key, node)| (key, node.value.print())).collect();

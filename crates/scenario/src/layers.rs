@@ -6,10 +6,15 @@
 //! still work for one release. A warning gives the new name.
 
 use crate::error::{ConfigError, Origin, Sources, listed_briefly};
-use crate::keys::in_list;
+use crate::keys::{Section, in_list};
 use crate::model::Variant;
+use crate::presets::{self, PRESET};
+use crate::sections::clients::ClientsKeys;
+use crate::sections::nodes::ServersKeys;
+use crate::sections::relays::RelaysKeys;
 use crate::sections::sets::VariantKeys;
-use crate::tree::{Node, Table, Value, join, merge, nested, parse, parse_value};
+use crate::sections::workloads::WorkloadKeys;
+use crate::tree::{Node, Table, Value, expand, join, nested, parse, parse_value};
 use crate::values::{Site, Texts, ValueType};
 use std::path::Path;
 
@@ -30,20 +35,85 @@ pub(crate) struct Entry {
     index: usize,
 }
 
+/// All sections of one variant, before the values are read.
+pub(crate) struct Merged {
+    /// The keys that the user wrote, merged.
+    written: Table,
+    /// Like `written`, with the keys of presets.
+    pub(crate) own: Table,
+    /// Like `own`, and each node has the keys that it inherits.
+    pub(crate) whole: Table,
+}
+
+/// Whether a section has a key.
+type HasKey = fn(&str) -> bool;
+
+/// Sections of nodes and workloads: the section of inherited keys, and whether a key of a preset applies.
+const INHERIT: [(&str, &str, HasKey); 4] = [
+    ("relays", "relay", RelaysKeys::has),
+    ("clients", "client", ClientsKeys::has),
+    ("servers", "server", ServersKeys::has),
+    ("workloads", "", WorkloadKeys::has),
+];
+
+impl Merged {
+    /// Adds the keys of presets, and then the inherited keys. A preset overrides inherited keys. Keys next to the preset
+    /// override the preset.
+    pub(crate) fn new(written: Table) -> Result<Self, ConfigError> {
+        let (mut own, mut whole) = (written.clone(), written.clone());
+        for (section, base, has) in INHERIT {
+            let mut inherited = Table::new();
+            if let Some(table) = whole.get_mut(base).and_then(table_of) {
+                add(&mut inherited, table, has)?;
+                *table = inherited.clone();
+                inherited.remove(PRESET);
+            }
+            for table in whole.get_mut(section).and_then(table_of).into_iter().flat_map(Table::values_mut) {
+                let Some(table) = table_of(table) else { continue };
+                let mut keys = inherited.clone();
+                add(&mut keys, table, has)?;
+                *table = keys;
+            }
+            for table in own.get_mut(section).and_then(table_of).into_iter().flat_map(Table::values_mut) {
+                let Some(table) = table_of(table) else { continue };
+                table.extend(presets::keys_of(table.get(PRESET))?.into_iter().filter(|(key, _)| has(key)));
+            }
+        }
+        Ok(Merged { written, own, whole })
+    }
+
+    /// The sections after a change in a run.
+    pub(crate) fn changed(&self, set: &Table) -> Result<Self, ConfigError> {
+        check_names(&self.written, set)?;
+        let mut written = self.written.clone();
+        merge(&mut written, set);
+        Merged::new(written)
+    }
+}
+
+/// Merges `written` into `keys`, after the keys of the preset that `written` names.
+pub(crate) fn add(keys: &mut Table, written: &Table, has: HasKey) -> Result<(), ConfigError> {
+    let mut preset = presets::keys_of(written.get(PRESET))?;
+    preset.retain(|key, _| has(key));
+    merge(keys, &preset);
+    merge(keys, written);
+    Ok(())
+}
+
 /// The file merged with the overrides of a variant and then with `sets`. Also returns the overrides of the variant.
 pub(crate) fn layered(
     file: &Table,
     entry: &Entry,
     sets: &Table,
     warnings: &mut Warnings,
-) -> Result<(Table, Table), ConfigError> {
+) -> Result<(Merged, Table), ConfigError> {
     let mut overlay = of_variant(&entry.set, entry.index)?;
     rename(&mut overlay, warnings)?;
     check_names(file, &overlay)?;
     let mut root = file.clone();
     merge(&mut root, &overlay);
     merge(&mut root, sets);
-    Ok((root, overlay))
+    Ok((Merged::new(root)?, overlay))
 }
 
 /// Merges included files, the scenario file and the network file, in this order. Returns the result and its variants.
@@ -244,6 +314,30 @@ fn table_of(node: &mut Node) -> Option<&mut Table> {
 /// Tables with entries that an override may change. It cannot add entries, because a mistyped name would add a node.
 const NAMED: &[&str] = &["relays", "clients", "servers", "workloads"];
 
+/// Merges `over` into `base`: tables key by key, other values as a whole. A table with a `kind` replaces the whole table
+/// below it. A `link` discards `link_up` and `link_down`.
+pub(crate) fn merge(base: &mut Table, over: &Table) {
+    let names_text = |key: &str| over.get(key).is_some_and(|node| node.as_text().is_some());
+    if names_text("kind") {
+        base.clear();
+    }
+    if names_text("link") {
+        base.remove("link_up");
+        base.remove("link_down");
+    }
+    for (key, node) in over {
+        let below = base.get_mut(key);
+        if let (Some(below), Value::Table(above)) = (below, &node.value) {
+            expand(key, below);
+            if let Value::Table(table) = &mut below.value {
+                merge(table, above);
+                continue;
+            }
+        }
+        base.insert(key.clone(), node.clone());
+    }
+}
+
 /// The overrides of a variant. Keys of `set` may be dotted.
 fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError> {
     let to_variant = |at| match at {
@@ -345,10 +439,42 @@ mod tests {
     use super::*;
     use crate::tree::parse;
 
+    fn merged(base: &str, over: &str) -> Table {
+        let mut base = parse(base, 0).unwrap();
+        merge(&mut base, &parse(over, 0).unwrap());
+        base
+    }
+
     /// Compares values without their origins.
     fn same(one: Table, other: &str) -> bool {
         let nowhere = |table: Table| Node::of_table(table, Origin::Default).moved(&|_| Origin::Default);
         nowhere(one) == nowhere(parse(other, 0).unwrap())
+    }
+
+    #[test]
+    fn a_kind_replaces_the_algorithm_and_a_parameter_changes_it() {
+        let base = "scheduler = { kind = 'a', x = 1 }";
+        assert!(same(merged(base, "scheduler = { y = 2 }"), "scheduler = { kind = 'a', x = 1, y = 2 }"));
+        assert!(same(merged(base, "scheduler = { kind = 'b', y = 2 }"), "scheduler = { kind = 'b', y = 2 }"));
+        assert!(same(merged(base, "scheduler = 'b'"), "scheduler = 'b'"));
+        assert!(same(merged("scheduler = 'a'", "scheduler.y = 2"), "scheduler = { kind = 'a', y = 2 }"));
+        assert!(same(merged("cpu = 'none'", "cpu = { cell = '1 us' }"), "cpu = { cell = '1 us' }"));
+    }
+
+    #[test]
+    fn setting_the_link_sets_both_directions() {
+        let base = "link = '1 MiB/s'\nlink_up = '2 MiB/s'";
+        assert!(same(merged(base, "link = '3 MiB/s'"), "link = '3 MiB/s'"));
+        assert!(same(merged(base, "link_up = '3 MiB/s'"), "link = '1 MiB/s'\nlink_up = '3 MiB/s'"));
+    }
+
+    #[test]
+    fn a_node_can_have_the_name_kind_or_link() {
+        let base = "[relays.kind]\nlink = '1 MiB/s'\n[relays.link_up]\n[relays.link]\n";
+        assert_eq!(
+            merged(base, "relays.kind.link = 'x'\nrelays.link.link = 'x'")["relays"].table().unwrap().len(),
+            3
+        );
     }
 
     #[test]

@@ -9,8 +9,9 @@
 //! | types of single values | `distribution`, `markov`, `values` |
 //! | declarations of keys | `keys` |
 //! | the model | [`model`], `rtt_matrix`, `sampled` |
-//! | layers of files and overrides, presets | `layers`, `presets` |
+//! | presets | `presets` |
 //! | sections: their keys and the model that they give | `sections` |
+//! | layers of files, overrides, presets and inherited keys | `layers` |
 //! | checks across sections | `build`, `deployments`, `changes`, `ineffective` |
 //! | files and lines | `document`, `single_relay` |
 //! | output | `describe`, `estimate`, `queueing_model`, [`reference`](mod@reference) |

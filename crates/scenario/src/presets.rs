@@ -2,7 +2,7 @@
 //! clients.
 
 use crate::error::{ConfigError, Origin};
-use crate::tree::{Table, parse};
+use crate::tree::{Node, Table, parse};
 
 #[derive(Debug)]
 pub(crate) struct Preset {
@@ -164,8 +164,12 @@ pub(crate) const WORKLOADS: [Preset; 6] = [WEB, BULK, PERF_50K, PERF_1M, PERF_5M
 pub(crate) const WORKLOAD_NAMES: &[&str] =
     &[WEB.name, BULK.name, PERF_50K.name, PERF_1M.name, PERF_5M.name, MIX_2008.name];
 
+/// Key that names a preset.
+pub(crate) const PRESET: &str = "preset";
+
 /// The keys of the preset with this name; no keys if the name is unknown.
-pub(crate) fn keys_of(name: Option<&str>) -> Result<Table, ConfigError> {
+pub(crate) fn keys_of(name: Option<&Node>) -> Result<Table, ConfigError> {
+    let name = name.and_then(Node::as_text);
     let preset = PRESETS.iter().chain(&WORKLOADS).find(|preset| Some(preset.name) == name);
     preset.map_or(Ok(Table::new()), Preset::table)
 }

@@ -2,12 +2,12 @@
 
 use crate::error::{ConfigError, Error, Origin, listed};
 use crate::keys::{Read, Section};
-use crate::layers::{Warnings, rename_tor};
+use crate::layers::{Merged, Warnings, merge, rename_tor};
 use crate::presets;
 use crate::sections;
 use crate::sections::relays::RelaysKeys;
 use crate::sections::tor::{OfClient, TorKeys};
-use crate::tree::{Node, Table, merge, parse};
+use crate::tree::{Node, Table, parse};
 use penstock_core::RelayConfig;
 
 /// Keys of `[relay]` that only a simulated relay has.
@@ -73,7 +73,8 @@ fn read(lines: &[&str], warnings: &mut Warnings) -> Result<RelayConfig, ConfigEr
     }
     let mut root = parse(AROUND, 0)?;
     root.insert("relay".to_owned(), Node::of_table(relay, Origin::Default));
-    let sections = sections::read(&root)?;
+    let merged = Merged::new(root)?;
+    let sections = sections::read(&merged.whole, &merged.own)?;
     let relay: &Read<RelaysKeys> = &sections.relays["one"];
     Ok(relay.keys.tor.config(relay, OfClient::default(), false)?.0)
 }

@@ -90,7 +90,7 @@ impl Node {
 /// Parses a whole file. `file` is its index in the list of files.
 pub(crate) fn parse(text: &str, file: usize) -> Result<Table, ConfigError> {
     let lines = Lines::new(text, file);
-    let parsed = toml::de::DeTable::parse(text).map_err(|error| {
+    let parsed = DeTable::parse(text).map_err(|error| {
         let at = lines.origin(error.span().map_or(0, |span| span.start));
         let message = error.message().trim().replace('\n', ", ");
         ConfigError::new(at, "", format!("this is not TOML: {message}"))
@@ -166,32 +166,8 @@ impl Lines {
 pub(crate) const ALGORITHM_KEYS: [&str; 6] =
     ["circuit_policy", "scheduler", "edge_control", "hop_control", "throttle", "channel_map"];
 
-/// Merges `over` into `base`: tables key by key, other values as a whole. A table with a `kind` replaces the whole table
-/// below it. A `link` discards `link_up` and `link_down`.
-pub(crate) fn merge(base: &mut Table, over: &Table) {
-    let names_text = |key: &str| over.get(key).is_some_and(|node| node.as_text().is_some());
-    if names_text("kind") {
-        base.clear();
-    }
-    if names_text("link") {
-        base.remove("link_up");
-        base.remove("link_down");
-    }
-    for (key, node) in over {
-        let below = base.get_mut(key);
-        if let (Some(below), Value::Table(above)) = (below, &node.value) {
-            expand(key, below);
-            if let Value::Table(table) = &mut below.value {
-                merge(table, above);
-                continue;
-            }
-        }
-        base.insert(key.clone(), node.clone());
-    }
-}
-
 /// Expands the name of an algorithm to a table with this `kind`.
-fn expand(key: &str, node: &mut Node) {
+pub(crate) fn expand(key: &str, node: &mut Node) {
     if ALGORITHM_KEYS.contains(&key) && node.as_text().is_some() {
         *node = Node::of_table(Table::from([("kind".to_owned(), node.clone())]), node.at);
     }
@@ -302,42 +278,10 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn merged(base: &str, over: &str) -> Table {
-        let mut base = parse(base, 0).unwrap();
-        merge(&mut base, &parse(over, 0).unwrap());
-        base
-    }
-
     /// Compares values without their origins.
     fn same(one: Table, other: &str) -> bool {
         let nowhere = |table: Table| Node::of_table(table, Origin::Default).moved(&|_| Origin::Default);
         nowhere(one) == nowhere(parse(other, 0).unwrap())
-    }
-
-    #[test]
-    fn a_kind_replaces_the_algorithm_and_a_parameter_changes_it() {
-        let base = "scheduler = { kind = 'a', x = 1 }";
-        assert!(same(merged(base, "scheduler = { y = 2 }"), "scheduler = { kind = 'a', x = 1, y = 2 }"));
-        assert!(same(merged(base, "scheduler = { kind = 'b', y = 2 }"), "scheduler = { kind = 'b', y = 2 }"));
-        assert!(same(merged(base, "scheduler = 'b'"), "scheduler = 'b'"));
-        assert!(same(merged("scheduler = 'a'", "scheduler.y = 2"), "scheduler = { kind = 'a', y = 2 }"));
-        assert!(same(merged("cpu = 'none'", "cpu = { cell = '1 us' }"), "cpu = { cell = '1 us' }"));
-    }
-
-    #[test]
-    fn setting_the_link_sets_both_directions() {
-        let base = "link = '1 MiB/s'\nlink_up = '2 MiB/s'";
-        assert!(same(merged(base, "link = '3 MiB/s'"), "link = '3 MiB/s'"));
-        assert!(same(merged(base, "link_up = '3 MiB/s'"), "link = '1 MiB/s'\nlink_up = '3 MiB/s'"));
-    }
-
-    #[test]
-    fn a_node_can_have_the_name_kind_or_link() {
-        let base = "[relays.kind]\nlink = '1 MiB/s'\n[relays.link_up]\n[relays.link]\n";
-        assert_eq!(
-            merged(base, "relays.kind.link = 'x'\nrelays.link.link = 'x'")["relays"].table().unwrap().len(),
-            3
-        );
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub(crate) mod workloads;
 use crate::error::{ConfigError, Origin, instead};
 use crate::keys::{Read, Section, in_list};
 use crate::model::Tcp;
-use crate::presets;
-use crate::tree::{Node, Table, Value, is_name, join, merge, print_section};
+use crate::presets::PRESET;
+use crate::tree::{Node, Table, Value, is_name, join, print_section};
 use crate::values::{Parameter, Site, ValueType};
 use clients::{ClientKeys, ClientsKeys};
 use network::NetworkKeys;
@@ -27,8 +27,6 @@ use run::{HeadKeys, RunKeys, TraceKeys};
 use sets::{ChangeKeys, DeploymentKeys, VariantKeys};
 use std::collections::BTreeMap;
 use workloads::WorkloadKeys;
-
-const PRESET: &str = "preset";
 
 /// Keys that the resolved file replaces by the keys that they stand for.
 const REPLACED: [&str; 2] = [PRESET, "include"];
@@ -50,8 +48,6 @@ pub(crate) struct Sections {
     pub(crate) changes: Vec<Read<ChangeKeys>>,
     /// The resolved file: all sections with defaults. `[relays.NAME]` is without inherited keys.
     pub(crate) resolved: Table,
-    /// Keys that every relay inherits.
-    relay: Table,
 }
 
 /// One table of a scenario file.
@@ -90,8 +86,9 @@ pub(crate) const SECTIONS: [(&str, Info); 15] = [
     ("variants", SectionInfo::of::<VariantKeys>),
 ];
 
-/// Reads all sections. `root` is the file merged with its overrides, without `[[variants]]`.
-pub(crate) fn read(root: &Table) -> Result<Sections, ConfigError> {
+/// Reads all sections of one variant. In `root`, nodes and workloads have all their keys. In `own`, they lack the keys
+/// that they inherit.
+pub(crate) fn read(root: &Table, own: &Table) -> Result<Sections, ConfigError> {
     let names = SECTIONS.map(|(name, _)| name);
     if let Some((name, node)) = root.iter().find(|(name, _)| !names.contains(&&name[..])) {
         let message = format!("this section is unknown; {}", instead(name, "a scenario has", names));
@@ -103,13 +100,13 @@ pub(crate) fn read(root: &Table) -> Result<Sections, ConfigError> {
     let trace = section(root, "trace", &mut resolved, Read::<TraceKeys>::new)?;
     let tcp = section(root, "tcp", &mut resolved, Read::<Tcp>::new)?;
     let network = section(root, "network", &mut resolved, |table, site| network::read(&table, site))?;
-    let relay = inherited::<RelayKeys>(root, "relay", &mut resolved)?;
-    let client = inherited::<ClientKeys>(root, "client", &mut resolved)?;
-    let server = inherited::<ServerKeys>(root, "server", &mut resolved)?;
-    let relays = named::<RelaysKeys>(root, "relays", &relay, &mut resolved)?;
-    let clients = named::<ClientsKeys>(root, "clients", &client, &mut resolved)?;
-    let servers = named::<ServersKeys>(root, "servers", &server, &mut resolved)?;
-    let workloads = named::<WorkloadKeys>(root, "workloads", &Table::new(), &mut resolved)?;
+    section(root, "relay", &mut resolved, Read::<RelayKeys>::new)?;
+    section(root, "client", &mut resolved, Read::<ClientKeys>::new)?;
+    section(root, "server", &mut resolved, Read::<ServerKeys>::new)?;
+    let relays = named::<RelaysKeys>(root, own, "relays", &mut resolved)?;
+    let clients = named::<ClientsKeys>(root, own, "clients", &mut resolved)?;
+    let servers = named::<ServersKeys>(root, own, "servers", &mut resolved)?;
+    let workloads = named::<WorkloadKeys>(root, own, "workloads", &mut resolved)?;
     let deployments = list(root, "deployments", &mut resolved)?;
     let changes = list(root, "changes", &mut resolved)?;
     let clients_at = root.get("clients").map_or(Origin::Default, |node| node.at);
@@ -127,27 +124,7 @@ pub(crate) fn read(root: &Table) -> Result<Sections, ConfigError> {
         deployments,
         changes,
         resolved,
-        relay,
     })
-}
-
-impl Sections {
-    /// A group of relays of the file `root`, with the additional keys that deployments set.
-    pub(crate) fn relay_with<'a>(
-        &self,
-        root: &'a Table,
-        group: &str,
-        sets: impl Iterator<Item = &'a Table>,
-    ) -> Result<Read<RelaysKeys>, ConfigError> {
-        let node = table_of(root, "relays")?.0.get(group);
-        let own = node.and_then(Node::table);
-        let mut keys = self.relay.clone();
-        for written in own.into_iter().chain(sets) {
-            keys = over_preset::<RelaysKeys>(&keys, written)?.0;
-        }
-        let at = node.map_or(Origin::Default, |node| node.at);
-        Read::new(keys, &Site { at, path: &join("relays", group), sections: &self.resolved })
-    }
 }
 
 /// The table of a section and its place in the file. The table is empty if the file does not have the section.
@@ -172,38 +149,20 @@ fn section<S>(
     Ok(read)
 }
 
-/// Checks a section that others inherit, such as `[relay]`. Returns its own keys, and the keys of its preset.
-fn inherited<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Result<Table, ConfigError> {
-    let (mut keys, _) = over_preset::<S>(&Table::new(), table_of(root, name)?.0)?;
-    section(root, name, resolved, |_, site| Read::<S>::new(keys.clone(), site))?;
-    keys.remove(PRESET);
-    Ok(keys)
-}
-
-/// Merges three tables: the keys in `inherited`, the preset that `written` names, and the keys in `written`. Later
-/// keys win. Also returns the preset's keys.
-fn over_preset<S: Section>(inherited: &Table, written: &Table) -> Result<(Table, Table), ConfigError> {
-    let mut preset = presets::keys_of(written.get(PRESET).and_then(Node::as_text))?;
-    preset.retain(|name, _| S::has(name));
-    let mut keys = inherited.clone();
-    merge(&mut keys, &preset);
-    merge(&mut keys, written);
-    Ok((keys, preset))
-}
-
-/// Reads named tables such as `[relays.NAME]`, which inherit keys.
+/// Reads named tables such as `[relays.NAME]`. The resolved file has only their keys in `own`.
 fn named<S: Section>(
     root: &Table,
+    own: &Table,
     section: &str,
-    inherited: &Table,
     resolved: &mut Table,
 ) -> Result<BTreeMap<String, Read<S>>, ConfigError> {
     let (tables, at) = table_of(root, section)?;
+    let own = table_of(own, section)?.0;
     let (mut all, mut shown) = (BTreeMap::new(), Table::new());
     for (name, node) in tables {
         let path = join(section, name);
         let site = Site { at: node.at, path: &path, sections: resolved };
-        let Some(written) = node.table() else {
+        let (Some(keys), Some(own)) = (node.table(), own.get(name).and_then(Node::table)) else {
             let message = format!("{}; it must be a table, written [{path}]", node.with_type());
             return Err(site.wrong(message));
         };
@@ -211,12 +170,11 @@ fn named<S: Section>(
             let message = format!("{name:?} is no name; it must be of letters, digits, '_' and '-'");
             return Err(site.wrong(message));
         }
-        let (keys, preset) = over_preset::<S>(inherited, written)?;
-        let mut read = Read::<S>::new(keys, &site)?;
+        let mut read = Read::<S>::new(keys.clone(), &site)?;
         read.shown.remove(PRESET);
-        let mut own = read.shown.clone();
-        own.retain(|key, _| written.contains_key(key) || preset.contains_key(key));
-        shown.insert(name.clone(), Node::of_table(own, node.at));
+        let mut shown_keys = read.shown.clone();
+        shown_keys.retain(|key, _| own.contains_key(key));
+        shown.insert(name.clone(), Node::of_table(shown_keys, node.at));
         all.insert(name.clone(), read);
     }
     resolved.insert(section.to_owned(), Node::of_table(shown, at));
