@@ -20,12 +20,12 @@ const TRIES: usize = 1000;
 /// Builds the model of one variant, except its deployments and changes.
 pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario, ConfigError> {
     let n23 = sections.network.keys.wire.consensus_n23;
-    let mut names = Names::default();
+    let names = names(sections)?;
+    let servers = servers(&sections.servers, &names)?;
+    let (relays, generated) = relays(&sections.relays, &names, n23)?;
     let workloads = workloads(&sections.workloads)?;
-    let (relays, generated) = relays(&sections.relays, &mut names, n23)?;
-    let servers = servers(&sections.servers, &mut names)?;
     let clients = Clients { workloads: &workloads, relays: &relays, servers: &servers, n23 };
-    let clients = clients.build(&sections.clients, &mut names)?;
+    let clients = clients.build(&sections.clients, &names)?;
     let wrong = |message: String| ConfigError::new(sections.clients_at, "clients", message);
     if clients.is_empty() {
         return Err(wrong("there is no client; write one as [clients.NAME], with a workload".to_owned()));
@@ -61,6 +61,21 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
         }
     }
     Ok(scenario)
+}
+
+/// The names of all nodes. Relays, servers and clients share one namespace.
+fn names(sections: &Sections) -> Result<Names, ConfigError> {
+    let mut names = Names::default();
+    for (name, relays) in &sections.relays {
+        names.take(name, relays.keys.copies.count, relays)?;
+    }
+    for (name, servers) in &sections.servers {
+        names.take(name, servers.keys.copies.count, servers)?;
+    }
+    for (name, clients) in &sections.clients {
+        names.take(name, clients.keys.copies.count, clients)?;
+    }
+    Ok(names)
 }
 
 fn missing_round_trips(matrix: &RttMatrix, scenario: &Scenario) -> Option<String> {

@@ -96,14 +96,17 @@ impl Clients<'_> {
     pub(crate) fn build(
         &self,
         read: &BTreeMap<String, Read<ClientsKeys>>,
-        names: &mut Names,
+        names: &Names,
     ) -> Result<Vec<Client>, ConfigError> {
         let all_servers: Arc<[usize]> = (0..self.servers.len()).collect();
         let mut clients = Vec::new();
         for (name, keys) in read {
             let model = self.client(name, keys, &all_servers)?;
-            for name in names.take(name, keys.keys.copies.count, keys)? {
-                clients.push(Client { host: Host { name, ..model.host.clone() }, ..model.clone() });
+            for name in &names.nodes[name] {
+                clients.push(Client {
+                    host: Host { name: name.clone(), ..model.host.clone() },
+                    ..model.clone()
+                });
             }
         }
         clients.sort_by(|a, b| a.host.name.cmp(&b.host.name));

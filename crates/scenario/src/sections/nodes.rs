@@ -6,7 +6,7 @@ use crate::model::{Costs, Host, Place, SampledRates, Server};
 use crate::values::{BUFFER, NodeRate, Or, QUEUE, SAMPLED_RATE, Whole, Word};
 use penstock_network::{Country, geo};
 use penstock_units::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 section! {
     #[derive(Clone, Debug)]
@@ -92,24 +92,26 @@ pub(crate) fn host(name: &str, keys: &HostKeys, cpu: Option<Costs>, bandwidth: O
 
 pub(crate) fn servers(
     read: &BTreeMap<String, Read<ServersKeys>>,
-    names: &mut Names,
+    names: &Names,
 ) -> Result<Vec<Server>, ConfigError> {
     let mut servers = Vec::new();
     for (name, server) in read {
         let host = host(name, &server.keys.host, None, None);
-        for name in names.take(name, server.keys.copies.count, server)? {
-            servers.push(Server { host: Host { name, ..host.clone() } });
+        for name in &names.nodes[name] {
+            servers.push(Server { host: Host { name: name.clone(), ..host.clone() } });
         }
     }
     servers.sort_by(|a, b| a.host.name.cmp(&b.host.name));
     Ok(servers)
 }
 
-/// Names of all nodes and groups. Relays, clients and servers share one namespace.
+/// Names of all nodes and groups.
 #[derive(Default)]
 pub(crate) struct Names {
+    /// The table that each name comes from.
     taken: BTreeMap<String, String>,
-    groups: BTreeSet<String>,
+    /// The nodes of each table, by the name of the table.
+    pub(crate) nodes: BTreeMap<String, Vec<String>>,
 }
 
 impl Names {
@@ -119,7 +121,7 @@ impl Names {
 
     /// Whether the name stands for several nodes, `NAME0001` and so on.
     pub(crate) fn is_group(&self, name: &str) -> bool {
-        self.groups.contains(name)
+        self.nodes.get(name).is_some_and(|nodes| nodes[0] != name)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
@@ -132,7 +134,7 @@ impl Names {
         name: &str,
         count: Option<u32>,
         table: &Read<S>,
-    ) -> Result<Vec<String>, ConfigError> {
+    ) -> Result<(), ConfigError> {
         let copies: Vec<String> = match count {
             None => vec![name.to_owned()],
             Some(count) => (1..=count).map(|number| format!("{name}{number:04}")).collect(),
@@ -151,7 +153,7 @@ impl Names {
                 ));
             }
         }
-        self.groups.extend(group);
-        Ok(copies)
+        self.nodes.insert(name.to_owned(), copies);
+        Ok(())
     }
 }

@@ -59,15 +59,15 @@ sections! {
 /// The relays in the order of their names, and the groups with an era.
 pub(crate) fn relays(
     read: &BTreeMap<String, Read<RelaysKeys>>,
-    names: &mut Names,
+    names: &Names,
     n23: bool,
 ) -> Result<(Vec<Relay>, Vec<Generated>), ConfigError> {
     let mut relays = Vec::new();
     for (name, relay) in read {
-        let RelaysKeys { host: host_keys, tor, place, copies, era, .. } = &relay.keys;
+        let RelaysKeys { host: host_keys, tor, place, era, .. } = &relay.keys;
         let (config, refill_phase) = tor.config(relay, OfClient::default(), n23)?;
         let host = host(name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref());
-        let [guard, exit] = flags(relay)?;
+        let [guard, exit] = place.flags;
         let bucket = config.bandwidth.map(|bandwidth| bandwidth.rate);
         let model = Relay {
             weight: place.weight.or(bucket).unwrap_or(host.link_up),
@@ -78,8 +78,8 @@ pub(crate) fn relays(
             config: config.into(),
             refill_phase,
         };
-        for name in names.take(name, copies.count, relay)? {
-            relays.push(Relay { host: Host { name, ..model.host.clone() }, ..model.clone() });
+        for name in &names.nodes[name] {
+            relays.push(Relay { host: Host { name: name.clone(), ..model.host.clone() }, ..model.clone() });
         }
     }
     relays.sort_by(|a, b| a.host.name.cmp(&b.host.name));
