@@ -5,7 +5,8 @@ use super::tor::{OfClient, TorKeys};
 use crate::error::ConfigError;
 use crate::keys::{Read, section, sections};
 use crate::model::{Generated, Host, Relay};
-use crate::values::{Flag, Or, RATE, Texts, Word};
+use crate::tree::{Node, Value};
+use crate::values::{Flag, Or, RATE, Site, Texts, ValueType, Word};
 use penstock_network::{Country, Era};
 use penstock_units::{DataRate, Seed};
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ section! {
         weight: Option<DataRate> = Or("auto", RATE), Is("auto");
         /// With `path = "tor"`, the positions at which clients may use the relay: "guard", "exit", both or none. Every
         /// relay may also be in the middle.
-        flags: Vec<String> = Texts, Is("['guard', 'exit']");
+        flags: [bool; 2] = FlagList, Is("['guard', 'exit']");
     }
 }
 
@@ -87,15 +88,24 @@ pub(crate) fn relays(
     Ok((relays, generated))
 }
 
-fn flags(relay: &Read<RelaysKeys>) -> Result<[bool; 2], ConfigError> {
-    let flags = &relay.keys.place.flags;
-    match flags.iter().find(|flag| !["guard", "exit"].contains(&&flag[..])) {
-        None => Ok(["guard", "exit"].map(|name| flags.iter().any(|flag| flag == name))),
-        Some(unknown) => {
-            let message =
-                format!("{unknown:?} is no flag; it must be a list of \"guard\" and \"exit\", or []");
-            Err(relay.wrong("flags", message))
+/// Value type: the flags of a relay, as the pair of `guard` and `exit`.
+struct FlagList;
+
+const FLAGS: [&str; 2] = ["guard", "exit"];
+
+impl ValueType for FlagList {
+    type Value = [bool; 2];
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<([bool; 2], Value), ConfigError> {
+        let (flags, shown) = Texts.read(node, site)?;
+        if let Some(unknown) = flags.iter().find(|flag| !FLAGS.contains(&&flag[..])) {
+            return Err(site.wrong(format!("{unknown:?} is no flag; it must be {}", self.describe())));
         }
+        Ok((FLAGS.map(|name| flags.iter().any(|flag| flag == name)), shown))
+    }
+
+    fn describe(&self) -> String {
+        "a list of \"guard\" and \"exit\", or []".to_owned()
     }
 }
 

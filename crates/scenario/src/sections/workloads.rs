@@ -82,48 +82,53 @@ pub(crate) fn workloads(read: &BTreeMap<String, Read<WorkloadKeys>>) -> Result<V
 }
 
 fn activity(read: &Read<WorkloadKeys>) -> Result<Activity, ConfigError> {
-    let both = |one: &str, other: &str| {
-        let message = format!("this workload has a {one}, too; it must be one of size, hold and tgen");
-        Err(read.wrong(other, message))
-    };
-    match (&read.keys.size, &read.keys.hold, &read.keys.tgen) {
+    let WorkloadKeys { size, hold, tgen, .. } = &read.keys;
+    match (size, hold, tgen) {
+        (Some(size), None, None) => Ok(Activity::Download(size.clone())),
+        (None, Some(hold), None) => Ok(Activity::Hold(hold.clone())),
+        (None, None, Some(tgen)) => traffic(read, tgen).map(Activity::Tgen),
         (None, None, None) => {
             let message = "this workload does nothing; set size (the bytes of a download), hold or tgen";
             Err(ConfigError::new(read.at, &read.path, message))
         }
-        (Some(_), Some(_), _) => both("size", "hold"),
-        (Some(_), _, Some(_)) => both("size", "tgen"),
-        (_, Some(_), Some(_)) => both("hold", "tgen"),
-        (Some(size), None, None) => Ok(Activity::Download(size.clone())),
-        (None, Some(hold), None) => Ok(Activity::Hold(hold.clone())),
-        (None, None, Some(tgen)) => {
-            // Models of flows and streams must have delays. Packets may have none, because they wait for window space.
-            let pausing = |key: &str, keys: &Option<MarkovKeys>| {
-                let Some(keys) = keys else { return Ok(None) };
-                let model = markov(read, key, keys)?;
-                let endless = |state| {
-                    format!(
-                        "a walk never ends after the state {state:?}, and has no delay; add an emission F or a delay"
-                    )
-                };
-                let message = model.endless().map(endless);
-                message.map_or(Ok(Some(model)), |message| Err(read.wrong(&format!("tgen.{key}"), message)))
+        _ => {
+            let [one, other] = match size {
+                Some(_) => ["size", if hold.is_some() { "hold" } else { "tgen" }],
+                None => ["hold", "tgen"],
             };
-            Ok(Activity::Tgen(Tgen {
-                flows: pausing("flows", &tgen.flows)?,
-                streams: pausing("streams", &tgen.streams)?,
-                packets: markov(read, "packets", &tgen.packets)?,
-                packet: tgen.packet,
-            }))
+            let message = format!("this workload has a {one}, too; it must be one of size, hold and tgen");
+            Err(read.wrong(other, message))
         }
     }
 }
 
-fn markov(read: &Read<WorkloadKeys>, key: &str, keys: &MarkovKeys) -> Result<Arc<Markov>, ConfigError> {
-    let model = Markov::new(&keys.start, &keys.transitions, &keys.emissions);
-    let wrong =
-        |error: crate::markov::MarkovError| read.wrong(&format!("tgen.{key}.transitions"), error.to_string());
-    model.map(Arc::new).map_err(wrong)
+/// Models of flows and streams must have delays. Packets may have none, because they wait for window space.
+fn traffic(read: &Read<WorkloadKeys>, keys: &TgenKeys) -> Result<Tgen, ConfigError> {
+    let pausing = |key: &str, keys: &Option<MarkovKeys>| {
+        keys.as_ref().map(|keys| markov(read, key, keys, true)).transpose()
+    };
+    Ok(Tgen {
+        flows: pausing("flows", &keys.flows)?,
+        streams: pausing("streams", &keys.streams)?,
+        packets: markov(read, "packets", &keys.packets, false)?,
+        packet: keys.packet,
+    })
+}
+
+/// A Markov model. If `must_pause` is true, walks without an end and without a delay are refused.
+fn markov(
+    read: &Read<WorkloadKeys>,
+    key: &str,
+    keys: &MarkovKeys,
+    must_pause: bool,
+) -> Result<Arc<Markov>, ConfigError> {
+    let model = Markov::new(&keys.start, &keys.transitions, &keys.emissions)
+        .map_err(|error| read.wrong(&format!("tgen.{key}.transitions"), error.to_string()))?;
+    let Some(state) = model.endless().filter(|_| must_pause) else { return Ok(Arc::new(model)) };
+    let message = format!(
+        "a walk never ends after the state {state:?}, and has no delay; add an emission F or a delay"
+    );
+    Err(read.wrong(&format!("tgen.{key}"), message))
 }
 
 /// The index of a workload. For an unknown name, `wrong` turns the message into an error.
