@@ -7,7 +7,7 @@ use penstock_core::edge_control::{
     Adjust, CwndBounds, DctcpConfig, DynamicConfig, EdgeControlConfig, Ends, TimelyConfig, VegasConfig,
     WindowsConfig, XonXoffConfig,
 };
-use penstock_units::{DataRate, Duration};
+use penstock_units::Duration;
 use std::num::NonZeroU8;
 
 const CELLS: Whole = Whole::cells(1, 100_000);
@@ -196,27 +196,27 @@ sections! {
     }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct DctcpKeys("dctcp") {
+keys! {
+    DctcpConfig("dctcp") {
         /// The weight of the newest window of cells in the average share of marked cells.
-        g: f64 = Fraction, Is("0.0625");
+        g = Fraction, Is("0.0625");
+        ..DctcpConfig::default()
     }
 }
 
-section! {
-    #[derive(Clone, Debug)]
-    pub(crate) struct TimelyKeys("timely") {
+keys! {
+    TimelyConfig("timely") {
         /// The rate grows while the round-trip time is below the circuit's smallest one plus this time.
-        t_low: Duration = TIME_OR_ZERO, Is("10 ms");
+        t_low = TIME_OR_ZERO, Is("10 ms");
         /// The rate falls while the round-trip time is above the circuit's smallest one plus this time.
-        t_high: Duration = TIME, Is("100 ms");
+        t_high = TIME, Is("100 ms");
         /// The increase of the rate in one round-trip time. The rate counts whole cells.
-        delta: DataRate = RATE, Is("10 KiB/s");
+        delta = RATE, Is("10 KiB/s");
         /// The factor by which the rate falls, in proportion to a positive gradient or to the excess over t_high.
-        beta: f64 = Fraction, Is("0.8");
+        beta = Fraction, Is("0.8");
         /// The weight of the newest difference of two consecutive round-trip times in the average gradient.
-        alpha: f64 = Fraction, Is("0.875");
+        alpha = Fraction, Is("0.875");
+        ..TimelyConfig::default()
     }
 }
 
@@ -239,10 +239,10 @@ algorithm! {
         Vegas("vegas"): VegasKeys, "proposal 324; RFC 3742; C tor 0.4.9 and 0.4.7", &[];
         /// The congestion window depends on the share of marked cells. If the client or the last relay does not support
         /// DCTCP, both use SENDME windows.
-        Dctcp("dctcp"): (DctcpBounds, (DctcpKeys, StockKeys)), "Alizadeh et al. 2010 section 3; RFC 8257", &[NEEDS_MARKS];
+        Dctcp("dctcp"): (DctcpBounds, (DctcpConfig, StockKeys)), "Alizadeh et al. 2010 section 3; RFC 8257", &[NEEDS_MARKS];
         /// The sending rate depends on the gradient of the round trip. If the client or the last relay does not support
         /// TIMELY, both use SENDME windows.
-        Timely("timely"): (TimelyBounds, (TimelyKeys, StockKeys)), "Mittal et al. 2015 section 4.3, algorithm 1", &[];
+        Timely("timely"): (TimelyBounds, (TimelyConfig, StockKeys)), "Mittal et al. 2015 section 4.3, algorithm 1", &[];
     }
 }
 
@@ -264,22 +264,16 @@ impl EdgeControl {
             EdgeControl::Vegas(keys) => EdgeControlConfig::Vegas(vegas(keys, node)?),
             EdgeControl::Dctcp((bounds, (own, stock))) => EdgeControlConfig::Dctcp(DctcpConfig {
                 bounds: bounds.config(node)?,
-                g: own.g,
                 windows: stock.config(),
-                ..DctcpConfig::default()
+                ..*own
             }),
             EdgeControl::Timely((_, (own, _))) if own.t_low >= own.t_high => {
                 return Err(node.upside_down("edge_control.t_low", "edge_control.t_high"));
             }
             EdgeControl::Timely((bounds, (own, stock))) => EdgeControlConfig::Timely(TimelyConfig {
                 bounds: bounds.config(node)?,
-                t_low: own.t_low,
-                t_high: own.t_high,
-                delta: own.delta,
-                beta: own.beta,
-                alpha: own.alpha,
                 windows: stock.config(),
-                ..TimelyConfig::default()
+                ..*own
             }),
         })
     }
