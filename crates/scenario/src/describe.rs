@@ -43,9 +43,9 @@ impl Lines {
     }
 
     /// Returns the first [`MOST_LINES`] items of `all`. If there are more, first prints a line with the total number.
-    fn some<T>(&mut self, what: &str, mut all: Vec<T>) -> Vec<T> {
+    fn some<T>(&mut self, kind: &str, mut all: Vec<T>) -> Vec<T> {
         if all.len() > MOST_LINES {
-            self.line(format_args!("  the first {MOST_LINES} of {} {what} by name:", all.len()));
+            self.line(format_args!("  the first {MOST_LINES} of {} {kind} by name:", all.len()));
             all.truncate(MOST_LINES);
         }
         all
@@ -109,7 +109,7 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
     }
 }
 
-fn node<T>(out: &mut Lines, what: &str, group: &[T], host: &Host, more: &str) {
+fn node<T>(out: &mut Lines, kind: &str, group: &[T], host: &Host, more: &str) {
     let sampled = if host.sampled == SampledRates::default() {
         ""
     } else {
@@ -119,7 +119,7 @@ fn node<T>(out: &mut Lines, what: &str, group: &[T], host: &Host, more: &str) {
         (up, down) if up == down => format!("link {}", rate(up)),
         (up, down) => format!("link {} up, {} down", rate(up), rate(down)),
     };
-    out.line(format_args!("  {what:<7} {:<16} {link}{more}{sampled}", times(&host.group, group.len())));
+    out.line(format_args!("  {kind:<7} {:<16} {link}{more}{sampled}", times(&host.group, group.len())));
 }
 
 /// Describes a group of relays from one year. The group has as many guards in every network, and as many exits.

@@ -17,7 +17,7 @@ pub enum Error {
         line: Option<u32>,
         /// Dotted key, such as `relays.middle.link`; empty if the error has no key.
         key: String,
-        /// What is wrong, and which value would be correct.
+        /// The mistake, and a correct value.
         message: String,
     },
     /// The caller names a variant that the file does not have.
@@ -37,7 +37,7 @@ pub enum Error {
         line: Option<usize>,
         /// Dotted key, such as `scheduler.interval`; empty if the error has no key.
         key: String,
-        /// What is wrong, and which value would be correct.
+        /// The mistake, and a correct value.
         message: String,
     },
 }
@@ -61,7 +61,7 @@ impl Error {
         }
     }
 
-    /// What is wrong, and which value would be correct, without the place and the key.
+    /// The mistake and a correct value, without the place and the key.
     pub fn message(&self) -> &str {
         match self {
             Error::Config { message, .. } | Error::Relay { message, .. } => message,

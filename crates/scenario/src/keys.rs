@@ -346,7 +346,7 @@ pub struct AlgorithmInfo {
     pub key: &'static str,
     /// Value of that key for this implementation, such as `windows`.
     pub kind: &'static str,
-    /// What the algorithm does, in one line.
+    /// The effect of the algorithm, in one line.
     pub meaning: &'static str,
     /// Parameters of the algorithm. A scenario sets them beside `kind`.
     pub parameters: Vec<Parameter>,

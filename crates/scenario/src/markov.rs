@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a state emits.
+/// An emission of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// `+`: the client sends a packet, or a stream starts.
@@ -48,7 +48,7 @@ pub(crate) struct Transition {
 #[derive(Clone, Debug)]
 pub(crate) struct Emission {
     pub(crate) state: String,
-    pub(crate) what: Observation,
+    pub(crate) observation: Observation,
     pub(crate) weight: f64,
     pub(crate) delay: Option<Span>,
 }
@@ -61,12 +61,12 @@ impl fmt::Display for Transition {
 
 impl fmt::Display for Emission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.what {
+        let observation = match self.observation {
             Observation::ToServer => '+',
             Observation::ToOrigin => '-',
             Observation::End => 'F',
         };
-        write!(f, "{} -> {what}: {:?}", self.state, self.weight)?;
+        write!(f, "{} -> {observation}: {:?}", self.state, self.weight)?;
         self.delay.iter().try_for_each(|delay| write!(f, " after {delay}"))
     }
 }
@@ -102,7 +102,7 @@ impl Markov {
         }
         for emission in emissions.iter().filter(|emission| emission.weight > 0.0) {
             let delay = emission.delay.clone().unwrap_or(Span::Fixed(Duration::ZERO));
-            states[index[&emission.state[..]]].emissions.push((emission.weight, emission.what, delay));
+            states[index[&emission.state[..]]].emissions.push((emission.weight, emission.observation, delay));
         }
         let model = Markov { states, start: *first };
         model.check()?;
@@ -119,7 +119,9 @@ impl Markov {
             if state.emissions.is_empty() {
                 return Err(MarkovError::StateWithoutEmission(state.name.clone()));
             }
-            if state.next.is_empty() && state.emissions.iter().any(|(_, what, _)| *what != Observation::End) {
+            if state.next.is_empty()
+                && state.emissions.iter().any(|(_, observation, _)| *observation != Observation::End)
+            {
                 return Err(MarkovError::StateWithoutEnd(state.name.clone()));
             }
         }
@@ -143,7 +145,7 @@ impl Markov {
             self.states[*index]
                 .emissions
                 .iter()
-                .all(|(_, what, delay)| *what != Observation::End && delay.is_zero())
+                .all(|(_, observation, delay)| *observation != Observation::End && delay.is_zero())
         };
         let found = self.after(self.start).into_iter().filter(is_still);
         let mut found = found.filter(|state| self.after(*state).iter().all(is_still));
@@ -201,10 +203,10 @@ impl Walk {
         let Walk { model, state, rng, .. } = self;
         let (_, next) = pick(&model.states[*state].next, rng, |(weight, _)| *weight);
         *state = *next;
-        let (_, what, delay) = pick(&model.states[*state].emissions, rng, |(weight, ..)| *weight);
+        let (_, observation, delay) = pick(&model.states[*state].emissions, rng, |(weight, ..)| *weight);
         let delay = delay.draw(rng);
-        self.over = *what == Observation::End;
-        (!self.over).then_some((*what, delay))
+        self.over = *observation == Observation::End;
+        (!self.over).then_some((*observation, delay))
     }
 }
 
@@ -235,9 +237,9 @@ mod tests {
             to: to.to_owned(),
             weight,
         };
-        let emission = |(state, what, weight, delay): &(&str, Observation, f64, Span)| Emission {
+        let emission = |(state, observation, weight, delay): &(&str, Observation, f64, Span)| Emission {
             state: (*state).to_owned(),
-            what: *what,
+            observation: *observation,
             weight: *weight,
             delay: Some(delay.clone()),
         };

@@ -536,7 +536,7 @@ pub struct Server {
 pub struct Workload {
     /// Name in output, such as `web` or `bulk`.
     pub name: String,
-    /// What the client does between two pauses.
+    /// The client's activity between two pauses.
     pub does: Activity,
     /// Number of parallel circuits, each with its own loop [1]; above zero.
     pub circuits: u32,
@@ -552,7 +552,7 @@ pub struct Workload {
     pub request: Bytes,
 }
 
-/// What a client does between two pauses.
+/// A client's activity between two pauses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Activity {
     /// Downloads this size [B]; above zero.

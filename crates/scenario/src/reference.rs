@@ -21,7 +21,7 @@ pub use crate::values::Parameter;
 pub struct WorkloadKind {
     /// Key of `[workloads.NAME]` that selects the activity.
     pub key: &'static str,
-    /// What a client does, in one line.
+    /// The activity, in one line.
     pub meaning: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub struct WorkloadKind {
 pub struct Preset {
     /// Name of the preset.
     pub name: &'static str,
-    /// What the preset stands for, in one line.
+    /// The meaning of the preset, in one line.
     pub meaning: &'static str,
     /// Keys that the preset sets, with TOML values, in alphabetical order.
     pub values: Vec<(String, String)>,

@@ -251,8 +251,8 @@ impl ValueType for Fraction {
             Value::Integer(0) => Ok((0.0, Value::Float(0.0))),
             Value::Float(share) if (0.0..1.0).contains(&share) => Ok((share, Value::Float(share))),
             Value::Integer(_) | Value::Float(_) => {
-                let what = node.with_type();
-                Err(site.wrong(format!("{what} and out of range; it must be {}", self.describe())))
+                let value = node.with_type();
+                Err(site.wrong(format!("{value} and out of range; it must be {}", self.describe())))
             }
             _ => Err(self.mismatch(node, site)),
         }
@@ -617,7 +617,7 @@ fn emission(line: &str, site: &Site<'_>) -> Result<Emission, ConfigError> {
     let example = "\"a -> +: 0.5 after exponential(3 ms)\"";
     let wrong = || site.wrong(format!("{line:?} is no emission; write it like {example}"));
     let (from, to, rest) = arrow(line).ok_or_else(wrong)?;
-    let what = match to {
+    let observation = match to {
         "+" => Observation::ToServer,
         "-" => Observation::ToOrigin,
         "F" => Observation::End,
@@ -625,13 +625,13 @@ fn emission(line: &str, site: &Site<'_>) -> Result<Emission, ConfigError> {
     };
     let (share, delay) =
         rest.split_once(" after ").map_or((rest, None), |(share, delay)| (share, Some(delay)));
-    if (what == Observation::End) != delay.is_none() {
+    if (observation == Observation::End) != delay.is_none() {
         return Err(site.wrong(format!(
             "{line:?} needs a delay until the next emission, and the end has none; write it like {example}"
         )));
     }
     let delay = delay.map(|delay| span(delay.trim(), site)).transpose()?;
-    Ok(Emission { state: state(from, site)?, what, weight: weight(share, site)?, delay })
+    Ok(Emission { state: state(from, site)?, observation, weight: weight(share, site)?, delay })
 }
 
 /// One of several words. Each word stands for a value.
