@@ -127,7 +127,7 @@ def broken(change: str) -> networkx.DiGraph[str]:
     [
         ("no start", "no state has the name 'start'"),
         ("two starts", "two states have the name 'start'; a model may have only one"),
-        ("dead end", 'the state "s1" has no transition to another state, and no emission F'),
+        ("dead end", 'the state "s1" has no transition to another state, and no emission F; add one of the two'),
         ("silent cycle", 'the model can enter the state "s2", which has no emission; add one'),
         ("negative", "the weight of the edge from 's1' to 's1' is -1.0; it must be a number from 0 to 1e+12"),
         ("not a number", "the weight of the edge from 's1' to 's1' is nan; it must be a number from 0 to 1e+12"),
