@@ -76,7 +76,7 @@ def read(scenario: str | Path) -> tuple[str, Path, str]:
 
 
 def network_file(path: str | Path | None) -> tuple[str, str] | None:
-    """The text and the path of a network file; none without a file."""
+    """The text and the path of a network file; None without a file."""
     return None if path is None else (text(Path(path)), str(path))
 
 

@@ -67,7 +67,7 @@ def check_manifest(value: dict[str, Any], path: Path) -> None:
 
 
 def check_record(value: dict[str, Any], path: Path, variants: set[str]) -> None:
-    """Refuse the record of a run that Penstock cannot have written, or whose variant is none of `variants`."""
+    """Refuse the record of a run that Penstock cannot have written, or whose variant is not in `variants`."""
     record = parse(Record, value, path, OutputError)
     if record.variant not in variants:
         raise OutputError(f"{path}: the scenario in the manifest has no variant {record.variant!r}")

@@ -62,7 +62,7 @@ class Model:
 
 
 def workload(name: str, models: Mapping[str, Path]) -> str:
-    """The TOML of a workload from GraphML files, by `flows`, `streams` and `packets`.
+    """Convert GraphML files for `flows`, `streams` and `packets` into the TOML of a workload.
 
     Raises:
         PenstockError: if a file cannot be read or is no model; the sentence names it.

@@ -64,7 +64,7 @@ class Job:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """The run of a record in the manifest."""
+        """The run that a record of the manifest describes."""
         return cls(record["variant"], int(record["network"] or -1), record["seed"])
 
 

@@ -11,7 +11,7 @@ MAGIC = b"\xfd7zXZ\x00"
 
 
 def read(path: Path, largest: int, usual: str) -> bytes:
-    """A document of at most `largest` bytes; the error for a larger one names the `usual` size."""
+    """Read a document of at most `largest` bytes. The error for a larger document names the `usual` size."""
     try:
         with naming(path, "read"), path.open("rb") as raw:
             data = raw.read(largest + 1)

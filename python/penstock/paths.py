@@ -67,11 +67,11 @@ class Outcome:
     """The time for sampling and counting [s]."""
 
     def sharing(self, what: SharedPart) -> Share:
-        """How often two circuits share `what`."""
+        """The estimated probability that two circuits share `what`."""
         return Share(self.counts[what], self.counts["pairs"])
 
     def unshared(self, what: SharedLink, *, given_a_relay: bool) -> Share:
-        """How often two circuits do not share `what`: among all pairs, or among pairs that share a relay."""
+        """The probability that two circuits do not share `what`, for all pairs or for pairs that share a relay."""
         of = self.counts["relay"] if given_a_relay else self.counts["pairs"]
         return Share(of - self.counts[what], of)
 

@@ -25,14 +25,14 @@ class Watch(Protocol):
     """A receiver of progress reports."""
 
     def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
-        """Report the number of finished runs, that of all runs, and the share in [0, 1] of each running one."""
+        """Report the numbers of finished runs and of all runs, and the finished share of each running run [0 to 1]."""
 
 
 class Shown:
     """A receiver that writes to a terminal or a log."""
 
     def __init__(self, what: str) -> None:
-        """Report the runs of `what`."""
+        """Prepare reports on the runs of `what`."""
         self._what = what
         self._console = Console(stderr=True, markup=False, emoji=False)
         self._began = time.monotonic()

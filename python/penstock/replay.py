@@ -50,7 +50,7 @@ class Record:
         return {"directory": str(self.directory), "variant": self.variant, "requests": digest}
 
     def of(self, document: _core.Document, jobs: Sequence[Job]) -> dict[Job, _core.Replay]:
-        """For each job the requests of the same network and seed."""
+        """The requests for each job, which come from the run with the same network and seed."""
         return {job: self._one(document, job) for job in jobs}
 
     def _one(self, document: _core.Document, job: Job) -> _core.Replay:

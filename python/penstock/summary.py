@@ -39,7 +39,7 @@ def counted(transfers: pl.DataFrame, **values: str) -> pl.DataFrame:
 
 
 def workloads(transfers: pl.DataFrame, *others: pl.DataFrame) -> list[str]:
-    """The workloads with downloads and with rows in each of `others`, sorted by download size."""
+    """The workloads that have downloads and also rows in each table of `others`, sorted by download size."""
     sizes = transfers.filter(direction="download").group_by("workload").agg(pl.col("bytes").median())
     for table in others:
         sizes = sizes.join(table, on="workload", how="semi")

@@ -126,7 +126,7 @@ pub trait Cell: Sized + fmt::Debug {
     /// The cell's tag; `None` if the cell's times are not recorded.
     fn tag(&self) -> Option<Tag>;
     /// Marks a RELAY cell that met congestion. The mark is one bit beside the circuit id and is not encrypted. Any node
-    /// may set it; no node clears it. C tor does not know this bit.
+    /// may set the mark, and no node clears it. C tor does not know this bit.
     ///
     /// Source: RFC 3168 section 5 (Congestion Experienced).
     fn mark(&mut self);

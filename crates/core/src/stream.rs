@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 /// Estimates the age of a queue's first item with two time stamps. The estimate is an upper bound.
 ///
 /// A mark with a time stamp is set behind the queue's last item. When all items before the mark have left, the
-/// remaining items are younger than the mark, and a new mark is set. So a reader that takes single items does not reset
-/// the age.
+/// remaining items are younger than the mark, and a new mark is set. A reader that takes single items therefore does
+/// not reset the age.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
     /// The first item arrived at this time or later.

@@ -2,7 +2,7 @@
 //! the streams of a Markov model.
 //!
 //! Source: DefenestraTor §5 and §5.1. A download's time starts when the application opens the stream (BEGIN is sent).
-//! So the time to the first byte is two round trips of the circuit.
+//! The time to the first byte is therefore two round trips of the circuit.
 
 use crate::cell::Request;
 use crate::queue::HostId;

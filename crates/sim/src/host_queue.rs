@@ -1,9 +1,9 @@
 //! Selects the next host, and limits how far it may run ahead of the others (conservative look-ahead).
 //!
 //! Hosts affect each other only through packets, and a packet needs at least the shortest delay of the network. No
-//! packet of another host can arrive within this delay. So a host may handle all its events of this time in one step,
-//! and the order of its events does not change.
-//! Source: Chandy and Misra 1979; Fujimoto, "Parallel and distributed simulation systems", chapter 3.
+//! packet of another host can arrive within this delay. A host may therefore handle all its events of this time in one
+//! step, without a change of their order. Source: Chandy and Misra 1979; Fujimoto, "Parallel and distributed simulation
+//! systems", chapter 3.
 
 use crate::queue::HostId;
 use penstock_units::Instant;

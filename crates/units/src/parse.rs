@@ -18,7 +18,7 @@ pub enum ParseUnitError {
         text: String,
         /// The expected kind of quantity.
         kind: &'static str,
-        /// What is wrong with the text.
+        /// The error in the text.
         reason: String,
         /// An example of a correct quantity.
         example: &'static str,

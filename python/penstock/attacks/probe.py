@@ -28,9 +28,9 @@ def rate(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 def onset(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
     """The bytes on the wire before throttling starts, minus the refill of the bucket until then [B].
 
-    The curve of arrived cells is first steep and then flat. Throttling starts at the corner between them: the point
-    farthest above the line from the curve's first to its last point. Bytes on the wire are cells and the TLS overhead
-    of their records.
+    The curve of arrived cells is first steep and then flat. Throttling starts at the corner between both parts. The
+    corner is the point with the largest distance above a straight line between the curve's ends. Bytes on the wire are
+    cells and the TLS overhead of their records.
     """
     return _of_circuits(cells, hop, _onset)
 

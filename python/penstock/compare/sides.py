@@ -246,7 +246,7 @@ def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Re
 
 
 def _paired(a: pl.DataFrame, b: pl.DataFrame, common: Replicates) -> Difference | None:
-    """Means of quantiles over replicates, and the t interval of the paired differences; none without pairs."""
+    """Mean quantiles over replicates, and the t interval of the paired differences; None without pairs."""
     both = common.average(a.join(b, on=RUN, suffix="_of_b"))
     if both.is_empty():
         return None

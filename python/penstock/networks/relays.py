@@ -46,5 +46,5 @@ class Source:
 
 
 def counted(number: int, what: str) -> list[str]:
-    """A note about a number of relays; none for zero."""
+    """A list with a note about a number of relays; empty for zero."""
     return [f"{number} {'relay' if number == 1 else 'relays'} {what}"] if number else []

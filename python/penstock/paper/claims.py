@@ -238,7 +238,7 @@ class Claims(Strict):
 
 
 class _Group(BaseModel, extra="allow"):
-    """Claims that share all keys but those of their `cases`."""
+    """Claims that share all keys except the keys in `cases`."""
 
     cases: list[dict[str, Any]] = [{}]
 

@@ -33,7 +33,7 @@ def decrease(result: Result, variant: str, workload: str, hop: str) -> pl.DataFr
 
 
 def decrease_after(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """The delay of the exit's first window decrease after that of another hop [s]; negative if the exit is first."""
+    """The time from a hop's first window decrease to the exit's first one [s]; negative if the exit is first."""
     here, exit_ = (decrease(result, variant, workload, at) for at in (hop, "exit"))
     both = here.join(exit_, on=RUN, suffix="_exit")
     return both.select(*RUN, value=pl.col("value_exit") - pl.col("value"))

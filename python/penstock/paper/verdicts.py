@@ -36,7 +36,7 @@ class Checked:
     """The mean of the numbers."""
     low: float = nan
     high: float = nan
-    """The 95 % t interval of that mean; NaN if there is none."""
+    """Both ends of the 95 % t interval of `measured`; NaN without an interval."""
     seeds: tuple[float, ...] = ()
     """The number of each seed or pair of runs; with several networks, of each network."""
     replicates: str = "seeds"

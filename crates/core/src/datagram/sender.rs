@@ -301,7 +301,7 @@ impl<B> Sender<B> {
         waits.then(|| self.forwarded_at + self.forward_timeout.span())
     }
 
-    /// Handles the timer, which may be early. Returns what the caller must do.
+    /// Handles the timer, which may be early. Returns the action that the caller must take.
     pub fn on_timer(&mut self, now: Instant) -> Repair {
         if self.poll_timeout().is_none_or(|due| due > now) {
             return Repair::Nothing;

@@ -10,10 +10,10 @@ use std::num::NonZeroU8;
 /// Source: Alizadeh et al. 2010 §3.4; RFC 8257 §4.2 (g = 1/16). Linux `tcp_dctcp.c` (minimum window of two segments).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DctcpConfig {
-    /// The bounds of the window. A SENDME acknowledges 10 cells, while Vegas uses 31. So a burst in slow start has 20
-    /// cells, which do not exceed the marking threshold K = 20 (Alizadeh et al. 2010 §3.5). The initial and the minimum
-    /// window are 20 cells (two SENDMEs). The maximum is 1000 cells, as for fixed windows; it applies if no relay marks
-    /// cells.
+    /// The bounds of the window. A SENDME acknowledges 10 cells, while Vegas uses 31. A burst in slow start therefore
+    /// has 20 cells, which do not exceed the marking threshold K = 20 (Alizadeh et al. 2010 §3.5). The initial and the
+    /// minimum window are 20 cells (two SENDMEs). The maximum is 1000 cells, as for fixed windows; it applies if no
+    /// relay marks cells.
     pub bounds: CwndBounds,
     /// The weight of the newest fraction of marked cells in the average `alpha`, in [0, 1).
     pub g: f64,

@@ -16,9 +16,9 @@ pub struct TimelyConfig {
     /// (§4.1). The initial window is that of Vegas. The minimum window is the cells of two SENDMEs; the maximum is 1000
     /// cells as for fixed windows.
     pub bounds: CwndBounds,
-    /// The rate grows if the round trip is below the circuit's minimum plus this time [ns], whatever the gradient is.
+    /// If the round trip is below the circuit's minimum plus this time, the rate grows with any gradient [ns].
     pub t_low: Duration,
-    /// The rate falls if the round trip is above the circuit's minimum plus this time [ns], whatever the gradient is.
+    /// If the round trip is above the circuit's minimum plus this time, the rate falls with any gradient [ns].
     pub t_high: Duration,
     /// How much the rate increases in one round trip [B/s]. A cell counts 512 B.
     pub delta: DataRate,

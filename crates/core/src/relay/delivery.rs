@@ -115,8 +115,8 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Sends a SENDME for a stream or for the circuit. An end without end-to-end windows sends none while the circuit's
-    /// queue is full.
+    /// Sends a SENDME for a stream or for the circuit. An end without end-to-end windows sends no SENDME while the
+    /// circuit's queue is full.
     fn send_sendme(
         &mut self,
         now: Instant,

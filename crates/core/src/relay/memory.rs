@@ -24,11 +24,11 @@ pub(super) struct MemoryUse {
     driver: Bytes,
 }
 
-/// Holders in the order of their memory: the network with the most bytes last, and in it the host with the most bytes
-/// last.
+/// Holders in the order of their memory. The network with the most bytes comes last, and in each network the host with
+/// the most bytes.
 #[derive(Debug, Default)]
 struct Order {
-    /// The bytes of each network, and its hosts with their bytes.
+    /// For each network, its bytes, and its hosts in the order of their bytes.
     networks: BTreeMap<u128, (u64, BTreeSet<(u64, u128)>)>,
     by_bytes: BTreeSet<(u64, u128)>,
 }
@@ -103,9 +103,9 @@ impl<C: Cell> Relay<C> {
     /// Closes circuits and channels if peers use more than the memory limit, until nine tenths of the limit are in use.
     ///
     /// The network that uses the most memory loses circuits first, and in this network the host that uses the most
-    /// ([`Kernel::holder`]). The host loses the circuit with the oldest queued cell or the oldest payload that waits for
-    /// an application. So a flooded circuit whose reader is slow closes before busy circuits. If unused circuits use
-    /// most of the host's memory, they close first. A host without circuits loses its channels.
+    /// ([`Kernel::holder`]). The host loses the circuit with the oldest queued cell or the oldest payload that waits
+    /// for an application. A flooded circuit with a slow reader therefore closes before busy circuits. If unused
+    /// circuits use most of the host's memory, they close first. A host without circuits loses its channels.
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
     /// Deviation: C tor compares the circuits of all holders by age, and counts no idle circuits.

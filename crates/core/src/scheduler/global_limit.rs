@@ -28,9 +28,9 @@ pub enum GlobalLimitConfig {
 
 /// KIST's global limit: how many bytes all sockets of a relay together may still get in the current round.
 ///
-/// The limit follows the bytes that leave the kernel. Without initial values the limit would stay near zero, because
-/// few bytes could leave. So the initial limit is 32 KiB in a round, and the initial rate is 32 KiB in the time that
-/// fills the bucket.
+/// The limit follows the bytes that leave the kernel. If the limit started at zero, few bytes could leave, and the
+/// limit would stay near zero. The initial limit is therefore 32 KiB per round. The initial rate is 32 KiB in the time
+/// that fills the bucket.
 ///
 /// Source: KIST §5.2, equation 2; the rule with a rate is that of its prototype (`autotune.c`).
 ///

@@ -18,7 +18,7 @@ pub(super) enum Held {
 }
 
 /// Writes the channel's output buffer until it is empty, `limit` is reached [B], or the kernel or token buckets block
-/// it. The last record may exceed the limit. Returns the bytes written [B] and what blocks the remaining bytes.
+/// it. The last record may exceed the limit. Returns the bytes written [B] and the reason why the remaining bytes wait.
 pub(super) fn write_out(
     channel: ChannelKey,
     limit: Bytes,

@@ -86,8 +86,8 @@ fn dctcp_and_timely_keep_queues_short_at_the_same_goodput() {
     }
 }
 
-/// Over datagrams, cells wait for the link and not in a circuit queue. Only the RTT shows this
-/// delay.
+/// Over datagrams, TIMELY keeps its window small. Cells wait for the link and not in a circuit queue, so only the RTT
+/// shows this delay.
 #[test]
 fn timely_over_datagrams_keeps_its_window_small_at_the_same_goodput() {
     let [stock, timely] = [RelayConfig::default(), timely()].map(|config| download(&over_datagrams(config)));

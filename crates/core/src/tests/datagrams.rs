@@ -1,5 +1,4 @@
-//! Paths over datagrams (G-50 to G-54): each cell arrives once and in order, whatever the network
-//! loses.
+//! Tests paths over datagrams (G-50 to G-54). Each cell arrives once and in order, for any losses.
 
 use super::host::Side;
 use super::util::{Impairments, Link, Net};
@@ -101,7 +100,7 @@ fn every_hop_control_carries_bulk_and_web_both_ways_without_retransmission() {
     }
 }
 
-/// KIST reads the state of TCP sockets. A datagram channel has none.
+/// Every scheduler writes datagrams, also KIST, although a datagram channel has no TCP state that KIST could read.
 #[test]
 fn every_scheduler_writes_datagrams() {
     let schedulers = [

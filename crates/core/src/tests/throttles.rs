@@ -250,7 +250,7 @@ fn a_flag_ends_with_its_client() {
     assert!(net.at(page).is_complete(), "the page is larger than the burst and below the bulk threshold");
 }
 
-/// The uploads of a client count in its throughput: an upload continues at half of its rate.
+/// The threshold counts a client's uploads as throughput. An upload therefore continues at half of its rate.
 #[test]
 fn the_threshold_counts_uploads() {
     let threshold = ThresholdConfig {

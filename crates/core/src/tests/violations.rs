@@ -80,7 +80,7 @@ fn stream(id: u16) -> Option<StreamId> {
     Some(StreamId(NonZeroU16::new(id).expect("ids count from one")))
 }
 
-/// An id from the half that the client uses on the channel to its guard.
+/// A circuit id from the half of the id space that the client allocates on the channel to its guard.
 const CLIENTS: u32 = 1 << 31 | 77;
 
 const COMMANDS: [Command; 5] =

@@ -9,7 +9,7 @@ pub const CELL: f64 = 512.0;
 /// all clients.
 ///
 /// Cells between two refills count as if they were sent evenly. A client that always gets `r` cells a second has the
-/// count r·H/ln 2, whatever the refill interval is.
+/// count r·H/ln 2, for any refill interval.
 ///
 /// Source: throttling §3.2 ("computed in much the same way as the per-circuit cell EWMA").
 ///

@@ -169,8 +169,8 @@ impl Throttle for Threshold {
     }
 }
 
-/// ⌊`fraction` · `all`⌋. Decimal fractions are rarely exact in binary, so a product less than 10⁻⁹ below a whole number
-/// is rounded up to it.
+/// ⌊`fraction` · `all`⌋. Decimal fractions are rarely exact in binary. If the product is less than 10⁻⁹ below a whole
+/// number, the result is therefore this whole number.
 fn part(fraction: f64, all: usize) -> usize {
     (fraction * all as f64 + 1e-9) as usize
 }

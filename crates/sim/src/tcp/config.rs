@@ -2,7 +2,7 @@
 
 use penstock_units::Duration;
 
-/// Which TCP implementation is modelled. This decides all behaviour that has no setting of its own.
+/// The modelled TCP implementation. It decides all behaviour that no other setting decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// Linux 3.2 of January 2012.
@@ -16,10 +16,10 @@ pub enum Kernel {
 /// The rule by which TCP counts a segment as lost before the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossDetection {
-    /// A segment is lost if the highest SACKed segment is enough segments above it (forward acknowledgement, Linux 3.2
-    /// `tcp_fack`).
+    /// A segment is lost if the highest SACKed segment is `reordering` or more segments above it (forward
+    /// acknowledgement, Linux 3.2 `tcp_fack`).
     Fack,
-    /// A segment is lost if enough segments above it are SACKed (RFC 6675).
+    /// A segment is lost if `reordering` or more segments above it are SACKed (RFC 6675).
     Sack,
     /// A segment is lost if a segment that was sent later has arrived and the reordering window has passed. A probe
     /// detects a lost tail (RFC 8985).

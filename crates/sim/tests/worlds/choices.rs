@@ -19,7 +19,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// The value in TOML, with those of the parameters `more` that the kind supports.
+    /// The value in TOML. It includes each parameter of `more` that the kind supports.
     pub(crate) fn toml(&self, more: &[(&str, &str)]) -> String {
         let Some(known) = &self.known else { return format!("{:?}", self.kind) };
         let own = self.parameters.iter().map(|(key, value)| (key.as_str(), value.as_str()));

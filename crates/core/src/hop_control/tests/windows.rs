@@ -299,8 +299,8 @@ fn the_first_node_follows_the_worst_hop_and_the_last_node_has_no_window() {
     assert_eq!(last.credit(), Cells::new(u64::MAX));
 }
 
-/// With nstor's parameters, windows of at most two cells grow once in two RTTs, because one RTT
-/// gives too few samples. With those of Marut's authors they grow in each RTT.
+/// With nstor's parameters, windows of at most two cells grow once in two RTTs, because one RTT gives too few samples.
+/// With the parameters of Marut's authors, windows grow in each RTT.
 #[test]
 fn a_round_with_too_few_rtt_samples_continues() {
     let windows = |samples| {

@@ -102,7 +102,7 @@ fn more_than_the_fair_share_is_flagged_until_the_penalty_ends() {
     assert!((1.0..1.4).contains(&served), "{served} half-lives from 1.17 M to M/2");
 }
 
-/// G-44: M follows the number of connections to B·H/(N·512·ln 2).
+/// G-44: after a change of the number of connections N, M converges to B·H/(N·512·ln 2).
 #[test]
 fn the_fair_count_converges_to_the_value_of_the_formula() {
     for (millis, half_life) in [(10, 2), (1000, 30), (1000, 5), (16, 90)] {
