@@ -24,8 +24,8 @@ NEWEST = 4
 class Result:
     """An output directory.
 
-    Its tables are read on first use and have the columns of the files. In columns ending in `_s`, times are seconds of
-    the run; in columns ending in `_ns`, nanoseconds.
+    Its tables are read on first use and have the columns of the files. Times in columns ending in `_s` are seconds of
+    the run. Times in columns ending in `_ns` are nanoseconds.
     """
 
     def __init__(self, directory: str | Path) -> None:

@@ -95,8 +95,8 @@ pub const MAX_PAYLOAD: u16 = 498;
 
 /// One cell.
 ///
-/// The sender of a relay message encrypts it with the layer of the destination hop ([`seal`](Cell::seal)). Then it adds
-/// the layer of each nearer hop ([`wrap`](Cell::wrap)). Each hop removes one layer ([`peel`](Cell::peel)).
+/// The sender encrypts a relay message with the layer of the destination hop ([`seal`](Cell::seal)). Then the sender
+/// adds the layer of each nearer hop ([`wrap`](Cell::wrap)). Each hop removes one layer ([`peel`](Cell::peel)).
 pub trait Cell: Sized + fmt::Debug {
     /// Bytes of a stream.
     type Payload: Payload;

@@ -65,7 +65,7 @@ impl<C: Cell> HalfCircuit<C> {
         !self.queue.is_empty() && (self.unlimited > 0 || self.hop.credit() > Cells::ZERO)
     }
 
-    /// Takes the next cell to send. Without credit, RELAY cells wait and control cells overtake them.
+    /// Takes the next cell to send. Without credit, RELAY cells wait, and control cells overtake RELAY cells.
     pub(crate) fn pop(&mut self) -> Option<Queued<C>> {
         if self.unlimited == 0 {
             return take_first(&mut self.queue);
@@ -111,9 +111,10 @@ pub(crate) struct Circuit<C: Cell> {
     forward: HalfCircuit<C>,
     backward: HalfCircuit<C>,
     pub(crate) role: Role<C>,
-    /// This node has sent a CREATE or EXTEND and waits for the answer.
+    /// Whether this node has sent a CREATE or EXTEND and waits for the answer.
     pub(crate) extending: bool,
-    /// A TRUNCATE removed the hops behind this relay. The relay drops cells that still arrive for them.
+    /// Whether a TRUNCATE removed the hops behind this relay. The relay drops cells that still arrive for the removed
+    /// hops.
     pub(crate) truncated: bool,
     pub(crate) class: PriorityClass,
     /// The result of the congestion control negotiation between the circuit's ends.

@@ -153,9 +153,9 @@ pub struct Refill {
     pub interval: Duration,
     /// Time of the first refill [ns], in `[0, interval)`. Different phases avoid artefacts of simultaneous refills.
     pub phase: Duration,
-    /// If set, a bucket is refilled only when it is used. It gets the tokens of the whole intervals since the last
-    /// refill; the remaining time is lost. If an operation finds an empty bucket, the relay retries it after this time
-    /// [ns], together with all other waiting operations. `phase` then has no effect.
+    /// If set, a bucket is refilled only when it is used. The bucket gets the tokens of the whole intervals since the
+    /// last refill, and the remaining time is lost. If an operation finds an empty bucket, the relay retries the
+    /// operation after this time [ns], together with all other waiting operations. `phase` then has no effect.
     ///
     /// Source: C tor since 0.4.0 `token_bucket_rw_refill()` with steps of some 16 ms (`TICKS_PER_STEP`), and
     /// `reenable_blocked_connection_schedule()` after `TokenBucketRefillInterval`, 100 ms.

@@ -1,8 +1,8 @@
 //! The relay's interface to its host.
 //!
-//! It is synchronous, non-blocking and monomorphised. The simulator's kernel and Linux implement it. Relay code calls
-//! the kernel directly, because vanilla Tor writes until the kernel refuses, and KIST reads the socket state again
-//! after writing.
+//! The interface is synchronous, non-blocking and monomorphised. The simulator's kernel and Linux implement this
+//! interface. Relay code calls the kernel directly, because vanilla Tor writes until the kernel refuses, and KIST reads
+//! the socket state again after writing.
 
 use crate::cell::Cell;
 use crate::datagram::Message;

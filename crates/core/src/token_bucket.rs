@@ -117,8 +117,8 @@ impl Refill {
 
 /// The I/O quantum: how many bytes one call may read from or write to a connection [B].
 ///
-/// The unit `base` [B] is the size of a cell; for edge streams, of a payload. The quantum is one eighth of the global
-/// bucket's tokens, in whole units. It is 4 to 32 units, but at most the tokens in either bucket.
+/// The unit `base` [B] is the size of a cell, or for edge streams the size of a payload. The quantum is one eighth of
+/// the global bucket's tokens, in whole units. The quantum is 4 to 32 units, but at most the tokens in either bucket.
 ///
 /// Source: C tor `connection_bucket_round_robin()`; throttling §2 ("16 KiB or 1/8 of the global bucket").
 pub fn quantum(global: Option<&TokenBucket>, own: Option<&TokenBucket>, base: u64) -> Bytes {

@@ -1,7 +1,7 @@
 //! KIST's limits, compared with Linux's socket state before and after writes of known sizes.
 //!
-//! `penstock-testbed limits` recorded `docs/data/tcp/limits-linux-6.18.jsonl`. It has its own code for equation 1.
-//! Every 10 ms it writes as many bytes as equation 1 permits. Every tenth write is twice as large.
+//! `penstock-testbed limits` recorded `docs/data/tcp/limits-linux-6.18.jsonl`. This program has its own code for
+//! equation 1. Every 10 ms, it writes as many bytes as equation 1 permits. Every tenth write is twice as large.
 
 use penstock_core::kernel::SocketInfo;
 use penstock_core::scheduler::{socket_limit, window_limit};

@@ -84,7 +84,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The items of a document, in order. For a document that is cut off, this still returns the items before the cut; see
+/// The items of a document, in order. If a document is cut off, the items before the cut are still returned; see
 /// [`Item::strict`].
 pub fn items(document: &[u8]) -> Items<'_> {
     Items { document, at: 0, lines: 0 }

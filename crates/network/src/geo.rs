@@ -102,7 +102,7 @@ pub const USERS: &[(&str, u32)] = &[
     ("IN", 831),
 ];
 
-/// The countries that this crate supports: those of relays from 2012 to 2022, those of users, and some others.
+/// The countries that this crate supports: countries of relays from 2012 to 2022, countries of users, and some others.
 pub static COUNTRIES: LazyLock<Vec<Country>> = LazyLock::new(|| {
     let country = |line: &'static str| {
         let (code, numbers) = line.split_once(',').expect("a line begins with a code");

@@ -76,7 +76,8 @@ impl Sampler {
         self.pairs
     }
 
-    /// How many circuits failed because no relay was compatible with the relays chosen before. They were sampled again.
+    /// The number of circuits that failed because no relay was compatible with the relays chosen before. The sampler
+    /// replaced these circuits.
     pub fn failures(&self) -> u64 {
         self.failures
     }

@@ -111,7 +111,7 @@ struct Table {
     weighted: Vec<(u32, f64)>,
 }
 
-/// One of the n slots of the alias table. It gets 1/n of all samples and divides them between one or two relays.
+/// One of the n slots of the alias table. A slot gets 1/n of all samples, which go to one or two relays.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// The fraction of the slot's samples that go to `relay` [2^-64].

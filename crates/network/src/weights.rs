@@ -6,7 +6,8 @@ use crate::error::Error;
 use crate::relay::{Class, Position, Relay};
 use std::collections::BTreeMap;
 
-/// The weights of a consensus's `bandwidth-weights` line that path selection uses. They are numbers from 0 to a scale.
+/// The weights of a consensus's `bandwidth-weights` line that path selection uses. The weights are numbers from 0 to a
+/// scale.
 ///
 /// Source: dir-spec section 3.8.3; C tor `compute_weighted_bandwidths()`.
 /// Deviation: the four weights of directory mirrors (Wgb, Wmb, Web, Wdb) are not read. They equal the scale in all

@@ -1,7 +1,7 @@
 //! The rows of the output tables.
 //!
-//! Columns whose names end with `_s` are in seconds, those with `_ns` in nanoseconds. Both count from the start of the
-//! run. `None` means that the event did not happen or is unknown; it becomes null.
+//! Columns whose names end with `_s` are in seconds, and columns with `_ns` are in nanoseconds. Both count from the
+//! start of the run. `None` means that the event did not happen or is unknown, and becomes null in the file.
 
 use crate::write::{row, words};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Measures the cost of a segment in TCP alone, with two endpoints and no network.
 //!
 //! `cargo run --release -p penstock-sim --example tcp_bench [-- SEGMENTS]` prints the speed of every profile [million
-//! data segments/s]. The speed includes the work for ACKs. It is the median of five runs.
+//! data segments/s]. The speed includes the work for ACKs, and is the median of five runs.
 
 use penstock_sim::tcp::{Congestion, Endpoint, Segment, TcpConfig};
 use penstock_units::{Duration, Instant};

@@ -20,7 +20,8 @@ impl Control {
     }
 
     /// The control of a run without look-ahead and trains. The run handles the events of all hosts one at a time, in
-    /// the order of time, and sends each packet separately. It is slower, but has the same results, as tests verify.
+    /// the order of time, and sends each packet separately. Such a run is slower, but has the same results, as tests
+    /// verify.
     pub fn one_by_one() -> Self {
         Control { one_by_one: true, ..Control::default() }
     }

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, spawn};
 
 const CABLE: &str = "cable0";
-/// Queue length of a device [packet]. It is so long that the queue never overflows before the loop reads the packets.
+/// Queue length of a device [packet]. The queue is long enough that it never overflows before the loop reads the
+/// packets.
 const CABLE_QUEUE: usize = 20_000;
 
 /// Two nodes with a running link.

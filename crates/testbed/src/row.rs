@@ -80,7 +80,7 @@ pub struct Row {
     pub link: LinkRow,
     /// Congestion control of the sender.
     pub congestion: Congestion,
-    /// Number of the run. It seeds the losses [1].
+    /// Number of the run, which is also the seed of the losses [1].
     pub repeat: u64,
     /// Time from `connect()` to the start of the measurement [s].
     pub warmup_s: f64,

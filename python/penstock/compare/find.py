@@ -1,4 +1,4 @@
-"""Finds the source that a name on the command line means: a directory or a single document."""
+"""Finds the source (a directory or a single document) that a name on the command line stands for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -169,7 +169,7 @@ def _one(
 
 
 def _many(document: _core.Document, replicates: int) -> dict[str, int | None]:
-    """The arguments of a run: `replicates` networks with one seed each if the scenario has networks, or seeds."""
+    """The arguments of a run: `replicates` seeds, or networks with one seed each if the scenario has networks."""
     return {"networks": replicates, "runs": 1} if document.networks() else {"networks": None, "runs": replicates}
 
 

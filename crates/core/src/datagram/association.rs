@@ -117,8 +117,8 @@ pub(crate) const MAX_EARLY: usize = 16_384;
 
 /// Sends and receives the cells of one channel as datagrams.
 ///
-/// The association packs cells of the channel's output buffer into datagrams. From received datagrams it returns the
-/// cells of each circuit in order. Circuits have 16-bit numbers; each side allocates half of them.
+/// The association packs cells of the channel's output buffer into datagrams. From received datagrams, the association
+/// returns the cells of each circuit in order. Circuits have 16-bit numbers; each side allocates half of them.
 ///
 /// A circuit begins with the CREATE, which has sequence number 0, and ends with the DESTROY. The sender stores the
 /// DESTROY until the peer acknowledges it, or until a GONE reports that the peer does not know the circuit.
@@ -171,7 +171,7 @@ impl<C: Cell> Association<C> {
     }
 
     /// Sends pending messages and the cells of `outbuf` as datagrams. `send` returns the size of each datagram [B]. The
-    /// call ends when it has sent `limit` bytes [B] (the last datagram may exceed the limit). It also ends when a
+    /// call ends when it has sent `limit` bytes [B] (the last datagram may exceed the limit). The call also ends when a
     /// single remaining message waits for a second message.
     pub(crate) fn flush(
         &mut self,

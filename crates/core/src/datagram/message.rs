@@ -1,8 +1,8 @@
 /// One message in a datagram. `B` is the type of a cell: bytes, the simulator's descriptor, or a reference to either.
 ///
-/// Source: header sizes of BackTap as in nstor: DATA has 19 B and a payload of 498 B, FEEDBACK has 12 B.
-/// Deviation: 11 B of the DATA header are the relay header (stream, digest, length, command). They are part of the
-/// cell's body, because the circuit's encryption covers them.
+/// Source: header sizes of BackTap as in nstor: DATA has 19 B and a payload of 498 B, FEEDBACK has 12 B. Deviation: 11
+/// B of the DATA header are the relay header (stream, digest, length, command). These bytes are part of the cell's
+/// body, because the circuit's encryption covers them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<B> {
     /// A cell of a circuit. The first cell has sequence number 0.

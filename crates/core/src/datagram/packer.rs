@@ -2,10 +2,10 @@ use super::MAX_DATAGRAM;
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// A message that waits to be sent. Its content is read when it is sent.
+/// A message that waits to be sent. The packer reads the content of the message when it sends the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
-    /// A cell, by circuit and sequence number.
+    /// A cell, which the circuit and the sequence number identify.
     Data(u16, u64),
     Feedback(u16),
     /// A FEEDBACK for this circuit, as the answer to a cell beyond a missing cell.

@@ -26,7 +26,7 @@ pub enum RoundTrips {
 /// The sending half of a hop. It stores the cells of one circuit until the next node acknowledges them, and counts the
 /// cells that the next node forwarded.
 ///
-/// After three duplicate ACKs the sender retransmits a cell, at most once in a round trip. After a timeout it
+/// After three duplicate ACKs the sender retransmits a cell, at most once in a round trip. After a timeout, the sender
 /// retransmits all cells in flight, as ACKs arrive (go-back-N). If all cells have arrived but the next node forwards
 /// some of them too late, the sender sends a PROBE, because the last FEEDBACK may be lost.
 ///

@@ -37,11 +37,12 @@ impl Default for DctcpConfig {
 
 /// DCTCP's congestion window at one end of a circuit.
 ///
-/// An observation window covers the cells that are sent in about one round trip. It ends when a SENDME acknowledges a
-/// cell that was sent after the previous observation window. If F is the fraction of marked cells in the window, alpha
-/// then becomes (1 - g) alpha + g F, and cwnd changes once. If a cell was marked, cwnd becomes cwnd (1 - alpha / 2).
-/// Otherwise cwnd grows by the cells of one SENDME, as TCP grows by one segment. Slow start lasts until the first mark;
-/// each SENDME then adds the number of acknowledged cells. cwnd grows only if the cells in flight fill it.
+/// An observation window covers the cells that are sent in about one round trip. The observation window ends when a
+/// SENDME acknowledges a cell that was sent after the previous observation window. If F is the fraction of marked cells
+/// in the window, alpha then becomes (1 - g) alpha + g F, and cwnd changes once. If a cell was marked, cwnd becomes
+/// cwnd (1 - alpha / 2). Otherwise cwnd grows by the cells of one SENDME, as TCP grows by one segment. Slow start lasts
+/// until the first mark; each SENDME then adds the number of acknowledged cells. cwnd grows only if the cells in flight
+/// fill it.
 ///
 /// Source: Alizadeh et al. 2010 §3.1, equations 1 and 2; RFC 8257 §3.3; RFC 5681 §3.1 (growth, with the cells of a
 /// SENDME for a segment). Alpha begins at one, as in Linux (`dctcp_alpha_on_init`).

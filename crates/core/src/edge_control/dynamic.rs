@@ -45,7 +45,8 @@ impl Default for DynamicConfig {
 ///
 /// The window starts with the cells of one SENDME. The sender stores the send time of every hundredth DATA cell; the
 /// SENDME for that cell gives the round-trip time. The threshold is T = (1 - alpha) rtt_min + alpha rtt_max (Eq. 1).
-/// The window grows by 100 cells if rtt ≤ T and is halved otherwise (Eq. 2). It stays between 100 and 1000 cells.
+/// The window grows by 100 cells if rtt ≤ T and is halved otherwise (Eq. 2). The window stays between 100 and 1000
+/// cells.
 ///
 /// The paper does not say whether the peer's deliver window changes as well. In Penstock the deliver window stays at
 /// 1000, so only the sender needs this algorithm (§6.2).

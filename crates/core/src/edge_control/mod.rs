@@ -141,7 +141,7 @@ pub enum EdgeControlConfig {
     Dctcp(DctcpConfig),
     /// A rate that follows the gradient of the round trip, and XON/XOFF, if the other end supports both.
     Timely(TimelyConfig),
-    /// Algorithms from outside this workspace. They do not negotiate.
+    /// Algorithms from outside this workspace. These algorithms do not negotiate.
     Custom {
         /// Builds the control of each circuit.
         circuit: Factory<dyn EdgeControl>,

@@ -19,7 +19,7 @@ pub struct WindowsConfig {
     /// The lead: how many cells this end acknowledges before they arrive [cell]; 0 is a correct receiver. A larger
     /// value models a selfish receiver that wants a larger window. The first SENDME is on time. Each later SENDME
     /// acknowledges twice the cells that arrived since the previous SENDME, until the lead is reached. The sender
-    /// cannot detect this if it has already sent the acknowledged cells.
+    /// cannot detect early SENDMEs if it has already sent the acknowledged cells.
     ///
     /// Source: DefenestraTor §4.1, footnote 5, which only says that this attack is possible. A constant lead would
     /// shorten all round trips equally. Eq. 1 only compares round trips, so the lead must grow.

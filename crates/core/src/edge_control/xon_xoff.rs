@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(deliver(&mut stream, 0, XOFF + 1), Some(StreamFeedback::Xoff));
     }
 
-    /// A stream that sent an XOFF. All of `waiting` is still unread at 10 ms.
+    /// A stream that sent an XOFF. At 10 ms, `waiting` bytes are still unread.
     fn stopped(waiting: u64) -> XonXoff {
         let mut stream = XonXoff::new(CONFIG);
         assert_eq!(deliver(&mut stream, 0, waiting), None);

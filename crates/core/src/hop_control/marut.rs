@@ -22,8 +22,8 @@ pub struct MarutConfig {
     pub interval: ControlInterval,
     /// A node rounds c_diff down to a multiple of this [1/64 cell]; at least 1. Coarse steps reveal less.
     pub quantum: u16,
-    /// A reported c_diff is valid for this many circuit round trips [1]. Then it decays to zero in the same time.
-    /// `None` keeps it.
+    /// A reported c_diff is valid for this many circuit round trips [1], and then decays to zero in the same time. With
+    /// `None`, a reported c_diff never decays.
     pub memory: Option<u32>,
     /// A middle node with more cells than this in its queue sends no feedback [cell]; `None` always sends feedback.
     pub queue_cap: Option<u32>,

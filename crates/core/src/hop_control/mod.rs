@@ -1,7 +1,7 @@
 //! How many cells may one hop have outstanding, and which feedback must a node send?
 //!
 //! At each relay, each direction of a circuit has a hop control. The hop control limits the cells to the next hop (the
-//! credit). It also reports forwarded cells to the previous hop (the feedback). The first node of a direction has no
+//! credit), and reports forwarded cells to the previous hop (the feedback). The first node of a direction has no
 //! previous hop; the last node has no next hop.
 //!
 //! A hop is controlled if both nodes offer the same control when their channel opens ([`HopOffer`]). All other hops
@@ -129,9 +129,10 @@ pub enum CreditPath {
     /// In a link-control cell, which leaves after the cells in the output buffer and before those in circuit queues.
     #[default]
     Link,
-    /// In a cell of the circuit's queue for the opposite direction. It overtakes RELAY cells only if they lack credit.
+    /// In a cell of the circuit's queue for the opposite direction. This cell overtakes RELAY cells only if they lack
+    /// credit.
     Circuit,
-    /// In the acknowledgements of a channel of datagrams. They do not contain the allowance.
+    /// In the acknowledgements of a channel of datagrams, which do not contain the allowance.
     Acknowledgement,
 }
 

@@ -90,7 +90,8 @@ impl<C: Cell> Relay<C> {
 
 impl<C: Cell> Relay<C> {
     /// Returns a function that answers the client's request about congestion control and windows. Any thread may call
-    /// the function. It agrees to use no end-to-end windows only if the hop towards the client has hop control.
+    /// the function. The function agrees to use no end-to-end windows only if the hop towards the client has hop
+    /// control.
     pub fn agree(
         &self,
         circuit: CircuitIndex,

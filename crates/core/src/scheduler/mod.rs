@@ -1,7 +1,7 @@
 //! Which channels write now, how many cells do they write, and when do they write again?
 //!
 //! A scheduler moves cells from circuit queues to output buffers and then to the kernel, through a
-//! [`SchedulerContext`]. It does not see the cells themselves.
+//! [`SchedulerContext`]. A scheduler does not see the cells themselves.
 
 mod by_channel;
 mod eligible;

@@ -110,8 +110,7 @@ fn a_relay_throttles_its_clients_and_not_those_of_others() {
     assert!((24..29).contains(&rate(own)) && rate(through) > 250, "{} and {}", rate(own), rate(through));
 }
 
-/// The relay throttles a peer from the moment it recognises it as a client. It stops when it
-/// recognises it as a relay.
+/// The relay throttles a peer while the peer counts as a client, and stops when the peer counts as a relay.
 #[test]
 fn a_peer_is_throttled_while_it_counts_as_a_client() {
     for aggregate in [Aggregate::Connection, Aggregate::Address] {

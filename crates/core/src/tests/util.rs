@@ -121,8 +121,7 @@ pub(super) struct Net {
     datagrams_in_flight: BTreeMap<u64, Datagram>,
 }
 
-/// Keeps channels open unless a test sets idle timeouts, so that a path comes to rest when its
-/// circuits do.
+/// Removes idle timeouts unless a test sets them, so that a path without traffic causes no more events.
 fn without_idle_timeouts(mut config: RelayConfig) -> RelayConfig {
     if config.idle_timeouts == IdleTimeouts::default() {
         config.idle_timeouts = IdleTimeouts::NEVER;

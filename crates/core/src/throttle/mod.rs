@@ -104,7 +104,7 @@ pub enum Aggregate {
     /// Each connection has its own counts and buckets.
     #[default]
     Connection,
-    /// All connections of one address share them. They also count as one connection in [`Count`].
+    /// All connections of one address share counts and buckets, and count as one connection in [`Count`].
     Address,
 }
 

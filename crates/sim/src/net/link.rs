@@ -37,7 +37,7 @@ impl Link {
         known.1
     }
 
-    /// Whether a packet of `bytes` fits into the queue. It always fits if the link is idle.
+    /// Whether a packet of `bytes` fits into the queue. A packet always fits if the link is idle.
     pub(crate) fn has_room(&mut self, now: Instant, bytes: u64) -> bool {
         let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
         waiting == 0 || waiting + self.nanos_for(bytes) <= self.depth

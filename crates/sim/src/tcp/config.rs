@@ -43,7 +43,7 @@ pub enum Congestion {
 /// Deviation: segments always leave one by one and are never held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// The window looks unfilled only when the data run out. Each segment is sent separately (no GSO).
+    /// The congestion window looks unfilled only when the data run out. TCP sends each segment separately (no GSO).
     None,
     /// On any ACK in the state Open, the window looks unfilled, because TCP holds back data for a larger segment (Linux
     /// 3.2 `tcp_tso_should_defer`).

@@ -105,8 +105,8 @@ impl Endpoint {
         self.stage == Stage::Established
     }
 
-    /// Whether no data will be sent or received any more. This is the case if the connection was never opened or was
-    /// reset. It is also the case if both streams have ended, and all data were acknowledged and read.
+    /// Whether no data will be sent or received any more. True if the connection was never opened or was reset. Also
+    /// true if both streams have ended, and all data were acknowledged and read.
     pub fn is_closed(&self) -> bool {
         match self.stage {
             Stage::Closed | Stage::Reset => true,
@@ -178,7 +178,7 @@ impl Endpoint {
         });
     }
 
-    /// In-order bytes that the application has not read [B]. They remain readable after a reset.
+    /// In-order bytes that the application has not read [B]. These bytes remain readable after a reset.
     pub fn readable(&self) -> u64 {
         self.halves.as_ref().map_or(0, |halves| halves.receive.readable())
     }

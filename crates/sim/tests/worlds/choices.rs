@@ -68,8 +68,8 @@ fn modes(kind: &AlgorithmInfo) -> Vec<Choice> {
     modes
 }
 
-/// The reason why no node can combine `together`, a list of keys with their kind or value. `None`
-/// if a node can.
+/// The reason why no node can combine `together`, a list of keys with their kind or value; `None` if the combination is
+/// possible.
 ///
 /// Other keys do not matter, so a combination can be built choice by choice.
 pub(crate) fn refusal(together: &[(&str, &str)]) -> Option<String> {

@@ -244,7 +244,8 @@ fn every_relay_of_a_network_obeys_littles_law() {
     }
 }
 
-/// One relay with a full link. Three clients share one connection to it, and a fourth has its own.
+/// One relay with a full link. Three clients share one connection to this relay, and a fourth client has its own
+/// connection.
 ///
 /// The send buffer is a quarter of a circuit's window (500 cells, 250 KiB). Each connection therefore always has cells
 /// in the relay's queues, and the relay chooses among circuits.

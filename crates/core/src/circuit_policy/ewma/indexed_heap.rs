@@ -79,7 +79,7 @@ impl Standing {
 
 impl IndexedHeap {
     /// The slot of a circuit. A new circuit gets a count of zero. For an ineligible circuit, the count is multiplied by
-    /// `decay` of its old reference time. Its new reference time is `epoch`.
+    /// `decay` of the old reference time. The new reference time is `epoch`.
     pub(super) fn slot_of(&mut self, key: CircuitKey, epoch: u64, decay: impl FnOnce(u64) -> f64) -> usize {
         // The circuit served last is at the root, so no search is needed.
         if let Some(first) = self.heap.first()

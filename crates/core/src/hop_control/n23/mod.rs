@@ -75,7 +75,7 @@ impl N23Config {
 
 /// N23 at one node, for one direction of a circuit.
 ///
-/// The credit limits how many RELAY cells a node may send to the next node. It is N2 + N3 at first. The next node
+/// The credit limits how many RELAY cells a node may send to the next node. The first credit is N2 + N3. The next node
 /// counts the cells that leave its circuit queue, and reports this count after each N2 cells. The credit is then N2 +
 /// N3 minus the sent cells that are not reported as forwarded. Behind the first node, no queue of the circuit therefore
 /// exceeds N2 + N3 cells. The first node reads its streams only while its own queue is shorter than N2 + N3.

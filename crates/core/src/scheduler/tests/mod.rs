@@ -378,7 +378,7 @@ fn written_in_order(actions: &[Action]) -> Vec<u32> {
     actions.iter().filter_map(wrote).collect()
 }
 
-/// C tor runs KIST immediately if the last run was long ago. Otherwise it waits for the rest of the
+/// C tor runs KIST immediately if the last run was at least one interval ago. Otherwise C tor waits for the rest of the
 /// interval.
 #[test]
 fn deployed_kist_runs_immediately_after_a_pause() {

@@ -84,8 +84,8 @@ impl HyStart {
     }
 }
 
-/// The delay that segmentation offload adds [ns] (Linux `hystart_ack_delay`). It is the time to send four 64 KiB
-/// packets at the pacing rate of slow start, but at most 1 ms. This rate is two windows in a round trip.
+/// The delay that segmentation offload adds [ns] (Linux `hystart_ack_delay`). This delay is the time to send four 64
+/// KiB packets at the pacing rate of slow start, but at most 1 ms. The pacing rate is two windows per round trip.
 fn offload_delay(cfg: &TcpConfig, cwnd: u32, srtt: u64) -> u64 {
     let window = 2 * u64::from(cwnd) * u64::from(cfg.mss);
     (4 * 65_536 * srtt / window.max(1)).min(nanos(Duration::from_millis(1)))

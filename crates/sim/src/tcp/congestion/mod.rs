@@ -1,4 +1,4 @@
-//! The congestion window. This module lets it grow, reduces it after losses, and lets it decay while it is unused.
+//! The growth of the congestion window, its reduction after losses, and its decay while it is unused.
 //!
 //! All algorithms share `Window` (Linux keeps it in `tcp_sock`). An algorithm only computes the growth above ssthresh
 //! and the ssthresh after a loss.
