@@ -72,7 +72,7 @@ class Grid:
         return [axis.keys[0] if long else end for axis, end, long in zip(self.axes, ends, taken, strict=True)]
 
     def places(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """The name and the values of every combination; the last axis varies first."""
+        """The name and the values of every combination. The values of the last axis change fastest."""
         for values in product(*(axis.values for axis in self.axes)):
             yield ", ".join(f"{name}={value}" for name, value in zip(self.names, values, strict=True)), values
 

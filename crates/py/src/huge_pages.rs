@@ -2,7 +2,8 @@
 //!
 //! A large network needs gigabytes of memory in random order, so the processor often misses the address of a page.
 //! Linux gives huge pages only to memory for which a program requests them, and only if a whole huge page is mapped.
-//! The heap of a thread grows in smaller steps. So the request comes when the heap has grown into the next huge page.
+//! The heap of a thread grows in smaller steps. The module therefore requests a huge page when the heap has grown into
+//! the next one.
 
 // Requests to the kernel are unsafe functions.
 #![allow(unsafe_code)]

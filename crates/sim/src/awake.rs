@@ -1,12 +1,12 @@
 use crate::queue::HostId;
 use std::ops::{Index, IndexMut};
 
-/// The state of each host, indexed by [`HostId`]. A dormant host has none.
+/// The state of each host, indexed by [`HostId`]. A dormant host has no state.
 #[derive(Debug)]
 pub(crate) struct Awake<T>(Vec<Option<Box<T>>>);
 
 impl<T> Awake<T> {
-    /// `hosts` dormant hosts.
+    /// A table of `hosts` dormant hosts.
     pub(crate) fn new(hosts: usize) -> Self {
         Awake((0..hosts).map(|_| None).collect())
     }

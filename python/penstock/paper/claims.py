@@ -50,7 +50,7 @@ Sides = Annotated[tuple[Several, ...], BeforeValidator(lambda value: [value] if 
 
 
 class Gate(Strict):
-    """The condition on the measured number: bounds, or one side of zero."""
+    """The condition on the measured number, which is a range or a sign."""
 
     by: Decider = "interval"
     at_least: Number | None = None

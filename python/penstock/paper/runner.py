@@ -150,7 +150,7 @@ def _one(
     at_once: int | None,
     watch: Watch | None,
 ) -> Result:
-    """The output of one scenario, after its missing runs."""
+    """Do the missing runs of one scenario, and return its output."""
     manifest = read_manifest(where)
     if manifest is None or not manifest["finished"]:
         many = _many(catalog.load(name, sets)[1], seeds)

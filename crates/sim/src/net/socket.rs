@@ -261,7 +261,7 @@ impl Sock {
         }
     }
 
-    /// As [`Sock::take_leaving`], for messages that arrive with their first segment.
+    /// Like [`Sock::take_leaving`], but for messages that arrive with their first segment.
     pub(crate) fn take_arriving(&mut self, segment: &Segment, stamp: impl FnMut(Tag)) {
         if let Some(cold) = &mut self.cold {
             take_tracked(&mut cold.arriving, segment, stamp);
