@@ -86,8 +86,31 @@ fn needs(position: &Position) -> &'static str {
     }
 }
 
+/// Bytes of a document in quotation marks, at most 40 characters after escaping.
 pub(crate) fn quoted(text: &[u8]) -> String {
     const MAX: usize = 40;
-    let shown: String = String::from_utf8_lossy(&text[..text.len().min(4 * MAX)]).chars().take(MAX).collect();
-    format!("{shown:?}{}", if text.len() > shown.len() { " and so on" } else { "" })
+    let text = String::from_utf8_lossy(&text[..text.len().min(4 * MAX)]);
+    let mut shown = String::new();
+    for char in text.chars() {
+        let escaped = char.escape_debug();
+        if shown.chars().count() + escaped.len() > MAX {
+            return format!("\"{shown}\" and so on");
+        }
+        shown.extend(escaped);
+    }
+    format!("\"{shown}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn quoted_text_has_at_most_forty_characters_after_escaping() {
+        assert_eq!(quoted(b"two words"), "\"two words\"");
+        assert_eq!(quoted(&[b'a'; 40]), format!("\"{}\"", "a".repeat(40)));
+        assert_eq!(quoted(&[b'a'; 41]), format!("\"{}\" and so on", "a".repeat(40)));
+        assert_eq!(quoted(&[0x15; 100]), format!("\"{}\" and so on", "\\u{15}".repeat(6)));
+        assert_eq!(quoted(&[0xff; 500]), format!("\"{}\" and so on", "\u{fffd}".repeat(40)));
+    }
 }
