@@ -262,6 +262,22 @@ impl<A: Section, B: Section> Section for (A, B) {
     }
 }
 
+impl<S: Section> Section for Box<S> {
+    const TITLE: &'static str = S::TITLE;
+
+    fn has(key: &str) -> bool {
+        S::has(key)
+    }
+
+    fn parameters() -> Vec<Parameter> {
+        S::parameters()
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ConfigError> {
+        S::read(reader).map(Box::new)
+    }
+}
+
 /// A table with the keys of `S`.
 pub(crate) struct InTable<S>(PhantomData<S>);
 

@@ -264,8 +264,12 @@ fn window(scenario: &Scenario, client: &Client) -> f64 {
         Path::Weighted { .. } | Path::Tor { .. } => 0,
     };
     let cells = match &scenario.relays[exit].config.edge_control {
-        EdgeControlConfig::Windows(windows) => windows.circuit_window.min(windows.stream_window),
-        EdgeControlConfig::Dynamic(dynamic) => dynamic.windows.stream_window,
+        EdgeControlConfig::Windows(windows) => {
+            windows.stream_window.map_or(windows.circuit_window, |stream| stream.min(windows.circuit_window))
+        }
+        EdgeControlConfig::Dynamic(dynamic) => {
+            dynamic.windows.stream_window.unwrap_or(WindowsConfig::CIRCUIT_RANGE.1)
+        }
         EdgeControlConfig::Vegas(vegas) => vegas.bounds.cwnd_max,
         EdgeControlConfig::Dctcp(dctcp) => dctcp.bounds.cwnd_max,
         EdgeControlConfig::Timely(timely) => timely.bounds.cwnd_max,

@@ -897,7 +897,10 @@ fn vegas_has_the_constants_of_its_version() {
     assert_eq!(edge("{ kind = 'vegas', version = '0.4.7' }"), VegasConfig::TOR_0_4_7);
     let own =
         edge("{ kind = 'vegas', version = '0.4.7', alpha = 7, xoff_grace = '9 ms', stream_window = 60 }");
-    assert_eq!((own.alpha, own.streams.grace, own.windows.stream_window), (7, Duration::from_millis(9), 60));
+    assert_eq!(
+        (own.alpha, own.streams.grace, own.windows.stream_window),
+        (7, Duration::from_millis(9), Some(60))
+    );
     assert_eq!((own.beta, own.delta), (248, 372));
     let today = "[relay]\nrefill = '16 ms'\nrefill_unblock = '100 ms'\nedge_queue_low = 10\nmax_circuit_queue = 2000\n";
     let config = &small(today, &[]).relays[0].config;
@@ -930,7 +933,7 @@ fn comparators_have_defaults_and_accept_their_keys() {
         (b.sendme_inc.get(), b.cwnd_init, b.cwnd_min, b.cwnd_max)
     };
     assert_eq!((cells(own.bounds), own.g), ((7, 8, 9, 10), 0.5));
-    assert_eq!((own.windows.circuit_window, own.windows.stream_window), (300, 60));
+    assert_eq!((own.windows.circuit_window, own.windows.stream_window), (300, Some(60)));
     let keys = "t_low = '1 ms', t_high = '2 ms', delta = '3 KiB/s', beta = 0.4, alpha = 0.5";
     let own = timely(&format!("edge_control = {{ kind = 'timely', {bounds}, {windows}, {keys} }}"));
     assert_eq!((cells(own.bounds), own.windows.circuit_window), ((7, 8, 9, 10), 300));

@@ -223,7 +223,10 @@ impl EdgeControlConfig {
                 | EdgeControlConfig::Dctcp(DctcpConfig { windows, .. })
                 | EdgeControlConfig::Timely(TimelyConfig { windows, .. }),
                 _,
-            ) => StreamWindow::new(*windows).into(),
+            ) => match windows.stream_window {
+                Some(cells) => StreamWindow::new(*windows, cells).into(),
+                None => OpenStream::new(Ends::Suppressed).into(),
+            },
             (EdgeControlConfig::Custom { stream, .. }, _) => stream.build().into(),
         }
     }

@@ -12,8 +12,9 @@ use penstock_units::{Bytes, Cells, Instant};
 pub struct WindowsConfig {
     /// Initial window of a circuit [cell]. Stock Tor uses 1000; the minimum that interoperates is 100 (50 KiB).
     pub circuit_window: u32,
-    /// Initial window of a stream [cell].
-    pub stream_window: u32,
+    /// Initial window of a stream [cell]; `None` if only the circuit has a window. Both ends must agree about `None`:
+    /// such an end sends no stream SENDMEs, and ignores received ones.
+    pub stream_window: Option<u32>,
     /// Whether this end sends the first SENDME one cell late, as clients before 0.2.1.20 did.
     pub sendme_bug_101: bool,
     /// The lead: how many cells this end acknowledges before they arrive [cell]; 0 is a correct receiver. A larger
@@ -39,7 +40,7 @@ impl WindowsConfig {
     /// The window sizes of stock Tor.
     pub const STOCK: WindowsConfig = WindowsConfig {
         circuit_window: CIRCUIT.start,
-        stream_window: STREAM.start,
+        stream_window: Some(STREAM.start),
         sendme_bug_101: false,
         early_sendmes: 0,
         ends: Ends::Enforced,
@@ -193,10 +194,10 @@ pub struct StreamWindow {
 pub(super) const STREAM_BUFFERED_TOO_MUCH: u64 = 10;
 
 impl StreamWindow {
-    /// The package and deliver windows of one end of a new stream.
-    pub fn new(config: WindowsConfig) -> Self {
+    /// The package and deliver windows of one end of a new stream, with an initial window of `cells` [cell].
+    pub fn new(config: WindowsConfig, cells: u32) -> Self {
         StreamWindow {
-            package: PackageWindow::new(&STREAM, config.stream_window),
+            package: PackageWindow::new(&STREAM, cells),
             deliver: DeliverWindow::new(&STREAM, config.sendme_bug_101, 0),
             buffered: Cells::ZERO,
         }
@@ -269,7 +270,7 @@ mod tests {
         let due: Vec<u32> = (1..=401).filter(|_| receiver.on_deliver(T).unwrap()).collect();
         assert_eq!(due, [101, 201, 301, 401]);
         let mut stream =
-            StreamWindow::new(WindowsConfig { sendme_bug_101: true, ..WindowsConfig::default() });
+            StreamWindow::new(WindowsConfig { sendme_bug_101: true, ..WindowsConfig::default() }, 500);
         let due: Vec<u32> = (1..=151)
             .filter(|_| {
                 stream.on_deliver(T, Backlog::default()).unwrap();
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_stream_sendme_waits_for_the_application() {
-        let mut stream = StreamWindow::new(WindowsConfig::default());
+        let mut stream = StreamWindow::new(WindowsConfig::default(), 500);
         let backlog = |cells| Backlog { cells: Cells::new(cells), bytes: Bytes::new(498 * cells) };
         for cells in 1..=50 {
             stream.on_deliver(T, backlog(cells)).unwrap();
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_stream_with_windows_rejects_an_xoff() {
-        let mut stream = StreamWindow::new(WindowsConfig::default());
+        let mut stream = StreamWindow::new(WindowsConfig::default(), 500);
         for feedback in [StreamFeedback::Xoff, StreamFeedback::Xon(None)] {
             assert_eq!(stream.on_feedback(T, feedback), Err(Violation::UnexpectedFlowControl));
         }

@@ -54,6 +54,24 @@ fn a_stream_window_limits_one_stream() {
     assert!(net.at(transfer).is_complete());
 }
 
+/// Without stream windows, one stream can use the whole circuit window.
+#[test]
+fn a_circuit_window_may_be_the_only_window() {
+    let only = WindowsConfig { stream_window: None, ..WindowsConfig::default() };
+    let config = RelayConfig { edge_control: EdgeControlConfig::Windows(only), ..RelayConfig::default() };
+    let mut net = Net::path(3, &config);
+    net.link.latency = Duration::from_millis(100);
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 3_000_000, 0);
+    let mut most = 0;
+    while net.step() {
+        let download = net.at(transfer).download;
+        most = most.max(download.sent - download.received);
+    }
+    assert_eq!(most, 1000 * 498, "exactly a thousand cells are outstanding");
+    assert!(net.at(transfer).is_complete());
+}
+
 /// G-11: a package window of 100 waits forever for a SENDME that comes after 101 cells.
 #[test]
 fn a_window_of_100_deadlocks_with_the_101_bug_and_101_does_not() {

@@ -63,7 +63,7 @@ fn edge_control(number: u8) -> EdgeControlConfig {
         0 => EdgeControlConfig::default(),
         1 => EdgeControlConfig::Windows(WindowsConfig {
             circuit_window: 100,
-            stream_window: 50,
+            stream_window: Some(50),
             ..WindowsConfig::default()
         }),
         2 => EdgeControlConfig::Dynamic(DynamicConfig::default()),

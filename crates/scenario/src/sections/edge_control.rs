@@ -14,7 +14,8 @@ const CELLS: Whole = Whole::cells(1, 100_000);
 const OF_VERSION: Or<Whole> = Or("version", Whole::cells(0, 100_000));
 const SAMPLES: Whole = Whole { least: 2, most: 1000, unit: "1" };
 const CIRCUIT_WINDOW: Whole = window(WindowsConfig::CIRCUIT_RANGE);
-const STREAM_WINDOW: Whole = window(WindowsConfig::STREAM_RANGE);
+const STOCK_STREAM_WINDOW: Whole = window(WindowsConfig::STREAM_RANGE);
+const STREAM_WINDOW: Or<Whole> = Or("none", STOCK_STREAM_WINDOW);
 
 const fn window((least, most): (u32, u32)) -> Whole {
     Whole::cells(least as i64, most as i64)
@@ -28,7 +29,8 @@ keys! {
     WindowsConfig("windows") {
         /// DATA cells of a circuit that may be unacknowledged; 100 is 50 KiB.
         circuit_window = CIRCUIT_WINDOW, Is("1000");
-        /// DATA cells of a stream that may be unacknowledged.
+        /// DATA cells of a stream that may be unacknowledged. With "none", only the circuit has a window. Set "none" on
+        /// relays and clients.
         stream_window = STREAM_WINDOW, Is("500");
         /// With true, the first SENDME is one cell too late, as in clients up to and including 0.2.1.19.
         sendme_bug_101 = Flag, Is("false");
@@ -60,8 +62,9 @@ section! {
         decay: f64 = Fraction, Is("0.0");
         /// With true, peers send the first SENDME one cell too late, so the minimum window is 101.
         peer_bug_101: bool = Flag, Is("false");
-        /// DATA cells of a stream that may be unacknowledged.
-        stream_window: u32 = STREAM_WINDOW, Is("500");
+        /// DATA cells of a stream that may be unacknowledged. With "none", only the circuit has a window. Set "none" on
+        /// relays and clients.
+        stream_window: Option<u32> = STREAM_WINDOW, Is("500");
         /// With true, the first SENDME is one cell too late, as in clients up to and including 0.2.1.19.
         sendme_bug_101: bool = Flag, Is("false");
     }
@@ -73,7 +76,7 @@ section! {
         /// The SENDME window of a circuit, if the node at its other end does not support congestion control.
         circuit_window: u32 = CIRCUIT_WINDOW, Is("1000");
         /// DATA cells of a stream that may be unacknowledged.
-        stream_window: u32 = STREAM_WINDOW, Is("500");
+        stream_window: u32 = STOCK_STREAM_WINDOW, Is("500");
     }
 }
 
@@ -81,7 +84,7 @@ impl StockKeys {
     fn config(&self) -> WindowsConfig {
         WindowsConfig {
             circuit_window: self.circuit_window,
-            stream_window: self.stream_window,
+            stream_window: Some(self.stream_window),
             ..WindowsConfig::STOCK
         }
     }
@@ -236,7 +239,7 @@ algorithm! {
         Dynamic("dynamic-windows"): DynamicKeys, "DefenestraTor section 4.1, equations 1 and 2", &[];
         /// Circuits have congestion control, and streams have XON/XOFF. If the client or the last relay does not
         /// support Vegas, both use SENDME windows.
-        Vegas("vegas"): VegasKeys, "proposal 324; RFC 3742; C tor 0.4.9 and 0.4.7", &[];
+        Vegas("vegas"): Box<VegasKeys>, "proposal 324; RFC 3742; C tor 0.4.9 and 0.4.7", &[];
         /// The congestion window depends on the share of marked cells. If the client or the last relay does not support
         /// DCTCP, both use SENDME windows.
         Dctcp("dctcp"): (DctcpBounds, (DctcpConfig, StockKeys)), "Alizadeh et al. 2010 section 3; RFC 8257", &[NEEDS_MARKS];
