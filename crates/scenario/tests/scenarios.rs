@@ -209,7 +209,9 @@ fn the_scheduler_key_selects_the_scheduler() {
         assert_eq!(of(value), format!("{expected:?}"), "{value}");
     }
     let (interval, known) = (Duration::from_millis(2), Some(DataRate::mib(3)));
-    let kist = |global_limit| format!("{:?}", SchedulerConfig::Kist(KistConfig { interval, global_limit }));
+    let kist = |global_limit| {
+        format!("{:?}", SchedulerConfig::Kist(KistConfig { interval, global_limit, ..KistConfig::default() }))
+    };
     let of_kist = |more: &str| of(&format!("{{ kind = 'kist', interval = '2 ms', {more} }}"));
     assert_eq!(of_kist("global_limit = 'off'"), kist(GlobalLimitConfig::Off));
     let rate = |fill, known| kist(GlobalLimitConfig::Rate { fill, known });

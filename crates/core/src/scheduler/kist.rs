@@ -15,11 +15,24 @@ pub struct KistConfig {
     pub interval: Duration,
     /// How many bytes all channels together may write in one round.
     pub global_limit: GlobalLimitConfig,
+    /// Which bytes equation 1 counts as unacknowledged.
+    pub unacked: Unacked,
+}
+
+/// Which bytes of a socket equation 1 counts as unacknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unacked {
+    /// Sent segments, as Linux's TCP_INFO reports them.
+    #[default]
+    Sent,
+    /// All written bytes, unsent ones included, as the TCP_INFO of the authors' simulator reported them.
+    Written,
 }
 
 impl Default for KistConfig {
     fn default() -> Self {
-        KistConfig { interval: GLOBAL_WRITE_TIMEOUT, global_limit: GlobalLimitConfig::default() }
+        let (global_limit, unacked) = (GlobalLimitConfig::default(), Unacked::default());
+        KistConfig { interval: GLOBAL_WRITE_TIMEOUT, global_limit, unacked }
     }
 }
 
@@ -32,6 +45,14 @@ pub fn socket_limit(info: &SocketInfo) -> Bytes {
     socket_space.min(Bytes::new(tcp_space))
 }
 
+/// The socket limit if equation 1 counts all written bytes as unacknowledged, unsent ones included [B].
+///
+/// Source: Shadow 1.9.0, in which the authors ran KIST; its TCP_INFO counted unsent bytes.
+pub fn socket_limit_by_written(info: &SocketInfo) -> Bytes {
+    let unacked = info.queued.get().div_ceil(u64::from(info.mss.max(1)));
+    socket_limit(&SocketInfo { unacked: u32::try_from(unacked).unwrap_or(u32::MAX), ..*info })
+}
+
 /// Limits that follow the kernel's socket state at the beginning of each round.
 ///
 /// Source: KIST §5.2, equations 1 and 2.
@@ -39,6 +60,7 @@ pub fn socket_limit(info: &SocketInfo) -> Bytes {
 /// to the sum. The bytes of a closed connection do not count as drained.
 #[derive(Debug)]
 pub struct KernelLimits {
+    limit: fn(&SocketInfo) -> Bytes,
     global: GlobalLimit,
     sockets: ByChannel<Socket>,
     filled: Vec<ChannelKey>,
@@ -56,9 +78,13 @@ struct Socket {
 }
 
 impl KernelLimits {
-    fn new(global: GlobalLimitConfig) -> Self {
+    fn new(global: GlobalLimitConfig, unacked: Unacked) -> Self {
         let (sockets, filled) = (ByChannel::default(), Vec::new());
-        KernelLimits { global: GlobalLimit::new(global), sockets, filled, round: 0 }
+        let limit = match unacked {
+            Unacked::Sent => socket_limit,
+            Unacked::Written => socket_limit_by_written,
+        };
+        KernelLimits { limit, global: GlobalLimit::new(global), sockets, filled, round: 0 }
     }
 }
 
@@ -78,7 +104,7 @@ impl WriteLimits for KernelLimits {
         for channel in pending {
             let info = context.socket_info(*channel);
             let socket = sockets.at(*channel);
-            (socket.limit, socket.used, socket.asked) = (socket_limit(&info), Bytes::ZERO, round);
+            (socket.limit, socket.used, socket.asked) = ((self.limit)(&info), Bytes::ZERO, round);
             drained += socket.drained(info.queued);
         }
         if self.global.is_off() {
@@ -127,6 +153,6 @@ pub type Kist = GlobalLoop<KernelLimits>;
 impl Kist {
     /// The scheduler of one relay.
     pub fn new(config: KistConfig) -> Self {
-        GlobalLoop::with(config.interval, KernelLimits::new(config.global_limit))
+        GlobalLoop::with(config.interval, KernelLimits::new(config.global_limit, config.unacked))
     }
 }

@@ -7,7 +7,7 @@ use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
-    VanillaConfig,
+    Unacked, VanillaConfig,
 };
 use penstock_units::{DataRate, Duration};
 
@@ -87,6 +87,9 @@ section! {
         /// For global_limit "rate": the time in which the rate fills the bucket. This sets the bucket's depth. "auto"
         /// is interval.
         fill: Option<Duration> = Or("auto", TIME), Is("auto");
+        /// The bytes that equation 1 counts as unacknowledged. With "sent", the kernel has sent them, as in Linux. With
+        /// "written", the relay has written them, as in the simulator of KIST's authors.
+        unacked: Unacked = Choice(&[("sent", Unacked::Sent), ("written", Unacked::Written)]), Is("sent");
     }
 }
 
@@ -141,6 +144,7 @@ impl Scheduler {
             Scheduler::Kist(keys) => SchedulerConfig::Kist(KistConfig {
                 interval: keys.interval,
                 global_limit: global_limit(keys, node)?,
+                unacked: keys.unacked,
             }),
             Scheduler::KistDeployed(config) => SchedulerConfig::KistDeployed(*config),
             Scheduler::KistLite(config) => SchedulerConfig::KistLite(*config),

@@ -6,7 +6,7 @@ mod world;
 
 use super::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, Scheduler,
-    SchedulerConfig, socket_limit,
+    SchedulerConfig, Unacked, socket_limit, socket_limit_by_written,
 };
 use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
@@ -96,6 +96,29 @@ fn a_limit_is_never_negative() {
     for (info, limit) in vectors {
         assert_eq!(socket_limit(&info).get(), limit, "{info:?}");
     }
+    // K-79: two segments are in flight, and one and a half more were written.
+    let unsent = info(87_380, 5_068, 10, 2, 1448);
+    assert_eq!((socket_limit(&unsent).get(), socket_limit_by_written(&unsent).get()), (11_584, 8_688));
+    let full = info(87_380, 14_481, 10, 10, 1448);
+    assert_eq!(socket_limit_by_written(&full).get(), 0);
+}
+
+/// K-79: the rounds use the limit of their configuration.
+#[test]
+fn kist_can_count_written_bytes_as_unacknowledged() {
+    let written_with = |unacked| {
+        let config = KistConfig { unacked, global_limit: GlobalLimitConfig::Off, ..KistConfig::default() };
+        let (mut scheduler, mut world) = (SchedulerConfig::Kist(config).build(), World::with([1]));
+        let queued = Bytes::new(90 * 1448);
+        world.at(1).info = SocketInfo { capacity: Bytes::mib(4), cwnd: 100, queued, ..world.at(1).info };
+        let mut now = Instant::ZERO;
+        world.arrive(now, &mut scheduler, (1, 0), 1000);
+        world.wait(&mut now, &mut scheduler, TG);
+        written(&world.actions())[&1]
+    };
+    let (sent, counted) = (written_with(Unacked::Sent), written_with(Unacked::Written));
+    assert!(counted <= 10 * 1448 + 8 * CELL + RECORD, "{counted} B");
+    assert!(sent > 2 * counted, "{sent} and {counted} B");
 }
 
 #[test]
