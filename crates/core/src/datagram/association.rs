@@ -15,12 +15,15 @@ use std::num::NonZeroU32;
 /// Options for packing and retransmission of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramConfig {
-    /// The maximum time for which a single message waits for a second message [ns] (nstor: 1 ms).
+    /// The maximum time for which a single message waits for a second message [ns] (nstor: 1 ms). On a short hop, it
+    /// waits for at most an eighth of the base round trip.
     pub coalesce_delay: Duration,
     /// The minimum retransmission timeout [ns] (nstor and RFC 6298: 1 s).
     pub min_timeout: Duration,
     /// How long the minimum round trip to a neighbour is remembered [s]; `None` remembers it forever, as in nstor.
     pub base_memory: Option<u64>,
+    /// Whether reads wait for tokens of the read bucket. In nstor, reads take tokens but never wait.
+    pub gated_reads: bool,
 }
 
 impl Default for DatagramConfig {
@@ -29,6 +32,7 @@ impl Default for DatagramConfig {
             coalesce_delay: Duration::from_millis(1),
             min_timeout: Duration::from_secs(1),
             base_memory: None,
+            gated_reads: true,
         }
     }
 }
@@ -159,6 +163,10 @@ impl<C: Cell> Association<C> {
 
     pub(crate) fn set_round_trips(&mut self, round_trips: RoundTrips) {
         self.round_trips = round_trips;
+    }
+
+    pub(crate) fn gates_reads(&self) -> bool {
+        self.config.gated_reads
     }
 
     /// Bytes of pending messages that could be sent now [B], not counting the output buffer.
@@ -384,7 +392,9 @@ impl<C: Cell> Association<C> {
         let closing = state.closing;
         let trip = acknowledged.rtt.map(|rtt| {
             self.base.add(now, rtt);
-            (rtt, self.base.get(now).unwrap_or(rtt))
+            let base = self.base.get(now).unwrap_or(rtt);
+            self.packer.set_base(base);
+            (rtt, base)
         });
         self.counters.again += state.send_again(now, circuit, &mut self.packer);
         state.arm(circuit, &mut self.timers);

@@ -14,13 +14,21 @@ pub(super) enum Pending {
     Gone(u16),
 }
 
+/// A single message waits for at most this part of the base round trip.
+const HOLD_PART: u32 = 8;
+
 /// Packs messages into datagrams in their order.
 ///
-/// Two or more waiting messages leave immediately. A single message waits up to `coalesce_delay` for a second one.
+/// Two or more waiting messages leave immediately. A single message waits up to `coalesce_delay` for a second one, but
+/// at most an eighth of the channel's base round trip.
 /// Source: nstor, whose FIFO for each channel is flushed when two messages wait or after 1 ms.
+/// Deviation: nstor's hold does not depend on the round trip. There, ACK and FWD of a cell are two messages, so the FWD
+/// of a cell that is forwarded immediately never waits. Here, one FEEDBACK has both. A hold of several base round trips
+/// would look like cells that wait at the next node.
 #[derive(Debug)]
 pub(super) struct Packer {
     coalesce_delay: Duration,
+    hold: Duration,
     fifo: VecDeque<(Pending, usize)>,
     bytes: usize,
     since: Instant,
@@ -29,7 +37,19 @@ pub(super) struct Packer {
 
 impl Packer {
     pub(super) fn new(coalesce_delay: Duration) -> Self {
-        Packer { coalesce_delay, fifo: VecDeque::new(), bytes: 0, since: Instant::ZERO, ripe: false }
+        Packer {
+            coalesce_delay,
+            hold: coalesce_delay,
+            fifo: VecDeque::new(),
+            bytes: 0,
+            since: Instant::ZERO,
+            ripe: false,
+        }
+    }
+
+    /// Adapts the hold of single messages to the channel's base round trip.
+    pub(super) fn set_base(&mut self, base: Duration) {
+        self.hold = self.coalesce_delay.min(base / HOLD_PART);
     }
 
     pub(super) fn push(&mut self, now: Instant, pending: Pending, bytes: usize) {
@@ -50,7 +70,7 @@ impl Packer {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        (self.fifo.len() == 1 && !self.ripe).then(|| self.since + self.coalesce_delay)
+        (self.fifo.len() == 1 && !self.ripe).then(|| self.since + self.hold)
     }
 
     pub(super) fn on_timer(&mut self, now: Instant) {
@@ -99,6 +119,17 @@ mod tests {
         assert_eq!(packer.ready(), 4);
         assert_eq!(pack(&mut packer), [Pending::Probe(1)]);
         assert_eq!((packer.ready(), packer.poll_timeout()), (0, None));
+    }
+
+    #[test]
+    fn a_message_waits_for_an_eighth_of_the_base_round_trip() {
+        let micros = Duration::from_micros;
+        let mut packer = Packer::new(micros(1000));
+        packer.push(MS(3), Pending::Feedback(1), 12);
+        for (base, hold) in [(400, 50), (8000, 1000), (80_000, 1000)] {
+            packer.set_base(micros(base));
+            assert_eq!(packer.poll_timeout(), Some(MS(3) + micros(hold)));
+        }
     }
 
     #[test]

@@ -123,9 +123,11 @@ struct After {
     /// `own`: the diff of the last round. `fresh`: the window has not yet used this diff.
     own: f64,
     fresh: bool,
-    /// `trip`: the hop's minimum round trip in the last round. `base`: its minimum so far.
+    /// `trip`: the hop's minimum round trip in the last round. `unqueued`: its round trip without queues.
     trip: Duration,
-    base: Duration,
+    unqueued: Duration,
+    /// The longest hold of a single message on this hop.
+    hold: Duration,
     /// The last c_diff that the next hop reported [1/64 cell], and the time of the report.
     reported: (u16, Instant),
     /// `timed`: a cell whose round trip to the last node is being measured, and its send time. `circuit_trip`: the last
@@ -166,7 +168,7 @@ impl Marut {
     fn limit(&self, after: &After) -> u64 {
         match self.config.middle {
             MiddleWindow::Fixed(cells) if self.before.is_some() => {
-                u64::from(cells).min(after.window.most(after.base))
+                u64::from(cells).min(after.window.most(after.unqueued))
             }
             MiddleWindow::Open if self.before.is_some() => MAX_WINDOW.into(),
             _ => after.window.get(),
@@ -211,7 +213,8 @@ impl Marut {
             after.round_end = sent;
             if let Some(diff) = after.trips.diff(cells, self.config.window.samples) {
                 (after.own, after.fresh) = (diff, true);
-                (after.trip, after.base) = (after.trips.least().unwrap_or_default(), after.trips.base());
+                (after.trip, after.unqueued) =
+                    (after.trips.least().unwrap_or_default(), after.trips.unqueued());
                 after.trips = Trips::default();
                 after.most = after.cells.cells();
             }
@@ -241,11 +244,11 @@ impl Marut {
             after.fresh = false;
             after.changed = (now, after.cells.sent);
             // The maximum window is the node's rate times the base round trip of the cells that the window counts.
-            let base = match self.config.counts {
-                Counts::Hop => after.base,
-                Counts::Path => after.circuit_base.unwrap_or_default(),
+            let unqueued = match self.config.counts {
+                Counts::Hop => after.unqueued,
+                Counts::Path => after.circuit_base.map_or(Duration::ZERO, |base| base + after.hold),
             };
-            after.window.on_round(beyond, after.cells.sent, base);
+            after.window.on_round(beyond, after.cells.sent, unqueued);
         }
         self.after = Some(after);
     }
@@ -272,7 +275,8 @@ impl Marut {
 impl DatagramHop for Marut {
     fn on_round_trip(&mut self, _now: Instant, trip: RoundTrip) {
         if let Some(after) = &mut self.after {
-            after.trips.add(trip.rtt, trip.base);
+            after.trips.add(trip);
+            after.hold = trip.hold;
         }
     }
 
@@ -330,7 +334,8 @@ impl HopControl for Marut {
                     own: 0.0,
                     fresh: false,
                     trip: Duration::ZERO,
-                    base: Duration::ZERO,
+                    unqueued: Duration::ZERO,
+                    hold: Duration::ZERO,
                     reported: (0, Instant::ZERO),
                     timed: None,
                     circuit_trip: None,

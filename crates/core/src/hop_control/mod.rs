@@ -143,6 +143,8 @@ pub struct RoundTrip {
     pub rtt: Duration,
     /// The minimum round trip of all circuits to the same neighbour [ns].
     pub base: Duration,
+    /// The maximum time for which a message may wait for a second message of the same datagram [ns].
+    pub hold: Duration,
 }
 
 /// Where the measured delay of a channel's cells ends.

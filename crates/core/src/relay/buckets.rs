@@ -164,7 +164,11 @@ impl TokenBuckets {
     }
 
     /// How many bytes one read from a channel may take. If `client` is given, the client's buckets also limit the read.
-    pub(super) fn read_quantum(&mut self, now: Instant, client: Option<ClientKey>) -> Bytes {
+    /// If the read is not `gated`, no bucket limits it.
+    pub(super) fn read_quantum(&mut self, now: Instant, client: Option<ClientKey>, gated: bool) -> Bytes {
+        if !gated {
+            return quantum(None, None, CELL_BASE);
+        }
         self.refill(now);
         let own = self.of_client(client).map(|own| &own.read);
         quantum(self.global.as_ref().map(|all| &all.read), own, CELL_BASE)

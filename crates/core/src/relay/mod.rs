@@ -39,7 +39,7 @@ use crate::cell::{Cell, PeerId};
 use crate::circuit::Circuit;
 use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig};
 use crate::config::RelayConfig;
-use crate::datagram::LinkEvent;
+use crate::datagram::{Association, LinkEvent};
 use crate::event::Event;
 use crate::hop_control::HopOffer;
 use crate::kernel::Kernel;
@@ -170,7 +170,8 @@ impl<C: Cell> Relay<C> {
     pub fn on_readable(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         let parts = &mut self.parts;
         let Some(state) = parts.channels.get_mut(channel) else { return };
-        let limit = parts.buckets.read_quantum(now, state.client);
+        let gated = state.transport.association().is_none_or(Association::gates_reads);
+        let limit = parts.buckets.read_quantum(now, state.client, gated);
         if limit == Bytes::ZERO {
             parts.wait_for_refill(now, Blocked::Read(channel));
             parts.channels.set_interest(channel, kernel, |interest| interest.readable = false);

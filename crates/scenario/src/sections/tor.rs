@@ -61,7 +61,11 @@ section! {
         /// hop acknowledges. All other channels use TCP.
         transport: Transport = Choice(&[("tcp", Transport::Tcp), ("datagram", Transport::Datagram)]), Is("tcp");
         /// The maximum time for which a single message waits for another message that can leave in the same datagram.
+        /// It waits for at most an eighth of the smallest measured round trip to the neighbour.
         coalesce_delay: Duration = TIME_OR_ZERO, Is("1 ms");
+        /// Whether reads of datagrams wait for tokens of the read bucket. With false, they take tokens but never wait,
+        /// as in nstor.
+        datagram_read_limit: bool = Flag, Is("true");
         /// The minimum retransmission timeout of an unacknowledged cell.
         datagram_timeout: Duration = TIME, Is("1 s");
         /// The algorithm that sets the rate at which a guard serves each client.
@@ -119,6 +123,7 @@ impl TorKeys {
         let datagrams = (self.transport == Transport::Datagram).then(|| DatagramConfig {
             coalesce_delay: self.coalesce_delay,
             min_timeout: self.datagram_timeout,
+            gated_reads: self.datagram_read_limit,
             base_memory: self.hop_control.base_memory().map(|memory| memory.as_secs().max(1)),
         });
         if let (HopControlConfig::N23(n23), Some(_)) = (&hop_control, datagrams)

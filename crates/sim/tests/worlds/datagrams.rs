@@ -131,3 +131,75 @@ fn a_relay_without_datagrams_is_reached_by_tcp() {
     assert_eq!((sent("middle"), sent("exit")), (0, 0));
     assert!(complete(&outcome, "bulk").len() >= 2);
 }
+
+/// The bytes per second of an endless download, for each round trip between the client and its guard.
+fn rates_over(client_links: &[&str], lab: &Lab) -> Vec<f64> {
+    let rate = |rtt: &&str| {
+        let pair = format!("[{{ between = ['bulk', 'entry'], rtt = '{rtt}' }}]");
+        let outcome = lab.clone().set("network.pairs", &pair).run(1);
+        assert_conserved(&outcome);
+        outcome.tables.transfers[0].bytes_received as f64 / 10.0
+    };
+    client_links.iter().map(rate).collect()
+}
+
+/// A message that waits for a second one must not look like a queue: the hold exceeds a short round trip.
+#[test]
+fn a_short_client_link_does_not_slow_a_download() {
+    let rtts = ["2 ms", "0.1 ms", "0.5 ms", "1 ms", "5 ms", "20 ms"];
+    for control in ["{ kind = 'backtap' }", "{ kind = 'marut' }"] {
+        // With a bandwidth rate, `cap` limits the windows.
+        for (bandwidth, middle) in [("none", "1 MiB/s"), ("2 MiB/s", "3 MiB/s")] {
+            let lab = ["relay", "client"].iter().fold(Lab::only_bulk(), |lab, nodes| {
+                lab.set(&format!("{nodes}.transport"), "datagram")
+                    .set(&format!("{nodes}.hop_control"), control)
+                    .set(&format!("{nodes}.refill"), "10 ms")
+                    .set(&format!("{nodes}.bandwidth_rate"), bandwidth)
+                    .set(&format!("{nodes}.edge_control"), "{ kind = 'windows', ends = 'suppressed' }")
+                    .set(
+                        &format!("{nodes}.scheduler"),
+                        "{ kind = 'vanilla', outbuf_low = '1 KiB', outbuf_high = '1 KiB' }",
+                    )
+            });
+            let lab = lab
+                .set("relays.middle.link", middle)
+                .set("network.rtt", "20 ms")
+                .set("network.link_queue", "1 MB")
+                .set("run.duration", "10 s")
+                .set("trace.cells", "0");
+            let rates = rates_over(&rtts, &lab);
+            for (rtt, rate) in rtts.iter().zip(&rates) {
+                let ratio = rate / rates[0];
+                assert!(
+                    (0.9..1.1).contains(&ratio),
+                    "{control}, {bandwidth}, {rtt}: {ratio:.2} of {}",
+                    rates[0]
+                );
+            }
+        }
+    }
+}
+
+/// nstor's relays take every datagram at once and only limit writes, so no cell waits in a socket.
+#[test]
+fn ungated_reads_leave_no_cell_in_the_socket() {
+    let run = |gated: &str| {
+        let lab = over_datagrams("{ kind = 'backtap' }")
+            .set("relays.middle.link", "10 MiB/s")
+            .set("relays.middle.bandwidth_rate", "100 KiB/s")
+            .set("relays.middle.bandwidth_burst", "100 KiB")
+            .set("relays.middle.datagram_read_limit", gated);
+        let outcome = lab.run(1);
+        assert_conserved(&outcome);
+        let cells = cells_at(&outcome, "bulk", Position::Middle);
+        let waits: Vec<u64> = cells.iter().filter_map(|row| Some(row.read_ns? - row.nic_in_ns?)).collect();
+        assert!(waits.len() > 1000, "{} cells", waits.len());
+        (waits.iter().max().copied().unwrap_or(0), node(&outcome, "middle").counters.written_bytes.get())
+    };
+    let (gated, written) = run("true");
+    let (free, written_freely) = run("false");
+    assert!(gated > 100_000_000, "{gated} ns");
+    assert_eq!(free, 0);
+    // The write bucket still limits the relay.
+    assert!(written_freely.abs_diff(written) * 5 < written, "{written_freely} and {written} B");
+}

@@ -85,7 +85,7 @@ pub(super) fn forwarded_feedback(forwarded: u64) -> Feedback {
 impl DatagramHop for BackTap {
     fn on_round_trip(&mut self, _now: Instant, trip: RoundTrip) {
         if let Some(after) = &mut self.after {
-            after.trips.add(trip.rtt, trip.base);
+            after.trips.add(trip);
         }
     }
 }
@@ -146,7 +146,7 @@ impl HopControl for BackTap {
         if forwarded > after.round_end {
             after.round_end = sent;
             if let Some(diff) = after.trips.diff(after.window.get(), self.config.samples) {
-                after.window.on_round(diff, sent, after.trips.base());
+                after.window.on_round(diff, sent, after.trips.unqueued());
                 after.trips = Trips::default();
             }
         }

@@ -1,3 +1,4 @@
+use crate::hop_control::RoundTrip;
 use penstock_units::{DataRate, Duration};
 
 /// The maximum window [cell]. It leaves space for link-control cells below the limit of cells in flight.
@@ -21,7 +22,7 @@ pub struct WindowConfig {
     pub slow_start: Option<u32>,
     /// The minimum number of round trips in a round [1]; nstor requires 3, Marut's authors require none.
     pub samples: u32,
-    /// Whether the window is at most the node's own bandwidth rate times the base round trip.
+    /// Whether the window is at most the node's own bandwidth rate times the base round trip and the hold of a datagram.
     pub cap: bool,
 }
 
@@ -35,13 +36,14 @@ impl Default for WindowConfig {
 pub(in super::super) struct Trips {
     least: Option<Duration>,
     base: Duration,
+    hold: Duration,
     samples: u32,
 }
 
 impl Trips {
-    pub(in super::super) fn add(&mut self, rtt: Duration, base: Duration) {
-        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
-        self.base = base;
+    pub(in super::super) fn add(&mut self, trip: RoundTrip) {
+        self.least = Some(self.least.map_or(trip.rtt, |least| least.min(trip.rtt)));
+        (self.base, self.hold) = (trip.base, trip.hold);
         self.samples += 1;
     }
 
@@ -57,8 +59,9 @@ impl Trips {
         self.least
     }
 
-    pub(in super::super) fn base(&self) -> Duration {
-        self.base
+    /// The round trip of a cell that waits in no queue: the base round trip and the longest hold of a single message.
+    pub(in super::super) fn unqueued(&self) -> Duration {
+        self.base + self.hold
     }
 }
 
@@ -85,8 +88,10 @@ impl Window {
         self.cwnd
     }
 
-    pub(in super::super) fn most(&self, base: Duration) -> u64 {
-        let carried = self.rate.filter(|_| !base.is_zero()).map(|rate| rate.bytes_in(base).get() / PAYLOAD);
+    /// The maximum window: the cells that the node's rate carries in `unqueued`, the round trip without queues.
+    pub(in super::super) fn most(&self, unqueued: Duration) -> u64 {
+        let rate = self.rate.filter(|_| !unqueued.is_zero());
+        let carried = rate.map(|rate| rate.bytes_in(unqueued).get() / PAYLOAD);
         carried.map_or(MAX_WINDOW.into(), |cells| cells.clamp(1, MAX_WINDOW.into()))
     }
 
@@ -101,9 +106,10 @@ impl Window {
         }
     }
 
-    /// Adjusts the window after a round. `diff` cells waited in the round, and `sent` cells were sent so far.
-    pub(in super::super) fn on_round(&mut self, diff: f64, sent: u64, base: Duration) {
-        let most = self.most(base);
+    /// Adjusts the window after a round. `diff` cells waited in the round, `sent` cells were sent so far, and `unqueued`
+    /// is the round trip without queues.
+    pub(in super::super) fn on_round(&mut self, diff: f64, sent: u64, unqueued: Duration) {
+        let most = self.most(unqueued);
         if self.doubled_at.is_some() {
             self.cwnd = (self.cwnd * 2).min(most);
             self.doubled_at = (self.cwnd < most).then_some(sent);
@@ -126,7 +132,9 @@ mod tests {
 
     fn trips(samples: &[u64], base: u64) -> Trips {
         let mut trips = Trips::default();
-        samples.iter().for_each(|rtt| trips.add(MILLIS(*rtt), MILLIS(base)));
+        let trip = |rtt: &u64| RoundTrip { rtt: MILLIS(*rtt), base: MILLIS(base), hold: MILLIS(1) };
+        samples.iter().for_each(|rtt| trips.add(trip(rtt)));
+        assert_eq!(trips.unqueued(), MILLIS(base + 1));
         trips
     }
 

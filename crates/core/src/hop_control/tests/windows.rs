@@ -152,7 +152,7 @@ impl Bottleneck {
         let base = self.base.map_or(rtt, |base| base.min(rtt));
         self.base = Some(base);
         let before = window(&self.controls[circuit]);
-        self.controls[circuit].on_round_trip(self.now, RoundTrip { rtt, base });
+        self.controls[circuit].on_round_trip(self.now, RoundTrip { rtt, base, hold: Duration::ZERO });
         let reported = Downstream { congestion: Some(0), ended: Some(count as u32) };
         assert_eq!(self.controls[circuit].on_downstream(self.now, reported), None);
         self.controls[circuit].on_feedback(self.now, forwarded(count)).expect("the cell was sent");
@@ -239,13 +239,13 @@ fn round(
         if *count == 0 && cell == 3 {
             // The very first cell ends a round without other cells.
             *count = 1;
-            control.on_round_trip(AT(at), RoundTrip { rtt: MS(5000), base: MS(100) });
+            control.on_round_trip(AT(at), RoundTrip { rtt: MS(5000), base: MS(100), hold: MS(0) });
             control.on_feedback(AT(at), forwarded(1)).unwrap();
         }
     }
     for _ in 0..3 {
         *count += 1;
-        control.on_round_trip(AT(at + rtt), RoundTrip { rtt: MS(rtt), base: MS(100) });
+        control.on_round_trip(AT(at + rtt), RoundTrip { rtt: MS(rtt), base: MS(100), hold: MS(0) });
         control.on_downstream(AT(at + rtt), reported_beyond);
         control.on_feedback(AT(at + rtt), forwarded(*count)).unwrap();
     }
@@ -315,7 +315,7 @@ fn a_round_with_too_few_rtt_samples_continues() {
             let now = AT(100 * (step as u64 + 1));
             while count < sent {
                 count += 1;
-                control.on_round_trip(now, RoundTrip { rtt: MS(100), base: MS(100) });
+                control.on_round_trip(now, RoundTrip { rtt: MS(100), base: MS(100), hold: MS(0) });
                 control.on_feedback(now, forwarded(count)).unwrap();
             }
             window(&control)
@@ -354,7 +354,7 @@ fn the_cap_uses_the_rtt_of_the_path_that_the_window_counts() {
             (0..3).for_each(|_| _ = first.on_sent(at, Source::Here));
             count += 3;
             for _ in 0..3 {
-                first.on_round_trip(at + MS(100), RoundTrip { rtt: MS(100), base: MS(100) });
+                first.on_round_trip(at + MS(100), RoundTrip { rtt: MS(100), base: MS(100), hold: MS(0) });
             }
             first.on_feedback(at + MS(100), forwarded(count)).unwrap();
             first.on_downstream(at + MS(late), Downstream { congestion: Some(0), ended: Some(count as u32) });
@@ -512,7 +512,7 @@ proptest! {
                     }
                     known += count;
                     ended = (ended + more).min(known);
-                    control.on_round_trip(AT(now), RoundTrip { rtt: MS(rtt), base: MS(base) });
+                    control.on_round_trip(AT(now), RoundTrip { rtt: MS(rtt), base: MS(base), hold: MS(0) });
                     control.on_downstream(AT(now), Downstream { congestion: Some(congestion), ended: Some(ended as u32) });
                     prop_assert!(control.on_feedback(AT(now), forwarded(known)).is_ok());
                     // An old count changes nothing.
