@@ -6,7 +6,9 @@
 use crate::keys::section;
 use crate::markov::Markov;
 use crate::rtt_matrix::RttMatrix;
-use crate::values::{BUFFER, Choice, Flag, Fraction, SAMPLED_TIME, Size, TEXT, TIME_OR_ZERO, Texts};
+use crate::values::{
+    BUFFER, Choice, Flag, Fraction, Or, SAMPLED_TIME, Size, TEXT, TIME_OR_ZERO, Texts, Whole,
+};
 use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
@@ -161,14 +163,21 @@ section! {
             ("linux-3.2", TcpProfile::Linux3_2),
             ("linux-6", TcpProfile::Linux6),
             ("ns3", TcpProfile::Ns3),
+            ("shadow-1.9", TcpProfile::Shadow1_9),
         ]), Is("linux-3.2");
-        /// How the congestion window grows.
-        congestion: Congestion = Choice(&[("cubic", Congestion::Cubic), ("reno", Congestion::Reno)]), Is("cubic");
+        /// How the congestion window grows. With "newreno", it grows once for each ACK, as in ns-3's TcpNewReno.
+        congestion: Congestion = Choice(&[
+            ("cubic", Congestion::Cubic),
+            ("reno", Congestion::Reno),
+            ("newreno", Congestion::NewReno),
+        ]), Is("cubic");
+        /// The congestion window of a new connection. With "auto", the profile decides: 10 segments.
+        initial_window: Option<u32> = Or("auto", Whole { least: 1, most: 1000, unit: "segment" }), Is("auto");
         /// With true, CUBIC also leaves slow start when the round-trip time increases (HyStart).
         hystart: bool = Flag, Is("true");
         /// Sets TCP_NODELAY on every socket. Otherwise a small segment waits while another segment is unacknowledged
-        /// (Nagle's algorithm).
-        nodelay: bool = Flag, Is("false");
+        /// (Nagle's algorithm). With "auto", only the profiles "ns3" and "shadow-1.9" set it.
+        nodelay: Option<bool> = Or("auto", Flag), Is("auto");
         /// The largest payload of a segment.
         mss: Bytes = Size { least: 88, most: 65_483 }, Is("1448 B");
         /// Send buffer of every socket. With "auto", the kernel of the profile tunes its size.
@@ -185,8 +194,55 @@ pub enum TcpProfile {
     Linux3_2,
     /// Linux 6.x: RACK, tail loss probes, TCP small queues.
     Linux6,
-    /// Default sockets of ns-3: minimum RTO of 1 s, buffers of fixed size.
+    /// Default sockets of ns-3: minimum RTO of 1 s, buffers of fixed size. Queues count packets.
     Ns3,
+    /// Sockets and interfaces of Shadow 1.9.0: large first buffers, batches of 10 ms, and a TCP_INFO that counts unsent
+    /// bytes as unacknowledged.
+    Shadow1_9,
+}
+
+impl Tcp {
+    /// Whether every socket has TCP_NODELAY.
+    pub fn sets_nodelay(&self) -> bool {
+        let default = matches!(self.profile, TcpProfile::Ns3 | TcpProfile::Shadow1_9);
+        self.nodelay.unwrap_or(default)
+    }
+}
+
+impl TcpProfile {
+    /// The queue of a receiving link, unless the scenario sets another one. Linux has no such queue; ModelNet's had 50
+    /// packets of 1500 B.
+    pub fn link_queue(self) -> LinkQueue {
+        match self {
+            TcpProfile::Linux3_2 | TcpProfile::Linux6 => LinkQueue::Bytes(Bytes::new(75_000)),
+            TcpProfile::Ns3 => LinkQueue::Packets(100),
+            TcpProfile::Shadow1_9 => LinkQueue::Bytes(Bytes::new(1_024_000)),
+        }
+    }
+
+    /// The time that an interface sends or receives at once; `None` if it handles packets one by one.
+    pub fn interface_batch(self) -> Option<Duration> {
+        (self == TcpProfile::Shadow1_9).then_some(Duration::from_millis(10))
+    }
+}
+
+/// The limit of a drop-tail queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkQueue {
+    /// The total size of the packets [B].
+    Bytes(Bytes),
+    /// The number of packets [packet].
+    Packets(u32),
+}
+
+impl LinkQueue {
+    /// The limit in bytes, with full packets of 1514 B [B].
+    pub fn bytes(self) -> Bytes {
+        match self {
+            LinkQueue::Bytes(bytes) => bytes,
+            LinkQueue::Packets(packets) => Bytes::new(u64::from(packets) * 1514),
+        }
+    }
 }
 
 /// Congestion control of TCP.
@@ -196,6 +252,8 @@ pub enum Congestion {
     Cubic,
     /// Reno (RFC 5681).
     Reno,
+    /// Reno as in ns-3's `TcpNewReno`.
+    NewReno,
 }
 
 /// The delays and losses between the nodes.
@@ -268,8 +326,8 @@ pub struct Host {
     pub link_up: DataRate,
     /// Receiving rate of the access link [B/s].
     pub link_down: DataRate,
-    /// Size of the drop-tail queue before the receiving side of the access link [B].
-    pub link_queue: Bytes,
+    /// The drop-tail queue before the receiving side of the access link; `None` if the profile decides.
+    pub link_queue: Option<LinkQueue>,
     /// Send buffer of its sockets; `None` if the kernel of the profile tunes the size.
     pub send_buffer: Option<Bytes>,
     /// Receive buffer of its sockets; `None` if the kernel of the profile tunes the size.

@@ -3,6 +3,7 @@
 use crate::distribution::{Amount, LONGEST, Mix, Quantiles, Span};
 use crate::error::{ConfigError, Origin, listed};
 use crate::markov::{Emission, Observation, Transition};
+use crate::model::LinkQueue;
 use crate::tree::{Node, Table, Value, is_name, undotted};
 use penstock_units::parse::{self, show_duration};
 use penstock_units::{Bytes, DataRate, Duration, ParseUnitError, time::nanos};
@@ -732,7 +733,36 @@ impl ValueType for Overrides {
     }
 }
 
-pub(crate) const QUEUE: Size = Size { least: 3000, most: Size::MOST };
+/// The limit of a drop-tail queue: a size, or a number of packets.
+pub(crate) struct Queue;
+
+const QUEUE_SIZE: Size = Size { least: 3000, most: Size::MOST };
+
+/// The queue in front of a receiving link.
+pub(crate) const QUEUE: Or<Queue> = Or("auto", Queue);
+
+impl ValueType for Queue {
+    type Value = LinkQueue;
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<(LinkQueue, Value), ConfigError> {
+        let text = self.text(node, site)?;
+        let Some(packets) = text.strip_suffix(" packets") else {
+            let (size, shown) = QUEUE_SIZE.read(node, site)?;
+            return Ok((LinkQueue::Bytes(size), shown));
+        };
+        let number = packets.parse().ok().filter(|packets| (2..=1_000_000).contains(packets));
+        let wrong = || site.wrong(format!("{text:?} is out of range; it must be from 2 to 1000000 packets"));
+        Ok((LinkQueue::Packets(number.ok_or_else(wrong)?), Value::Text(text.to_owned())))
+    }
+
+    fn describe(&self) -> String {
+        "a size with its unit, like \"32 KiB\", or a number of packets, like \"100 packets\"".to_owned()
+    }
+
+    fn unit(&self) -> &'static str {
+        "B"
+    }
+}
 
 /// Size of a socket buffer. Buffers below a few segments are refused, because they would test only the simulator.
 pub(crate) const BUFFER: Or<Size> = Or("auto", Size { least: 4096, most: Size::MOST });

@@ -13,7 +13,7 @@ use penstock_core::scheduler::{
 };
 use penstock_scenario::markov::Walk;
 use penstock_scenario::model::{
-    self, Activity, Amount, Path, Phase, Scenario, Span, Switch, TorNode, Workload,
+    self, Activity, Amount, LinkQueue, Path, Phase, Scenario, Span, Switch, TorNode, Workload,
 };
 use penstock_scenario::{Document, Point};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
@@ -1190,4 +1190,24 @@ fn an_included_file_is_merged_under_the_file() {
     let links: Vec<_> = scenario.relays.iter().map(|relay| relay.host.link_up).collect();
     assert_eq!(links, [DataRate::mib(1), DataRate::mib(10), DataRate::mib(10)]);
     assert!(!document.resolved_toml("default").unwrap().contains("include"));
+}
+
+#[test]
+fn a_profile_decides_queue_nodelay_and_window_unless_they_are_set() {
+    let of = |sets: &[&str]| {
+        let scenario = small("", sets);
+        let host = &scenario.relays[0].host;
+        let queue = host.link_queue.unwrap_or(scenario.tcp.profile.link_queue());
+        (queue, scenario.tcp.sets_nodelay(), scenario.tcp.initial_window)
+    };
+    let (bytes, packets) = (|size| LinkQueue::Bytes(Bytes::new(size)), LinkQueue::Packets);
+    assert_eq!(of(&[]), (bytes(75_000), false, None));
+    assert_eq!(of(&["tcp.profile=ns3"]), (packets(100), true, None));
+    assert_eq!(of(&["tcp.profile=shadow-1.9"]), (bytes(1_024_000), true, None));
+    let set =
+        ["tcp.profile=ns3", "network.link_queue=7 packets", "tcp.nodelay=false", "tcp.initial_window=3"];
+    assert_eq!(of(&set), (packets(7), false, Some(3)));
+    let document = Document::parse(SMALL, "small.toml", &["network.link_queue=1 packets".to_owned()]);
+    let error = document.unwrap_err().to_string();
+    assert!(error.contains("it must be from 2 to 1000000 packets"), "{error}");
 }

@@ -39,7 +39,8 @@ pub fn server_host(scenario: &Scenario, server: usize) -> usize {
 
 /// Access links of all hosts, in the order of [`hosts`].
 pub fn accesses(scenario: &Scenario) -> Vec<Access> {
-    let access = |host: &Host| Access { up: host.link_up, down: host.link_down, queue: host.link_queue };
+    let queue = |host: &Host| host.link_queue.unwrap_or(scenario.tcp.profile.link_queue()).bytes();
+    let access = |host: &Host| Access { up: host.link_up, down: host.link_down, queue: queue(host) };
     hosts(scenario).into_iter().map(access).collect()
 }
 

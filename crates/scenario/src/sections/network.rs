@@ -3,11 +3,11 @@
 use super::nodes::Names;
 use crate::error::{ConfigError, listed_briefly};
 use crate::keys::{Read, in_list, in_table, section, sections};
-use crate::model::{Dumbbell, Latency, Network, Quantiles, Wire};
+use crate::model::{Dumbbell, Latency, LinkQueue, Network, Quantiles, Wire};
 use crate::rtt_matrix::{RttMatrix, pair};
 use crate::tree::{Node, Table, Value, join};
 use crate::values::{Flag, Fraction, Or, QUEUE, SAMPLED_TIME, Site, TIME, Texts, ValueType};
-use penstock_units::{Bytes, Duration};
+use penstock_units::Duration;
 use std::collections::BTreeMap;
 
 section! {
@@ -33,9 +33,9 @@ section! {
         reorder: f64 = Fraction, Is("0.0");
         /// The probability that a datagram is duplicated. TCP segments are never duplicated.
         duplicate: f64 = Fraction, Is("0.0");
-        /// The size of the drop-tail queue in front of every receiving access link. The default is ModelNet's queue of
-        /// 50 packets.
-        link_queue: Bytes = QUEUE, Is("75 kB");
+        /// The limit of the drop-tail queue in front of every receiving access link. With "auto", tcp.profile decides:
+        /// 75 kB for Linux (ModelNet's 50 packets), 100 packets for "ns3", and 1024 kB for "shadow-1.9".
+        link_queue: Option<LinkQueue> = QUEUE, Is("auto");
         /// Whether the consensus activates N23. With false, nodes with the hop_control "n23" behave as with "none".
         consensus_n23: bool = Flag, Is("true");
     }

@@ -2,7 +2,7 @@
 
 use crate::error::ConfigError;
 use crate::keys::{Read, section, sections};
-use crate::model::{Costs, Host, Place, SampledRates, Server};
+use crate::model::{Costs, Host, LinkQueue, Place, SampledRates, Server};
 use crate::values::{BUFFER, NodeRate, Or, QUEUE, SAMPLED_RATE, Whole, Word};
 use penstock_network::{Country, geo};
 use penstock_units::Bytes;
@@ -32,7 +32,7 @@ section! {
         /// The rate at which the access link receives.
         link_down: NodeRate = SAMPLED_RATE, As("link");
         /// The size of the queue in front of the receiving link.
-        link_queue: Bytes = QUEUE, As("network.link_queue");
+        link_queue: Option<LinkQueue> = QUEUE, As("network.link_queue");
         /// The size of the send buffer of each socket.
         send_buffer: Option<Bytes> = BUFFER, As("tcp.send_buffer");
         /// The size of the receive buffer of each socket.

@@ -123,10 +123,21 @@ impl App {
 }
 
 impl Host {
-    pub(crate) fn new(host: &model::Host, config: Arc<TcpConfig>) -> Self {
+    pub(crate) fn new(host: &model::Host, config: Arc<TcpConfig>, profile: model::TcpProfile) -> Self {
+        let mut up = Link::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment()));
+        let queue = host.link_queue.unwrap_or(profile.link_queue());
+        let mut down = Link::new(host.link_down, queue.bytes());
+        if let model::LinkQueue::Packets(packets) = queue {
+            down.limit_packets(packets);
+        }
+        if let Some(time) = profile.interface_batch() {
+            for link in [&mut up, &mut down] {
+                link.set_batches(time);
+            }
+        }
         Host {
-            up: Link::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment())),
-            down: Link::new(host.link_down, host.link_queue),
+            up,
+            down,
             tcp: config,
             cpu: host.cpu.map(Cpu::new),
             inbox: BinaryHeap::new(),
@@ -186,6 +197,7 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         model::TcpProfile::Linux3_2 => TcpConfig::linux_3_2(),
         model::TcpProfile::Linux6 => TcpConfig::linux_6(),
         model::TcpProfile::Ns3 => TcpConfig::ns3(),
+        model::TcpProfile::Shadow1_9 => TcpConfig::shadow_1_9(),
     };
     let buffer = |wanted: Option<Bytes>, auto| wanted.map_or(auto, |bytes| tcp::Buffer::Fixed(bytes.get()));
     TcpConfig {
@@ -193,9 +205,11 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         congestion: match tcp.congestion {
             model::Congestion::Cubic => tcp::Congestion::Cubic,
             model::Congestion::Reno => tcp::Congestion::Reno,
+            model::Congestion::NewReno => tcp::Congestion::NewReno,
         },
         hystart: tcp.hystart,
-        nagle: !tcp.nodelay,
+        nagle: !tcp.sets_nodelay(),
+        initial_cwnd: tcp.initial_window.unwrap_or(defaults.initial_cwnd),
         send_buffer: buffer(host.send_buffer, defaults.send_buffer),
         receive_buffer: buffer(host.receive_buffer, defaults.receive_buffer),
         ..defaults

@@ -1,4 +1,5 @@
-use penstock_units::{Bytes, DataRate, Instant};
+use penstock_units::{Bytes, DataRate, Duration, Instant, fifo::take_first, time::nanos};
+use std::collections::VecDeque;
 
 /// Packets above this size carry data; smaller packets are ACKs [B].
 const LARGE: u64 = 200;
@@ -20,12 +21,87 @@ pub(crate) struct Link {
     like_last: [(u64, u64); 2],
     /// Bytes that have entered the queue so far [B].
     carried: Bytes,
+    /// The behaviour of links in other simulators. Most links have none.
+    foreign: Option<Box<Foreign>>,
+}
+
+/// How links of other simulators differ from those of Linux.
+#[derive(Clone, Debug, Default)]
+struct Foreign {
+    /// The queue's limit in packets. It replaces the limit in bytes [packet].
+    packets: Option<usize>,
+    /// When the transmission of each packet in the queue begins; only with a limit in packets.
+    begins: VecDeque<Instant>,
+    batches: Option<Batches>,
+}
+
+impl Foreign {
+    /// Whether the queue has room for a packet; `None` if its limit counts bytes.
+    #[cold]
+    #[inline(never)]
+    fn has_room(&mut self, now: Instant) -> Option<bool> {
+        let most = self.packets?;
+        while self.begins.front().is_some_and(|at| *at <= now) {
+            take_first(&mut self.begins);
+        }
+        Some(self.begins.len() < most)
+    }
+
+    /// Adds a packet whose transmission begins at `start` and takes `each` [ns]. Returns when its batch leaves; `None`
+    /// if packets leave one by one.
+    #[cold]
+    #[inline(never)]
+    fn send(&mut self, now: Instant, start: u64, each: u64) -> Option<Instant> {
+        if self.packets.is_some() {
+            self.begins.push_back(Instant::from_nanos(start));
+        }
+        self.batches.as_mut().map(|batches| batches.add(now, each))
+    }
+}
+
+/// Shadow's interface handles its packets in batches.
+///
+/// A batch takes all waiting packets at once, until their transmission times add up to `time`. The next batch follows
+/// after the sum of these times.
+/// Source: Shadow 1.9.0 `_networkinterface_scheduleNextSend`, `_networkinterface_scheduleNextReceive`.
+/// Deviation: the packets of a batch occupy the queue until their transmission times have passed.
+#[derive(Clone, Copy, Debug)]
+struct Batches {
+    time: u64,
+    /// When the last batch begins, and the sum of its transmission times [ns].
+    begins: Instant,
+    used: u64,
+}
+
+impl Batches {
+    /// Adds a packet with a transmission time of `each`. Returns when its batch begins.
+    fn add(&mut self, now: Instant, each: u64) -> Instant {
+        let free_at = Instant::from_nanos(self.begins.as_nanos() + self.used);
+        if now < self.begins && self.used <= self.time {
+            self.used += each;
+        } else {
+            (self.begins, self.used) = (free_at.max(now), each);
+        }
+        self.begins
+    }
 }
 
 impl Link {
     pub(crate) fn new(rate: DataRate, queue: Bytes) -> Self {
         let depth = rate.nanos_for(queue.get());
-        Link { rate, free_at: Instant::ZERO, depth, like_last: [(0, 0); 2], carried: Bytes::ZERO }
+        let (free_at, carried) = (Instant::ZERO, Bytes::ZERO);
+        Link { rate, free_at, depth, like_last: [(0, 0); 2], carried, foreign: None }
+    }
+
+    /// Limits the queue by its number of packets, as ns-3's drop-tail queue. The packet in transmission does not count.
+    pub(crate) fn limit_packets(&mut self, packets: u32) {
+        self.foreign.get_or_insert_default().packets = Some(packets as usize);
+    }
+
+    /// Handles packets in batches of `time`, as Shadow 1.9.0's interface.
+    pub(crate) fn set_batches(&mut self, time: Duration) {
+        let batches = Batches { time: nanos(time), begins: Instant::ZERO, used: 0 };
+        self.foreign.get_or_insert_default().batches = Some(batches);
     }
 
     /// The transmission time of a packet of `bytes` [ns].
@@ -39,16 +115,29 @@ impl Link {
 
     /// Whether a packet of `bytes` fits into the queue. A packet always fits if the link is idle.
     pub(crate) fn has_room(&mut self, now: Instant, bytes: u64) -> bool {
+        if let Some(has_room) = self.foreign.as_deref_mut().and_then(|foreign| foreign.has_room(now)) {
+            return has_room;
+        }
         let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
         waiting == 0 || waiting + self.nanos_for(bytes) <= self.depth
     }
 
     /// How many packets of `bytes` fit into the queue, rounded down to an allowed train length [packet].
     pub(crate) fn room(&mut self, now: Instant, bytes: u64) -> u32 {
+        // The gaps between packets may differ.
+        if self.foreign.is_some() {
+            return self.foreign_room(now, bytes);
+        }
         let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
         let each = self.nanos_for(bytes);
         let fits = |count: &&u32| waiting + u64::from(**count) * each <= self.depth;
         TRAINS.iter().find(fits).copied().unwrap_or(u32::from(self.has_room(now, bytes)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn foreign_room(&mut self, now: Instant, bytes: u64) -> u32 {
+        u32::from(self.has_room(now, bytes))
     }
 
     /// Adds a packet of `bytes` to the queue. Returns when the packet will have left.
@@ -63,7 +152,11 @@ impl Link {
         let each = self.nanos_for(bytes);
         self.free_at = Instant::from_nanos(start + each * u64::from(count));
         self.carried += Bytes::new(bytes * u64::from(count));
-        (Instant::from_nanos(start + each), each)
+        let left = Instant::from_nanos(start + each);
+        match self.foreign.as_deref_mut() {
+            None => (left, each),
+            Some(foreign) => (foreign.send(now, start, each).unwrap_or(left), each),
+        }
     }
 
     /// Bytes that have left the link [B].
@@ -87,6 +180,34 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MS: fn(u64) -> Instant = Instant::from_millis;
+
+    #[test]
+    fn a_queue_of_packets_drops_by_their_number() {
+        let mut link = Link::new(DataRate::new(1_000_000).unwrap(), Bytes::new(3000));
+        link.limit_packets(2);
+        // The first packet is in transmission, two wait.
+        for bytes in [1000, 66, 66] {
+            assert_eq!(link.room(MS(0), bytes), 1);
+            link.send(MS(0), bytes);
+        }
+        assert!(!link.has_room(MS(0), 66));
+        // The queue has room again when the second packet's transmission begins.
+        assert!(link.has_room(MS(1), 9000));
+    }
+
+    /// 1 B takes 1 µs. The first batch has only the first packet, because no other packet waits at its begin.
+    #[test]
+    fn a_batch_takes_waiting_packets_until_its_time_is_used() {
+        let mut link = Link::new(DataRate::new(1_000_000).unwrap(), Bytes::mib(1));
+        link.set_batches(Duration::from_millis(10));
+        let left: Vec<_> = (0..6).map(|_| link.send(MS(5), 4000).as_nanos() / 1_000_000).collect();
+        assert_eq!(left, [5, 9, 9, 9, 21, 21]);
+        assert_eq!(link.send(MS(40), 4000), MS(40), "an idle interface delays nothing");
+        assert_eq!(link.send(MS(42), 4000), MS(44));
+        assert_eq!(link.backlog(MS(42)), Bytes::new(6000));
+    }
 
     #[test]
     fn packets_leave_one_after_the_other() {

@@ -230,7 +230,7 @@ impl<'a> Net<'a> {
 
     pub(crate) fn wake(&mut self, id: HostId) {
         let host = self.topology.hosts[id as usize];
-        self.hosts.insert(id, Host::new(host, self.tcp.of(host)));
+        self.hosts.insert(id, Host::new(host, self.tcp.of(host), self.tcp.tcp.profile));
     }
 
     pub(crate) fn one_by_one(&mut self) {

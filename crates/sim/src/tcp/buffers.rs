@@ -37,8 +37,9 @@ fn payload_of(cfg: &TcpConfig, memory: u64) -> u64 {
 
 /// Whether `poll()` reports a socket as writable. Its send buffer holds `queued` of `capacity` bytes.
 /// Source: Linux `sk_stream_is_writeable`: the free space is at least half of the queued bytes.
-pub(super) fn is_writable(queued: u64, capacity: u64) -> bool {
-    capacity.saturating_sub(queued) >= queued.div_ceil(2) && queued < capacity
+pub(super) fn is_writable(cfg: &TcpConfig, queued: u64, capacity: u64) -> bool {
+    let enough = cfg.writable_with_any_space || capacity.saturating_sub(queued) >= queued.div_ceil(2);
+    enough && queued < capacity
 }
 
 /// The part of a receive buffer's memory that TCP offers as window [B]. Source: Linux `tcp_win_from_space`.
@@ -126,10 +127,20 @@ mod tests {
 
     #[test]
     fn a_full_socket_is_writable_again_at_two_thirds() {
-        assert!(is_writable(0, 30_000));
-        assert!(is_writable(20_000, 30_000));
-        assert!(!is_writable(20_001, 30_000));
-        assert!(!is_writable(0, 0));
+        let linux = TcpConfig::linux_3_2();
+        assert!(is_writable(&linux, 0, 30_000));
+        assert!(is_writable(&linux, 20_000, 30_000));
+        assert!(!is_writable(&linux, 20_001, 30_000));
+        assert!(!is_writable(&linux, 0, 0));
+    }
+
+    #[test]
+    fn any_free_space_makes_a_socket_of_a_simulator_writable() {
+        for cfg in [TcpConfig::ns3(), TcpConfig::shadow_1_9()] {
+            assert!(is_writable(&cfg, 29_999, 30_000));
+            assert!(!is_writable(&cfg, 30_000, 30_000));
+            assert_eq!(window_of(&cfg, 30_000), 30_000);
+        }
     }
 
     #[test]

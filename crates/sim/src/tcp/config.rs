@@ -31,6 +31,9 @@ pub enum LossDetection {
 pub enum Congestion {
     /// RFC 5681, like `tcp_cong.c`.
     Reno,
+    /// Reno as ns-3's default of earlier releases. The window grows once for each ACK, used or not, and after a loss it
+    /// is half of the data in flight (RFC 6582, ns-3 `TcpNewReno`).
+    NewReno,
     /// RFC 9438 (C = 0.4, β = 0.7), like `tcp_cubic.c`.
     Cubic,
 }
@@ -103,8 +106,12 @@ pub struct TcpConfig {
     /// The receive buffer.
     pub receive_buffer: Buffer,
     /// TCP reserves the fraction 1/2^`adv_win_scale` of the receive buffer's memory and offers the rest as window
-    /// (`tcp_adv_win_scale`).
+    /// (`tcp_adv_win_scale`); [`TcpConfig::NO_RESERVE`] offers all of it.
     pub adv_win_scale: u8,
+    /// Whether `poll()` reports a socket as writable with any free space. Linux requires a third of the buffer.
+    pub writable_with_any_space: bool,
+    /// Whether TCP_INFO counts written bytes as unacknowledged even if they were not sent.
+    pub info_counts_unsent: bool,
     /// The initial receive window [segments] (`TCP_DEFAULT_INIT_RCVWND`).
     pub initial_receive_window: u32,
     /// The minimum difference between the RTO and the smoothed round trip (`TCP_RTO_MIN`).
@@ -139,6 +146,9 @@ pub struct TcpConfig {
 }
 
 impl TcpConfig {
+    /// An [`adv_win_scale`](Self::adv_win_scale) beyond the size of any buffer.
+    pub const NO_RESERVE: u8 = 63;
+
     /// Size of a full segment on the wire [B].
     pub fn full_segment(&self) -> u64 {
         u64::from(self.mss + super::HEADER_BYTES)
@@ -168,6 +178,8 @@ impl TcpConfig {
             // Linux 3.4 introduced 6 MiB, half of which is the window.
             receive_buffer: Buffer::Auto { initial: 87_380, max: 4 << 20 },
             adv_win_scale: 2,
+            writable_with_any_space: false,
+            info_counts_unsent: false,
             initial_receive_window: 10,
             min_rto: Duration::from_millis(200),
             initial_rto: Duration::from_secs(1),
@@ -208,6 +220,28 @@ impl TcpConfig {
         }
     }
 
+    /// The sockets of the simulator Shadow 1.9.0: larger first buffers than Linux 3.2, and a TCP_INFO that counts unsent
+    /// bytes as unacknowledged.
+    ///
+    /// Source: Shadow 1.9.0 `definitions.h` (`CONFIG_SEND_BUFFER_SIZE`, `CONFIG_RECV_BUFFER_SIZE`, `CONFIG_TCP_WMEM_MAX`,
+    /// `CONFIG_TCP_RMEM_MAX`), `tcp.c` (`_tcp_autotuneSendBuffer`, `_tcp_autotuneReceiveBuffer`).
+    /// Deviation: Linux 3.2 decides loss recovery, delayed ACKs and timers. The send buffer grows only while the
+    /// application waits for space.
+    pub fn shadow_1_9() -> Self {
+        TcpConfig {
+            send_buffer: Buffer::Auto { initial: 131_072, max: 4_194_304 },
+            // 2404 B for a segment. Shadow counts payload, not kernel memory.
+            send_reckoning: 956,
+            send_charge: 0,
+            receive_buffer: Buffer::Auto { initial: 174_760, max: 6_291_456 },
+            adv_win_scale: TcpConfig::NO_RESERVE,
+            writable_with_any_space: true,
+            info_counts_unsent: true,
+            initial_receive_window: 120,
+            ..TcpConfig::linux_3_2()
+        }
+    }
+
     /// ns-3's `TcpSocketBase` with its default attributes, except for segments of 1448 B.
     ///
     /// Source: attributes of ns-3.44, in which both buffers have a fixed size of 128 KiB.
@@ -220,7 +254,9 @@ impl TcpConfig {
             send_charge: 0,
             offload: Offload::None,
             receive_buffer: Buffer::Fixed(131_072),
-            adv_win_scale: 0,
+            adv_win_scale: TcpConfig::NO_RESERVE,
+            // TcpSocketBase::NewAck notifies the application of any free space.
+            writable_with_any_space: true,
             initial_receive_window: 91,
             min_rto: Duration::from_secs(1),
             initial_rto: Duration::from_secs(3),

@@ -25,7 +25,8 @@ pub struct Info {
     pub cwnd: u32,
     /// Slow-start threshold [segments], `u32::MAX` if infinite (`tcpi_snd_ssthresh`).
     pub ssthresh: u32,
-    /// Segments sent but not acknowledged [segments] (`tcpi_unacked`).
+    /// Segments sent but not acknowledged [segments] (`tcpi_unacked`). With [`TcpConfig::info_counts_unsent`], also
+    /// those that were not sent.
     pub unacked: u32,
     /// Payload of a full segment [B] (`tcpi_snd_mss`).
     pub mss: u32,
@@ -135,11 +136,11 @@ impl Endpoint {
         self.open_send().map_or(0, |send| send.capacity.saturating_sub(send.queued()))
     }
 
-    /// Whether `poll()` reports POLLOUT, which requires that a third of the buffer is free.
+    /// Whether `poll()` reports POLLOUT, which in Linux requires that a third of the buffer is free.
     ///
     /// Source: Linux `sk_stream_is_writeable`.
-    pub fn is_writable(&self, _cfg: &TcpConfig) -> bool {
-        self.open_send().is_some_and(|send| buffers::is_writable(send.queued(), send.capacity))
+    pub fn is_writable(&self, cfg: &TcpConfig) -> bool {
+        self.open_send().is_some_and(|send| buffers::is_writable(cfg, send.queued(), send.capacity))
     }
 
     fn open_send(&self) -> Option<&Sender> {
@@ -151,9 +152,9 @@ impl Endpoint {
     ///
     /// The caller must respect [`Endpoint::write_space`]. Only the last message of a write may exceed the free space,
     /// because the kernel accepts a message whole.
-    pub fn write(&mut self, _cfg: &TcpConfig, _now: Instant, bytes: u64) {
+    pub fn write(&mut self, cfg: &TcpConfig, _now: Instant, bytes: u64) {
         if self.open_send().is_some() {
-            self.with(|halves| halves.send.on_write(bytes));
+            self.with(|halves| halves.send.on_write(cfg, bytes));
         }
     }
 
@@ -358,7 +359,10 @@ impl Endpoint {
         Info {
             cwnd: send.window.cwnd,
             ssthresh: send.window.ssthresh,
-            unacked: send.board.packets_out(),
+            unacked: match cfg.info_counts_unsent {
+                true => send.queued().div_ceil(cfg.mss.into()) as u32,
+                false => send.board.packets_out(),
+            },
             mss: cfg.mss,
             send_capacity: send.capacity,
             queued: send.queued(),

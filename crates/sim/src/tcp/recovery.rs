@@ -205,20 +205,23 @@ impl Sender {
         self.remember();
         self.recovery.state = CaState::Recovery;
         self.tail_high = 0;
-        self.window.on_loss(cfg);
+        // In ns-3, the first segment already counts as lost.
+        let lost = u32::from(cfg.kernel == Kernel::Ns3);
+        self.window.on_loss(cfg, self.board.in_flight().saturating_sub(lost));
     }
 
     /// Handles the retransmission timeout.
-    /// Source: Linux `tcp_enter_loss`, where several timeouts in the same loss event reduce ssthresh only once.
+    /// Source: Linux `tcp_enter_loss`, where several timeouts in the same loss event reduce ssthresh only once. In ns-3
+    /// `TcpSocketBase::ReTxTimeout`, a timeout in Recovery reduces it again.
     pub(super) fn enter_loss(&mut self, cfg: &TcpConfig, now: Instant) {
         let fresh = match self.recovery.state {
             CaState::Open | CaState::Disorder => true,
-            CaState::Recovery => self.una >= self.recovery.high_seq,
+            CaState::Recovery => cfg.kernel == Kernel::Ns3 || self.una >= self.recovery.high_seq,
             CaState::Loss => self.una >= self.recovery.high_seq || self.retries == 0,
         };
         if fresh {
             self.remember();
-            self.window.on_loss(cfg);
+            self.window.on_loss(cfg, self.board.in_flight());
         }
         self.board.mark_all_lost(now);
         self.board.forget_reordering(cfg.reordering);

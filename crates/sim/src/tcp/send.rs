@@ -148,9 +148,9 @@ impl Sender {
     /// (`SOCK_NOSPACE`).
     /// Source: Linux `tcp_sendmsg`, `tcp_poll`.
     /// Deviation: the application waits even if it has no more data.
-    pub(super) fn on_write(&mut self, bytes: u64) {
+    pub(super) fn on_write(&mut self, cfg: &TcpConfig, bytes: u64) {
         self.written += bytes;
-        self.wants_space = !buffers::is_writable(self.queued(), self.capacity);
+        self.wants_space = !buffers::is_writable(cfg, self.queued(), self.capacity);
     }
 
     pub(super) fn queued(&self) -> u64 {
@@ -266,7 +266,7 @@ impl Sender {
             self.capacity = buffers::grown_send_capacity(cfg, self.capacity, self.window.cwnd, reordering);
             self.window.postpone_validation(now);
         }
-        self.wants_space = !buffers::is_writable(self.queued(), self.capacity);
+        self.wants_space = !buffers::is_writable(cfg, self.queued(), self.capacity);
     }
 
     /// Updates the window of the peer, unless the segment is older than the last update. Source: Linux
@@ -383,7 +383,7 @@ impl Sender {
         } else if segment.ack > self.tail_high {
             // The probe repaired a loss. Like any other loss, it reduces the window.
             self.tail_high = 0;
-            self.window.cwnd = self.window.on_loss(cfg).max(1);
+            self.window.cwnd = self.window.on_loss(cfg, self.board.in_flight()).max(1);
         }
     }
 

@@ -1,7 +1,8 @@
 //! G-60, G-62: a path carries the rate of its slowest link and its buffers.
 
-use crate::util::{Lab, assert_conserved, cells_at, node};
+use crate::util::{Lab, assert_conserved, cells_at, complete, node};
 use penstock_record::Position;
+use penstock_sim::Control;
 
 /// The rate at which the client reads cells after the first 10 s [B/s].
 fn steady_rate(lab: &Lab) -> f64 {
@@ -103,4 +104,75 @@ fn every_second_segment_of_a_channel_is_acknowledged() {
     let segments = down / 1514.0;
     // More than half, because records end with small segments. With whole records it would be 0.38.
     assert!((0.5..0.7).contains(&(acks / segments)), "{acks} ACKs of {segments} segments");
+}
+
+/// Two clients over TCP of a profile.
+fn with_profile(profile: &str, congestion: &str) -> Lab {
+    Lab::path()
+        .set("tcp.profile", profile)
+        .set("tcp.congestion", congestion)
+        .set("tcp.nodelay", "'auto'")
+        .set("network.loss", "0.01")
+        .set("relay.scheduler", "{ kind = 'kist', unacked = 'written' }")
+}
+
+#[test]
+fn every_profile_carries_downloads() {
+    for (profile, congestion) in
+        [("linux-3.2", "newreno"), ("linux-6", "newreno"), ("ns3", "newreno"), ("shadow-1.9", "cubic")]
+    {
+        let outcome = with_profile(profile, congestion).run(1);
+        assert_conserved(&outcome);
+        for client in ["web", "bulk"] {
+            assert!(complete(&outcome, client).len() >= 2, "{profile}, {client}");
+        }
+    }
+}
+
+/// Batches of an interface, and queues that count packets, are exact with the look-ahead, too.
+#[test]
+fn look_ahead_does_not_change_other_simulators_links() {
+    for profile in ["ns3", "shadow-1.9"] {
+        let lab = with_profile(profile, "newreno").set("run.duration", "15 s");
+        let document = lab.document();
+        let scenario = document.scenario("stock").expect("the variant is in the text");
+        let one = penstock_sim::run(scenario, 1, &Control::one_by_one()).expect("the run is not cancelled");
+        let ahead = lab.run(1);
+        assert_eq!(format!("{:?}", one.tables), format!("{:?}", ahead.tables), "{profile}");
+        assert_eq!(one.nodes, ahead.nodes);
+    }
+}
+
+/// Shadow's interface sends what waits at once, and then pauses: cells of a burst have the same time.
+#[test]
+fn shadows_interface_receives_in_batches_of_ten_milliseconds() {
+    let lab = Lab::only_bulk().set("tcp.profile", "shadow-1.9").set("run.duration", "12 s");
+    let arrivals: Vec<u64> = cells_at(&lab.run(1), "bulk", Position::Client)
+        .iter()
+        .filter_map(|row| row.nic_in_ns)
+        .filter(|at| *at >= 6_000_000_000)
+        .collect();
+    // The middle sends at 256 KiB/s, five cells in 10 ms, so most cells arrive together with another one.
+    let together = arrivals.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    assert!(2 * together > arrivals.len(), "{together} of {} cells", arrivals.len());
+    let mut times = arrivals.clone();
+    times.dedup();
+    let gaps = times.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000_000);
+    // The client's link is fast, so its own batches are short.
+    let pauses: Vec<u64> = gaps.filter(|gap| *gap >= 3).collect();
+    let batches = pauses.iter().filter(|pause| (9..=26).contains(*pause)).count();
+    assert!(pauses.len() > 50 && 10 * batches > 9 * pauses.len(), "{pauses:?}");
+}
+
+/// A queue of 20 packets holds 20 ACKs or 20 full segments.
+#[test]
+fn a_queue_that_counts_packets_ignores_their_size() {
+    let delivered = |queue: &str| {
+        let lab = Lab::only_bulk().set("network.link_queue", queue).set("run.duration", "10 s");
+        let outcome = lab.set("relays.middle.link", "10 MiB/s").set("clients.bulk.link", "256 KiB/s").run(1);
+        assert_conserved(&outcome);
+        outcome.tables.transfers[0].bytes_received
+    };
+    let (packets, bytes) = (delivered("'20 packets'"), delivered("'30280 B'"));
+    assert!(packets.abs_diff(bytes) * 10 < bytes, "{packets} and {bytes} B");
 }

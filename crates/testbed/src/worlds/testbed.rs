@@ -58,9 +58,10 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     let tcp = SocketTcp {
         congestion: Some(match scenario.tcp.congestion {
             Congestion::Cubic => "cubic",
-            Congestion::Reno => "reno",
+            // Linux has no other Reno.
+            Congestion::Reno | Congestion::NewReno => "reno",
         }),
-        nodelay: scenario.tcp.nodelay,
+        nodelay: scenario.tcp.sets_nodelay(),
     };
     // Keys are generated before the network starts, because this takes long.
     let (mut rng, date) = (rand::rng(), Date::start().date());

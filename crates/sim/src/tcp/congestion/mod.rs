@@ -15,6 +15,7 @@ use penstock_units::{Duration, Instant, time::nanos};
 #[derive(Clone, Debug)]
 enum Algorithm {
     Reno,
+    NewReno,
     Cubic(Cubic),
 }
 
@@ -52,6 +53,7 @@ impl Window {
             validated: now,
             algorithm: match cfg.congestion {
                 Congestion::Reno => Algorithm::Reno,
+                Congestion::NewReno => Algorithm::NewReno,
                 Congestion::Cubic => Algorithm::Cubic(Cubic::default()),
             },
         }
@@ -100,7 +102,8 @@ impl Window {
         if !self.is_limiting(cfg, in_flight) {
             return;
         }
-        let mut credit = if cfg.byte_counting { acked } else { 1 };
+        let by_segments = cfg.byte_counting && !matches!(self.algorithm, Algorithm::NewReno);
+        let mut credit = if by_segments { acked } else { acked.min(1) };
         if self.in_slow_start() {
             let step = credit.min(self.ssthresh - self.cwnd);
             self.cwnd += step;
@@ -110,7 +113,7 @@ impl Window {
             }
         }
         let per_increase = match &mut self.algorithm {
-            Algorithm::Reno => reno::segments_per_increase(self.cwnd),
+            Algorithm::Reno | Algorithm::NewReno => reno::segments_per_increase(self.cwnd),
             Algorithm::Cubic(cubic) => cubic.credit_per_increase(cfg.kernel, now, self.cwnd, credit),
         };
         match (&self.algorithm, cfg.kernel) {
@@ -153,19 +156,26 @@ impl Window {
                 held || left <= cfg.reordering
             }
             Kernel::Linux6 => self.full || (self.in_slow_start() && self.cwnd < 2 * self.most_out),
-            // ns-3's CUBIC grows the window even if the window does not limit the flow.
-            Kernel::Ns3 => matches!(self.algorithm, Algorithm::Cubic(_)) || in_flight >= self.cwnd,
+            // Only TcpLinuxReno checks whether the window limits the flow.
+            Kernel::Ns3 => !matches!(self.algorithm, Algorithm::Reno) || in_flight >= self.cwnd,
         }
     }
 
-    /// Sets and returns the new ssthresh after a loss. Recovery then reduces the window.
-    pub(super) fn on_loss(&mut self, cfg: &TcpConfig) -> u32 {
+    /// Sets and returns the new ssthresh after a loss, when `in_flight` segments are in flight. Recovery then reduces the
+    /// window.
+    pub(super) fn on_loss(&mut self, cfg: &TcpConfig, in_flight: u32) -> u32 {
         // ns-3 keeps the credit (`m_cWndCnt`).
         if cfg.kernel != Kernel::Ns3 {
             self.count = 0;
         }
         self.ssthresh = match &mut self.algorithm {
             Algorithm::Reno => reno::ssthresh(self.cwnd),
+            Algorithm::NewReno => {
+                let ssthresh = reno::ssthresh(in_flight);
+                // ns-3 counts bytes. Half a segment more is the credit of half a window.
+                self.count = if in_flight > 2 * ssthresh { ssthresh / 2 } else { 0 };
+                ssthresh
+            }
             Algorithm::Cubic(cubic) => cubic.ssthresh(self.cwnd),
         };
         self.ssthresh
@@ -176,7 +186,7 @@ impl Window {
     /// Source: Linux `tcp_enter_loss`; `bictcp_state`.
     pub(super) fn on_timeout(&mut self, cfg: &TcpConfig, cwnd: u32) {
         self.cwnd = cwnd;
-        if cfg.kernel != Kernel::Ns3 {
+        if cfg.kernel != Kernel::Ns3 || matches!(self.algorithm, Algorithm::NewReno) {
             self.count = 0;
         }
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
@@ -304,7 +314,25 @@ mod tests {
             window.on_ack(&cfg, Instant::ZERO, 1, 10);
         }
         assert_eq!(window.cwnd, 11);
-        assert_eq!(window.on_loss(&cfg), 5);
+        assert_eq!(window.on_loss(&cfg, 9), 5);
+    }
+
+    /// ns-3's TcpNewReno ignores the number of acknowledged segments and the use of the window.
+    #[test]
+    fn newreno_counts_acks_and_halves_the_data_in_flight() {
+        let cfg = TcpConfig { congestion: Congestion::NewReno, ..TcpConfig::ns3() };
+        let mut window = Window::new(&cfg, Instant::ZERO);
+        window.ssthresh = 12;
+        window.on_ack(&cfg, Instant::ZERO, 2, 0);
+        window.on_ack(&cfg, Instant::ZERO, 0, 0);
+        assert_eq!(window.cwnd, 11);
+        for _ in 0..13 {
+            window.on_ack(&cfg, Instant::ZERO, 2, 0);
+        }
+        assert_eq!(window.cwnd, 13);
+        assert_eq!((window.on_loss(&cfg, 9), window.count), (4, 2));
+        assert_eq!((window.on_loss(&cfg, 8), window.count), (4, 0));
+        assert_eq!((window.on_loss(&cfg, 1), window.count), (2, 0));
     }
 
     #[test]

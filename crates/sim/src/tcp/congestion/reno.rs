@@ -6,7 +6,8 @@ pub(super) fn segments_per_increase(cwnd: u32) -> u32 {
     cwnd.max(1)
 }
 
-/// The window after a loss [segments]. Source: RFC 5681 §3.1 eq. 4 with cwnd for FlightSize; Linux `tcp_reno_ssthresh`.
+/// The window after a loss [segments]. Source: RFC 5681 §3.1 eq. 4. Linux `tcp_reno_ssthresh` passes cwnd, ns-3
+/// `TcpNewReno::GetSsThresh` the data in flight.
 pub(super) fn ssthresh(cwnd: u32) -> u32 {
     (cwnd / 2).max(2)
 }

@@ -24,7 +24,8 @@ fn profiles() -> Vec<(String, TcpConfig)> {
         [Congestion::Cubic, Congestion::Reno].map(|congestion| TcpConfig { congestion, ..cfg.clone() })
     };
     let named = |cfg: TcpConfig| (format!("{:?} {:?}", cfg.kernel, cfg.congestion), cfg);
-    all.into_iter().flat_map(both).map(named).collect()
+    let newreno = TcpConfig { congestion: Congestion::NewReno, ..TcpConfig::ns3() };
+    all.into_iter().flat_map(both).chain([newreno]).map(named).collect()
 }
 
 /// A profile with buffers that never limit the flow.
@@ -117,6 +118,18 @@ fn utilisation(cfg: TcpConfig, path: Path, warm_up: u64) -> f64 {
     let carried = world.ends[1].received_end() as f64 * (1514.0 / MSS);
     assert!(carried <= rate * world.now.as_secs_f64(), "G-60: no faster than the link");
     (world.ends[1].received_end() - before) as f64 * (1514.0 / MSS) / (8.0 * rate)
+}
+
+#[test]
+fn shadows_tcp_info_counts_unsent_bytes_as_unacknowledged() {
+    for (cfg, unacked) in [(TcpConfig::shadow_1_9(), 70), (TcpConfig::linux_3_2(), 10)] {
+        let mut world = World::connected(cfg, Path::new(10, 100));
+        world.write(0, 100_000);
+        assert_eq!(world.ends[0].info(&world.cfg[0]).unacked, unacked);
+    }
+    let world = World::connected(TcpConfig::shadow_1_9(), Path::new(10, 100));
+    assert_eq!(world.ends[0].write_space(&world.cfg[0]), 131_072);
+    assert_eq!(TcpConfig::shadow_1_9().initial_cwnd, 10);
 }
 
 #[test]
