@@ -63,6 +63,7 @@ class Metric(NamedTuple):
 METRICS = {
     "goodput": (Metric("goodput_bytes_per_s", "goodput [MiB/s]", 2.0**-20, 3),),
     "download": (Metric("seconds_to_finish", "download time [s]", 1.0, 1),),
+    "buffers": (Metric("seconds_to_finish", "download time with ns-3's own buffers [s]", 1.0, 1),),
     "window": (
         Metric("seconds_to_finish", "time [s]", 1.0, 2),
         Metric("mean_cwnd", "mean window [segment]", 1.0, 1),

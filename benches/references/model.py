@@ -22,7 +22,21 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rows import EXPERIMENTS, FILE, PACKET, SAMPLE_S, SECONDS, WARMUP_S, Run, append, grid, read, refuse, run_of
+from rows import (
+    EXPERIMENTS,
+    FILE,
+    PACKET,
+    SAMPLE_S,
+    SECONDS,
+    WARMUP_S,
+    Run,
+    append,
+    grid,
+    only_ns3,
+    read,
+    refuse,
+    run_of,
+)
 
 import penstock
 
@@ -35,7 +49,7 @@ GIVE_UP = "6 h"
 FRAME = PACKET + 14
 """A full packet on the model's links [B]."""
 BUFFER = "6 MiB"
-"""Buffers of profile ns3, which has no auto-tuning: as in `ns3.py`."""
+"""Buffers of profile ns3, which has no auto-tuning: as in `ns3.py`, which also keeps the default in `buffers`."""
 
 
 def rows(profile: str, runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
@@ -97,7 +111,8 @@ def samples(circuits: pl.DataFrame) -> list[list[float | None]]:
 def simulate(profile: str, condition: Run, repeats: list[int], sets: list[str]) -> Iterator[penstock.Result]:
     """The result of a condition in a temporary directory; the seeds are the repeats."""
     stop = "none" if condition.experiment == "goodput" else '{ workload = "file", downloads = 1 }'
-    buffers = [f"tcp.send_buffer={BUFFER}", f"tcp.receive_buffer={BUFFER}"] if profile == "ns3" else []
+    large = profile == "ns3" and condition.experiment != "buffers"
+    buffers = [f"tcp.send_buffer={BUFFER}", f"tcp.receive_buffer={BUFFER}"] if large else []
     base = [
         *buffers,
         f"tcp.profile={profile}",
@@ -125,7 +140,8 @@ def main() -> None:
     arguments = parser.parse_args()
     out = arguments.out or Path(f"docs/data/tcp/model-{arguments.profile}.jsonl")
     done = {run_of(row) for row in read(out)}
-    todo = [run for run in grid() if run.experiment in arguments.experiments and run not in done]
+    runs = [*grid(), *(only_ns3() if arguments.profile == "ns3" else ())]
+    todo = [run for run in runs if run.experiment in arguments.experiments and run not in done]
     try:
         append(rows(arguments.profile, todo), out)
     except penstock.PenstockError as error:

@@ -18,12 +18,14 @@ The network is two nodes and a point-to-point link. Details that matter for a co
   loss are equal, and the grid has only one.
 - The device's drop-tail queue is the only queue, because ns-3 without flow control installs no queue discipline. There
   is no pacing.
-- Segments have 1448 B. Buffers have 6 MiB, because ns-3 has no auto-tuning. Everything else is ns-3's default: initial
-  window 10, SACK, timestamps, PRR, delayed ACKs of 2 segments or 200 ms, retransmission timeouts of at least 1 s.
+- Segments have 1448 B. Buffers have 6 MiB, because ns-3 has no auto-tuning; in the experiment `buffers`, they have
+  ns-3's default of 128 KiB. Everything else is ns-3's default: initial window 10, SACK, timestamps, PRR, delayed ACKs
+  of 2 segments or 200 ms, retransmission timeouts of at least 1 s.
 - The sender connects. Time starts with its SYN. A download finishes when the receiver has its last byte.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +46,7 @@ from rows import (
     append,
     grid,
     line,
+    only_ns3,
     read,
     refuse,
     run_of,
@@ -53,12 +56,14 @@ PPP = 2
 """The header that ns-3's point-to-point device adds to each packet [B]."""
 BUFFER = 6 << 20
 """Send and receive buffer [B]: Linux's default limit of a receive buffer, and more than any BDP here."""
+DEFAULT_BUFFER = 131_072
+"""The default of both buffers in ns-3 [B]."""
 GIVE_UP_S = 6 * 3600.0
 """Time limit of a download [s]."""
 
 RECOVERY = {"prr": "ns3::TcpPrrRecovery", "classic": "ns3::TcpClassicRecovery"}
 """When the queue overflows, ns-3.44's default PRR cuts the window twice; classic recovery cuts it once."""
-ALGORITHMS = {"cubic": "ns3::TcpCubic", "reno": "ns3::TcpLinuxReno"}
+ALGORITHMS = {"cubic": "ns3::TcpCubic", "reno": "ns3::TcpLinuxReno", "newreno": "ns3::TcpNewReno"}
 
 # Trace sources take C++ functions; these keep the last value of each.
 WATCH = """
@@ -112,6 +117,8 @@ class Reference:
 
     def __init__(self, recovery: str = "prr") -> None:
         """Load the wheel and choose the loss recovery; without the wheel, end with one sentence."""
+        # Otherwise, Python takes this file for the package ns3, which has no __init__.py.
+        sys.path = [folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent]
         try:
             from ns import ns
         except ImportError as error:
@@ -197,8 +204,9 @@ class Reference:
         ns.Config.SetDefault("ns3::TcpL4Protocol::SocketType", ns.StringValue(ALGORITHMS[run.congestion]))
         ns.Config.SetDefault("ns3::TcpL4Protocol::RecoveryType", ns.StringValue(RECOVERY[self.recovery]))
         ns.Config.SetDefault("ns3::TcpSocket::SegmentSize", ns.UintegerValue(MSS))
-        ns.Config.SetDefault("ns3::TcpSocket::SndBufSize", ns.UintegerValue(BUFFER))
-        ns.Config.SetDefault("ns3::TcpSocket::RcvBufSize", ns.UintegerValue(BUFFER))
+        buffer = DEFAULT_BUFFER if run.experiment == "buffers" else BUFFER
+        ns.Config.SetDefault("ns3::TcpSocket::SndBufSize", ns.UintegerValue(buffer))
+        ns.Config.SetDefault("ns3::TcpSocket::RcvBufSize", ns.UintegerValue(buffer))
 
         nodes = ns.NodeContainer()
         nodes.Create(2)
@@ -230,7 +238,8 @@ class Reference:
         bulk = ns.BulkSendHelper("ns3::TcpSocketFactory", there)
         size = 0 if run.experiment == "goodput" else FILE
         bulk.SetAttribute("MaxBytes", ns.UintegerValue(size))
-        bulk.SetAttribute("SendSize", ns.UintegerValue(64 * MSS))
+        # BulkSendApplication sends only if all of its bytes fit into the send buffer.
+        bulk.SetAttribute("SendSize", ns.UintegerValue(MSS if run.experiment == "buffers" else 64 * MSS))
         sender = bulk.Install(nodes.Get(0))
         sink.Start(ns.Seconds(0))
         sender.Start(ns.Seconds(0))
@@ -240,7 +249,7 @@ class Reference:
 def asked(arguments: argparse.Namespace) -> list[Run]:
     """The runs of the command line."""
     if arguments.experiment == "grid":
-        return [run for run in grid() if run.loss > 0 or run.repeat == 1]
+        return [run for run in (*grid(), *only_ns3()) if run.loss > 0 or run.repeat == 1]
     rate = arguments.rate or (HUNDRED_MBIT if arguments.experiment == "window" else TEN_MIB)
     return [
         Run(arguments.experiment, congestion, rate, rtt, loss, repeat)

@@ -3,8 +3,8 @@
 A row is a JSON object on one line. It describes one run:
 
     reference            "linux-6.18 cubic", "ns-3.44 reno", "model linux-6 cubic"
-    experiment           "goodput", "window" or "download"
-    congestion           "cubic" or "reno"
+    experiment           "goodput", "window", "download" or "buffers"
+    congestion           "cubic", "reno" or "newreno" (only ns-3 has this)
     rate_bytes_per_s     the link, both directions, IP headers included
     rtt_s                round trip without queue and serialisation
     loss                 probability of the loss of a packet, in each direction, for ACKs too
@@ -21,6 +21,7 @@ A reference may add its own keys.
 
 - `goodput`: one bulk flow over 10 MiB/s, 60 s after 5 s.
 - `download`: 100 MiB over 10 MiB/s, round trip 10 ms.
+- `buffers`: the same with ns-3's default buffers of 128 KiB, so only ns-3 and its profile run it.
 - `window`: 100 MiB over 100 Mbit/s; without random loss, only the full queue causes the sawtooth.
 
 The queue holds one bandwidth-delay product, and for all but `window` at least 100 full packets. Segments carry 1448 B.
@@ -44,8 +45,10 @@ WARMUP_S, SECONDS = 5.0, 60.0
 SAMPLE_S = 0.01
 """Interval between samples of the window [s]."""
 
-EXPERIMENTS = ("goodput", "download", "window")
-CONGESTION = ("cubic", "reno")
+EXPERIMENTS = ("goodput", "download", "window", "buffers")
+CONGESTION = ("cubic", "reno", "newreno")
+EVERYWHERE = ("cubic", "reno")
+"""The congestion controls that Linux has, too."""
 TEN_MIB, HUNDRED_MBIT = 10 << 20, 12_500_000
 RTTS = (0.01, 0.1)
 GATES, BEYOND = (0.0, 0.001, 0.005, 0.01, 0.02), (0.03, 0.05, 0.1)
@@ -82,18 +85,25 @@ def run_of(row: dict[str, Any]) -> Run:
 def grid() -> Iterator[Run]:
     """All runs, the most important ones first."""
     yield from _goodput(GATES)
-    for congestion in CONGESTION:
+    for congestion in EVERYWHERE:
         for rtt in RTTS:
             yield Run("window", congestion, HUNDRED_MBIT, rtt, 0.0, 1)
             yield from (Run("window", congestion, HUNDRED_MBIT, rtt, 0.0001, repeat) for repeat in (1, 2, 3))
-    for congestion in CONGESTION:
+    for congestion in EVERYWHERE:
         for loss in GATES + BEYOND:
             yield from (Run("download", congestion, TEN_MIB, 0.01, loss, repeat) for repeat in range(1, 11))
     yield from _goodput(BEYOND)
 
 
+def only_ns3() -> Iterator[Run]:
+    """The runs of ns-3 and of its profile that no other reference can repeat."""
+    for loss in GATES:
+        for experiment, congestion in (("download", "newreno"), ("buffers", "cubic"), ("buffers", "newreno")):
+            yield from (Run(experiment, congestion, TEN_MIB, 0.01, loss, repeat) for repeat in range(1, 11))
+
+
 def _goodput(losses: tuple[float, ...]) -> Iterator[Run]:
-    for congestion in CONGESTION:
+    for congestion in EVERYWHERE:
         for loss in losses:
             for rtt in RTTS:
                 yield from (Run("goodput", congestion, TEN_MIB, rtt, loss, repeat) for repeat in range(1, 6))
