@@ -4,7 +4,7 @@ use super::NodeSpec;
 use super::place::Place;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -44,7 +44,9 @@ impl Tor {
         let NodeSpec { name, role, place, options } = node;
         let (role, folder) = (*role, root.join(name));
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
-        let [or, dir, socks, control] = free_addresses(place);
+        let [or, dir, socks, mut control] = free_addresses(place);
+        // C tor closes a control port without authentication at any other address.
+        control.set_ip(Ipv4Addr::LOCALHOST.into());
         let none = String::new();
         let (fingerprint, v3ident) = (none.clone(), none);
         let mut tor = Tor {
