@@ -1,144 +1,32 @@
-//! The program as a process: how it begins, what signals do, how it ends.
+//! The program as a process: its start, its reaction to signals, and its end.
 
 mod common;
 
-use common::{Client, Hop, Running, pattern, serve};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use common::dns::name_server;
+use common::program::{Folder, Program, RELAY, metric, scrape};
+use common::{Client, pattern, serve};
+use nix::sys::signal::Signal;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use penstock_core::scheduler::SchedulerConfig;
-use penstock_link::cell::{LinkSpec, RelayMessage, Target};
+use penstock_link::cell::{RelayMessage, Target};
 use penstock_live::clock::Clock;
-use penstock_live::keys;
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-const RELAY: &str = env!("CARGO_BIN_EXE_penstock-relay");
-
-/// The torrc lines of each test's relay.
-const LEAST: &str = "ORPort 127.0.0.1:auto\nTestingTorNetwork 1\nShutdownWaitLength 0\n\
-                     DirAuthority a 127.0.0.1:7000 BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A\n";
-
-/// A folder of the test's own with a torrc in it, gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("penstock-relay-{}-{test}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    fn torrc(&self, more: &str) -> PathBuf {
-        let path = self.0.join("torrc");
-        fs::write(&path, format!("{LEAST}DataDirectory {}\n{more}", self.data().display())).unwrap();
-        path
-    }
-
-    fn data(&self) -> PathBuf {
-        self.0.join("data")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Runs to its end.
+/// Runs the relay until it ends by itself.
 fn relay(torrc: &Path, more: &[&str]) -> Output {
     Command::new(RELAY).arg("-f").arg(torrc).args(more).output().unwrap()
 }
 
-/// One sentence and status 2.
+/// The relay printed one line and ended with status 2. Returns the line.
 fn refused(output: &Output) -> String {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
     said
-}
-
-/// A relay that runs.
-struct Program {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    said: String,
-    port: SocketAddr,
-    guard: Option<Running>,
-}
-
-impl Program {
-    fn start(torrc: &Path) -> Self {
-        let child = Command::new(RELAY).arg("-f").arg(torrc).stdout(Stdio::piped()).spawn();
-        let mut child = child.unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut program =
-            Program { child, stdout, said: String::new(), port: ([127, 0, 0, 1], 0).into(), guard: None };
-        let line = program.wait_for("listening at ");
-        let port = line.split("listening at ").nth(1).unwrap().split(',').next().unwrap();
-        program.port = port.parse().unwrap();
-        program
-    }
-
-    /// Reads the log until a line has this in it.
-    fn wait_for(&mut self, text: &str) -> String {
-        loop {
-            let mut line = String::new();
-            assert!(
-                self.stdout.read_line(&mut line).unwrap() > 0,
-                "it ended without {text:?}: {}",
-                self.said
-            );
-            self.said.push_str(&line);
-            if line.contains(text) {
-                return line;
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
-    }
-
-    /// Ends it; the status, and the whole log.
-    fn end(mut self) -> (Option<i32>, String) {
-        self.signal(Signal::SIGTERM);
-        self.ended()
-    }
-
-    fn ended(&mut self) -> (Option<i32>, String) {
-        self.stdout.read_to_string(&mut self.said).unwrap();
-        (self.child.wait().unwrap().code(), std::mem::take(&mut self.said))
-    }
-
-    /// What a client must know of it.
-    fn hop(&self, folder: &Folder) -> Hop {
-        let date = Clock::start().date();
-        let keys = keys::load_or_create(&folder.data().join("keys"), &mut rand::rng(), date).unwrap();
-        let (rsa, ed25519) = (keys.rsa_identity(), Some(keys.ed25519_identity()));
-        (LinkSpec { addresses: vec![self.port], rsa, ed25519 }, keys.identities().onion[0].public)
-    }
-
-    /// A client with a circuit over a node of ours: who is nearest to a client has no exit streams for it.
-    fn client(&mut self, folder: &Folder) -> Client {
-        let guard = self.guard.insert(Running::start(SchedulerConfig::default()));
-        let path = [guard.hop(), self.hop(folder)];
-        let mut client = Client::connect(&path[0].0);
-        client.build(&path);
-        client
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]
@@ -195,14 +83,14 @@ fn circuits_continue_for_the_shutdown_time() {
 }
 
 impl Program {
-    /// The same relay once more, with a circuit and ten minutes for it.
+    /// Starts the same relay again, with an open circuit and a shutdown time of ten minutes.
     fn with_wait(self, torrc: &Path, folder: &Folder) -> Self {
         let (status, _) = self.end();
         assert_eq!(status, Some(0));
         fs::write(torrc, fs::read_to_string(torrc).unwrap().replace("Length 2", "Length 10 minutes"))
             .unwrap();
         let mut program = Program::start(torrc);
-        // It lives as long as the relay does, which closes it.
+        // The client must stay connected until the relay ends.
         std::mem::forget(program.client(folder));
         program
     }
@@ -258,7 +146,7 @@ fn the_log_has_no_client_address() {
     let server = serve(1000);
     let mut client = program.client(&folder);
     assert_eq!(client.download(server, 1).len(), 1000);
-    // And one who speaks no TLS.
+    // Another peer uses no TLS.
     TcpStream::connect(program.port).unwrap().write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let at = program.port.to_string();
     let (_, said) = program.end();
@@ -269,7 +157,7 @@ fn the_log_has_no_client_address() {
 /// A row's columns and values.
 type Row = Vec<(String, String)>;
 
-/// A table without addresses.
+/// The rows of a table. The table must not be empty, and must contain no address.
 fn table(path: &Path) -> Vec<Row> {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let rows: Vec<Row> = reader
@@ -315,7 +203,7 @@ fn traced_cells_have_times_and_no_names() {
                 let seconds: f64 = value(row, wait).parse().unwrap_or_else(|_| panic!("{wait}: {row:?}"));
                 assert!((0.0..5.0).contains(&seconds), "{position} {wait}: {seconds}");
             }
-            // An exit reads bytes of a stream, which came with nothing to tell their cells.
+            // The bytes of a stream belong to no cell until the exit reads them.
             assert_eq!(value(row, "kernel_in_s") == "null", position == "exit", "{row:?}");
             assert_eq!((&value(row, "workload")[..], &value(row, "circuit")[..]), ("unknown", "1"));
         }
@@ -327,14 +215,6 @@ fn traced_cells_have_times_and_no_names() {
     }
 }
 
-fn scrape(address: &str) -> String {
-    let mut socket = TcpStream::connect(address).unwrap();
-    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).unwrap();
-    answer
-}
-
 #[test]
 fn metrics_and_records_count_the_traffic() {
     let folder = Folder::new("counts");
@@ -344,32 +224,29 @@ fn metrics_and_records_count_the_traffic() {
         record.display()
     ));
     let mut program = Program::start(&torrc);
-    let line = program.wait_for("metrics are at http://");
-    let address = line.trim_end().split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
+    let address = program.metrics();
     let mut client = program.client(&folder);
     assert_eq!(client.download(serve(100_000), 1).len(), 100_000);
     // A page is a second old at most.
     let clock = Clock::start();
     let late = penstock_units::Instant::ZERO + Duration::from_secs(20);
-    let of = |page: &str, name: &str| {
-        let line =
-            page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {page}"));
-        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
-    };
     let page = loop {
-        let page = scrape(&address);
+        let page = scrape(&address).unwrap();
         if page.contains("streams_total{outcome=\"connected\"} 1\n")
-            && of(&page, "penstock_relay_written_bytes_total ") > 1e5
+            && metric(&page, "penstock_relay_written_bytes_total ") > 1e5
         {
             break page;
         }
         assert!(clock.now() < late, "{page}");
         std::thread::sleep(Duration::from_millis(100));
     };
-    assert_eq!(of(&page, "penstock_relay_packaged_data_cells_total "), 201.0);
-    assert_eq!(of(&page, "penstock_relay_circuits "), 1.0);
-    assert_eq!(of(&page, "penstock_relay_links_total{peer=\"relay\"}"), 1.0);
-    assert_eq!(of(&page, "penstock_relay_circuit_handshakes_total{kind=\"ntor\",outcome=\"answered\"}"), 1.0);
+    assert_eq!(metric(&page, "penstock_relay_packaged_data_cells_total "), 201.0);
+    assert_eq!(metric(&page, "penstock_relay_circuits "), 1.0);
+    assert_eq!(metric(&page, "penstock_relay_links_total{peer=\"relay\"}"), 1.0);
+    assert_eq!(
+        metric(&page, "penstock_relay_circuit_handshakes_total{kind=\"ntor\",outcome=\"answered\"}"),
+        1.0
+    );
     assert_eq!(program.end().0, Some(0));
 
     let rows = table(&record.join("relays.parquet"));
@@ -448,7 +325,7 @@ fn version_and_verify_config_do_not_start_a_relay() {
     );
 }
 
-/// The fingerprint that `--list-fingerprint` printed, if it did.
+/// The output of `--list-fingerprint`; `None` if the relay failed.
 fn fingerprint(output: &Output) -> Option<String> {
     output.status.success().then(|| String::from_utf8(output.stdout.clone()).unwrap())
 }
@@ -478,8 +355,8 @@ fn a_relay_whose_first_start_was_killed_starts_with_a_whole_identity() {
     assert!(finished < 12);
 }
 
-/// In a file system of `pages` pages [4096 B] and `names` names, a relay starts; then there is space, and it starts
-/// again. The first log with its status, and the second output; `None` if this machine allows no mounts.
+/// Starts a relay in a file system with `pages` pages [4096 B] and `names` names, and again after the file system has
+/// more space. Returns the first log with its status, and the second output; `None` if this machine allows no mounts.
 fn start_on_a_small_disk(
     folder: &Folder,
     torrc: &Path,
@@ -529,24 +406,9 @@ fn a_relay_whose_disk_was_full_at_its_first_start_starts_when_there_is_space() {
     assert!(failed > 10);
 }
 
-/// A resolv.conf with a name server at port 53 of an address of this machine, at which every name is 127.0.0.1.
-/// `None` if this user may not open the port.
-fn name_server(folder: &Folder) -> Option<PathBuf> {
-    let socket = UdpSocket::bind("127.53.53.53:53").ok()?;
-    std::thread::spawn(move || {
-        let mut packet = [0; 512];
-        while let Ok((len, from)) = socket.recv_from(&mut packet) {
-            let end = 12 + packet[12..len].iter().position(|byte| *byte == 0).unwrap() + 5;
-            let is_a = packet[end - 3] == 1;
-            let mut answer = packet[..2].to_vec();
-            answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
-            answer.extend(&packet[12..end]);
-            if is_a {
-                answer.extend([0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
-            }
-            socket.send_to(&answer, from).unwrap();
-        }
-    });
+/// A resolv.conf with a name server for the tests. `None` if this user may not open port 53.
+fn resolv_conf(folder: &Folder) -> Option<PathBuf> {
+    name_server("127.53.53.53:53").ok()?;
     let path = folder.0.join("resolv.conf");
     fs::write(&path, "nameserver 127.53.53.53\n").unwrap();
     Some(path)
@@ -556,7 +418,7 @@ fn name_server(folder: &Folder) -> Option<PathBuf> {
 #[test]
 fn a_relay_in_its_sandbox_does_its_work() {
     let folder = Folder::new("sandbox");
-    let dns = name_server(&folder);
+    let dns = resolv_conf(&folder);
     let at = |name: &str| folder.0.join(name);
     let extra =
         dns.as_ref().map_or_else(String::new, |path| format!("ServerDNSResolvConfFile {}\n", path.display()));
@@ -575,8 +437,7 @@ fn a_relay_in_its_sandbox_does_its_work() {
     File::options().write(true).open(&key).unwrap().set_modified(made).unwrap();
 
     let mut program = Program::start(&torrc);
-    let line = program.wait_for("metrics are at http://");
-    let address = line.trim_end().split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
+    let address = program.metrics();
     let waits = (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
         fs::read(&key).unwrap() != before
@@ -605,7 +466,7 @@ fn a_relay_in_its_sandbox_does_its_work() {
     } else {
         println!("skipped: the test of name lookups needs port 53");
     }
-    assert!(scrape(&address).contains("penstock_relay_sent_cells_total "));
+    assert!(scrape(&address).unwrap().contains("penstock_relay_sent_cells_total "));
     // An editor replaces the torrc, and a log file is moved away.
     fs::rename(at("log"), at("log.1")).unwrap();
     let text = fs::read_to_string(&torrc).unwrap();

@@ -2,8 +2,14 @@
 
 #![allow(dead_code, reason = "each test uses a part of this module")]
 
+pub(crate) mod dns;
 pub(crate) mod exchange;
+pub(crate) mod floods;
+pub(crate) mod gauges;
+pub(crate) mod honest;
+pub(crate) mod markdown;
 pub(crate) mod observations;
+pub(crate) mod program;
 
 use observations::Observations;
 use penstock_core::scheduler::SchedulerConfig;
@@ -21,11 +27,12 @@ use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
 use penstock_live::node::{self, Node, NodeConfig};
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
+use rand::Rng;
 use rustls::Connection;
 use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -140,6 +147,8 @@ pub(crate) struct Client {
     /// expects. Both belong to the newest circuit.
     window: i32,
     pending_digests: VecDeque<tor1::Tag>,
+    /// The end of the stream that the client last read to its end.
+    pub(crate) end: Option<penstock_link::cell::End>,
 }
 
 /// The client's state of a circuit that it does not use now.
@@ -158,9 +167,9 @@ impl Write for Slow<'_> {
 }
 
 /// A connection from an address of this machine.
-pub(crate) fn dial(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from((from, 0)).into())?;
+pub(crate) fn dial(from: impl Into<IpAddr>, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(from.into(), 0).into())?;
     socket.connect(&to.into())?;
     Ok(socket.into())
 }
@@ -168,6 +177,26 @@ pub(crate) fn dial(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream>
 /// A TLS connection to a node, without a link handshake.
 pub(crate) fn connect_tls(address: SocketAddr, chunk: usize) -> (TcpStream, Connection) {
     tls_over(TcpStream::connect(address).unwrap(), chunk)
+}
+
+/// Sends bytes over a new TLS connection from the address `from`, in place of a link handshake. The peer may close the
+/// connection early.
+pub(crate) fn send_over_tls(from: Ipv4Addr, to: SocketAddr, bytes: &[u8]) -> std::io::Result<TcpStream> {
+    let (mut socket, mut tls) = tls_over(dial(from, to)?, usize::MAX);
+    let _ = write(&mut socket, &mut tls, bytes);
+    Ok(socket)
+}
+
+/// Encrypts and sends.
+pub(crate) fn write(socket: &mut TcpStream, tls: &mut Connection, bytes: &[u8]) -> std::io::Result<()> {
+    // Rustls buffers at most 64 KiB.
+    for bytes in bytes.chunks(32_768) {
+        tls.writer().write_all(bytes)?;
+        while tls.wants_write() {
+            tls.write_tls(socket)?;
+        }
+    }
+    Ok(())
 }
 
 fn tls_over(mut socket: TcpStream, chunk: usize) -> (TcpStream, Connection) {
@@ -191,12 +220,20 @@ fn tls_over(mut socket: TcpStream, chunk: usize) -> (TcpStream, Connection) {
 /// takes a second.
 pub(crate) fn test_identity() -> &'static (Keys, Credentials) {
     static IDENTITY: OnceLock<(Keys, Credentials)> = OnceLock::new();
-    IDENTITY.get_or_init(|| {
-        let (date, mut rng) = (Clock::start().date(), rand::rng());
-        let keys = Keys::generate(&mut rng, date);
-        let credentials = Credentials::new(&keys, &mut rng, date, ["www.a.com", "www.b.com"]);
-        (keys, credentials)
-    })
+    IDENTITY.get_or_init(new_identity)
+}
+
+/// The identity of attackers that pretend to be relays.
+pub(crate) fn attacker_identity() -> &'static (Keys, Credentials) {
+    static IDENTITY: OnceLock<(Keys, Credentials)> = OnceLock::new();
+    IDENTITY.get_or_init(new_identity)
+}
+
+fn new_identity() -> (Keys, Credentials) {
+    let (date, mut rng) = (Clock::start().date(), rand::rng());
+    let keys = Keys::generate(&mut rng, date);
+    let credentials = Credentials::new(&keys, &mut rng, date, ["www.a.com", "www.b.com"]);
+    (keys, credentials)
 }
 
 impl Client {
@@ -214,6 +251,11 @@ impl Client {
         Client::connect_over(dial(from, guard.addresses[0]).unwrap(), guard, usize::MAX)
     }
 
+    /// Connects over an open TCP connection.
+    pub(crate) fn over(socket: TcpStream, guard: &LinkSpec) -> Self {
+        Client::connect_over(socket, guard, usize::MAX)
+    }
+
     fn connect_over(socket: TcpStream, guard: &LinkSpec, chunk: usize) -> Self {
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let address = guard.addresses[0].ip();
@@ -221,11 +263,23 @@ impl Client {
         Client::connect_by(socket, chunk, Clock::start(), &test_identity().1, start)
     }
 
+    /// Connects from the address `from`, as a relay with this identity. A relay without a consensus opens exit streams
+    /// for such a peer.
+    pub(crate) fn connect_authenticated(
+        identity: &'static (Keys, Credentials),
+        from: Ipv4Addr,
+        guard: &LinkSpec,
+    ) -> Self {
+        let socket = dial(from, guard.addresses[0]).unwrap();
+        let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
+        let address = guard.addresses[0].ip();
+        let start = |certificate| Link::connect(expected, certificate, address, vec![from.into()]);
+        Client::connect_by(socket, usize::MAX, Clock::start(), &identity.1, start)
+    }
+
     /// Connects as a relay with new keys.
     pub(crate) fn connect_as_relay(guard: &LinkSpec, clock: Clock) -> Self {
-        let (date, mut rng) = (clock.date(), rand::rng());
-        let keys = Keys::generate(&mut rng, date);
-        let credentials = Credentials::new(&keys, &mut rng, date, ["www.a.com", "www.b.com"]);
+        let (_, credentials) = new_identity();
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let address = guard.addresses[0].ip();
         let start = |certificate| Link::connect(expected, certificate, address, vec![address]);
@@ -245,8 +299,9 @@ impl Client {
         let mut link = start(certificate_sha256(&tls).unwrap());
         let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
         let (inbuf, layers, pending_digests) = (Vec::new(), Vec::new(), VecDeque::new());
+        let (cells, window, end) = (0, 1000, None);
         let mut client =
-            Client { socket, tls, inbuf, chunk, id, layers, cells: 0, window: 1000, pending_digests };
+            Client { socket, tls, inbuf, chunk, id, layers, cells, window, pending_digests, end };
         loop {
             client.write(&link.poll_output());
             let bytes = client.read();
@@ -269,6 +324,12 @@ impl Client {
                 self.tls.write_tls(&mut Slow(&mut self.socket, self.chunk)).unwrap();
             }
         }
+    }
+
+    /// Sends bytes on an established link. Returns the socket. The guard may close the link early.
+    pub(crate) fn send_and_leave(mut self, bytes: &[u8]) -> TcpStream {
+        let _ = write(&mut self.socket, &mut self.tls, bytes);
+        self.socket
     }
 
     pub(crate) fn read(&mut self) -> Vec<u8> {
@@ -349,11 +410,13 @@ impl Client {
     }
 
     pub(crate) fn begin(&mut self, server: SocketAddr, stream: Option<StreamId>) {
-        let (host, port) = (server.ip().to_string(), server.port());
-        self.send_message(
-            stream,
-            &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }),
-        );
+        self.begin_host(server.ip().to_string(), server.port(), stream);
+    }
+
+    /// Opens a stream to a host, which has an address or a name.
+    pub(crate) fn begin_host(&mut self, host: String, port: u16, stream: Option<StreamId>) {
+        let target = Target::Host { host, port, flags: Default::default() };
+        self.send_message(stream, &RelayMessage::Begin(target));
     }
 
     pub(crate) fn send_message(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> tor1::Tag {
@@ -426,12 +489,26 @@ impl Client {
     }
 
     pub(crate) fn receive_message(&mut self) -> (Option<StreamId>, RelayMessage, tor1::Tag) {
-        let mut cell = self.receive();
+        let cell = self.receive();
+        self.open_message(cell)
+    }
+
+    fn open_message(&mut self, mut cell: LiveCell) -> (Option<StreamId>, RelayMessage, tor1::Tag) {
         assert_eq!(cell.command(), Command::Relay, "the circuit ended: {:?}", cell.destroy_reason());
         let tag = self.layers.iter_mut().find_map(|layer| cell.peel(layer));
         let tag = tag.expect("a hop of the circuit encrypted the cell");
         let (stream, message) = read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
         (stream, message, tag)
+    }
+
+    /// The next message of the selected circuit. Cells of the link's other circuits are dropped.
+    pub(crate) fn receive_own_message(&mut self) -> (Option<StreamId>, RelayMessage, tor1::Tag) {
+        loop {
+            let cell = self.receive();
+            if cell.circ_id() == self.id {
+                return self.open_message(cell);
+            }
+        }
     }
 
     /// Opens a stream to a server and reads it to the end.
@@ -461,8 +538,9 @@ impl Client {
                 }
                 // A SENDME for the cells of this client.
                 (_, RelayMessage::Sendme(_), _) => {}
-                (on, RelayMessage::End(_), _) => {
+                (on, RelayMessage::End(end), _) => {
                     assert_eq!(on, stream);
+                    self.end = Some(end);
                     return received;
                 }
                 other => panic!("{other:?} is not expected"),
@@ -491,6 +569,34 @@ pub(crate) fn silent_server() -> SocketAddr {
         let _held: Vec<_> = listener.incoming().collect();
     });
     address
+}
+
+/// A server that sends until its peer closes the connection.
+pub(crate) fn endless() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            std::thread::spawn(move || while socket.write_all(&[0; 65_536]).is_ok() {});
+        }
+    });
+    address
+}
+
+pub(crate) fn stream(id: u16) -> Option<StreamId> {
+    NonZeroU16::new(id).map(StreamId)
+}
+
+/// Random bytes.
+pub(crate) fn noise(bytes: usize) -> Vec<u8> {
+    let mut noise = vec![0; bytes];
+    rand::rng().fill_bytes(&mut noise);
+    noise
+}
+
+pub(crate) fn seconds(clock: Clock) -> f64 {
+    clock.now().since(penstock_units::Instant::ZERO).as_secs_f64()
 }
 
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {

@@ -1,370 +1,460 @@
-//! Floods from one host, and honest clients at other addresses beside them. Each flood has a small version for every
-//! test run, and a full version that `make attacks` runs and reports.
+//! Floods from a few hosts, and honest clients at another address beside them. The relay is a process of its own. Each
+//! flood has a small version for every test run. `make attacks` runs the full versions, also against C tor, with the same
+//! floods and the same honest clients.
 
-use super::common::{Client, Running, dial, pattern, serve, silent_server};
-use super::pressure::{cpu, seconds};
-use super::{one_at_a_time, resident, stream};
+use super::common::dns::name_server;
+use super::common::floods::{self, SilentServer, attacker, open_circuits};
+use super::common::gauges::{Gauges, cpu, rss};
+use super::common::honest::{DOWNLOAD, Served, Visit, all};
+use super::common::markdown::write_block;
+use super::common::program::{Folder, Program};
+use super::common::{Client, Hop, Running, attacker_identity, dial, pattern, seconds, serve, test_identity};
+use super::ctor::CTor;
+use super::{one_at_a_time, resident};
 use penstock_core::scheduler::SchedulerConfig;
-use penstock_core::{Cell, CircId, Command, EndReason};
-use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell, RelayMessage};
+use penstock_link::cell::RelayMessage;
 use penstock_live::clock::Clock;
-use penstock_live::node::NodeConfig;
-use penstock_units::{Bytes, Duration};
-use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::thread::{self, ScopedJoinHandle};
+use penstock_testbed::namespace::{Namespace, ip};
+use penstock_units::Duration;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
-const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
-/// The size of an honest client's download [B].
-const DOWNLOAD: usize = 20_000;
+/// The address of the name server for these tests. Only root may use its port, 53.
+const NAME_SERVER: &str = "127.53.53.55";
 
-/// The way of honest clients to a node: a relay of bytes at their address, with this delay in each direction.
-fn way(node: &Running, delay: Duration) -> LinkSpec {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (near, far) = (listener.local_addr().unwrap(), node.spec.addresses[0]);
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let client = client.unwrap();
-            let Ok(node) = dial(HONEST, far) else { continue };
-            pipe(client.try_clone().unwrap(), node.try_clone().unwrap(), delay);
-            pipe(node, client, delay);
-        }
-    });
-    LinkSpec { addresses: vec![near], ..node.spec.clone() }
+/// The settings of a relay.
+#[derive(Clone, Copy, Debug, Default)]
+struct Setup {
+    /// File descriptors, or the limit of this process [1].
+    descriptors: Option<usize>,
+    /// `MaxMemInQueues` [MB].
+    memory: Option<u32>,
+    /// Whether the relay uses the tests' name server.
+    has_names: bool,
 }
 
-/// Copies bytes, each after this delay.
-fn pipe(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
-    let (sender, pieces) = mpsc::channel::<(f64, Vec<u8>)>();
-    let clock = Clock::start();
-    thread::spawn(move || {
-        let mut buffer = [0; 16_384];
-        loop {
-            let read = from.read(&mut buffer).unwrap_or(0);
-            let due = seconds(clock) + delay.as_secs_f64();
-            if sender.send((due, buffer[..read].to_vec())).is_err() || read == 0 {
-                return;
-            }
+impl Setup {
+    fn torrc(&self, folder: &Folder) -> String {
+        let mut torrc = String::new();
+        if let Some(memory) = self.memory {
+            torrc += &format!("MaxMemInQueues {memory} MB\n");
         }
-    });
-    thread::spawn(move || {
-        for (due, piece) in pieces {
-            thread::sleep(Duration::from_secs_f64((due - seconds(clock)).max(0.0)));
-            if piece.is_empty() || to.write_all(&piece).is_err() {
-                let _ = to.shutdown(Shutdown::Both);
-                return;
-            }
+        if self.has_names {
+            let path = folder.0.join("resolv.conf");
+            fs::write(&path, format!("nameserver {NAME_SERVER}\n")).unwrap();
+            torrc += &format!("ServerDNSResolvConfFile {}\n", path.display());
         }
-    });
-}
+        torrc
+    }
 
-/// The results of honest clients.
-#[derive(Debug, Default)]
-struct Served {
-    /// The times of all successful clients [s].
-    times: Vec<f64>,
-    failures: usize,
-}
-
-impl Served {
-    fn slowest(&self, share: f64) -> f64 {
-        let mut times = self.times.clone();
-        times.sort_by(f64::total_cmp);
-        let last = times.len().saturating_sub(1);
-        times.get((last as f64 * share) as usize).copied().unwrap_or(f64::INFINITY)
+    fn descriptors(&self) -> usize {
+        use nix::sys::resource::{Resource, getrlimit};
+        self.descriptors.unwrap_or_else(|| getrlimit(Resource::RLIMIT_NOFILE).unwrap().1 as usize)
     }
 }
 
-/// Honest clients: `lanes` at once, each after the one before. They open a link and a circuit and download a file.
-fn honest<'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    node: &'scope Running,
-    way: &'scope LinkSpec,
-    (lanes, stop): (usize, &'scope AtomicBool),
-) -> Vec<ScopedJoinHandle<'scope, Served>> {
-    let server = serve(DOWNLOAD);
-    let lane = move || {
-        let mut served = Served::default();
-        while !stop.load(Ordering::Relaxed) {
-            let clock = Clock::start();
-            let client = thread::scope(|scope| {
-                let client = scope.spawn(|| {
-                    let mut client = Client::connect(way);
-                    client.build(&[node.hop()]);
-                    assert!(client.download(server, 1) == pattern(DOWNLOAD));
-                });
-                client.join()
-            });
-            match client {
-                Ok(()) => served.times.push(seconds(clock)),
-                Err(_) => served.failures += 1,
-            }
-        }
-        served
-    };
-    (0..lanes).map(|_| scope.spawn(lane)).collect()
+enum Process {
+    Penstock(Program, String),
+    CTor(Box<CTor>),
 }
 
-fn all(lanes: Vec<ScopedJoinHandle<'_, Served>>) -> Served {
-    lanes.into_iter().map(|lane| lane.join().unwrap()).fold(Served::default(), |mut all, lane| {
-        all.times.extend(lane.times);
-        all.failures += lane.failures;
-        all
-    })
+/// A relay under attack.
+struct Relay {
+    process: Process,
+    hop: Hop,
+    /// The gauges before the attack. C tor has none.
+    before: Option<Gauges>,
+    _folder: Folder,
+}
+
+impl Relay {
+    fn penstock(setup: &Setup) -> Self {
+        let folder = Folder::new("attacked");
+        let torrc = format!("ExitPolicy accept *:*\nMetricsPort auto\n{}", setup.torrc(&folder));
+        let mut program = Program::start_with_descriptors(&folder.torrc(&torrc), setup.descriptors());
+        let metrics = program.metrics();
+        program.read_log();
+        let before = Gauges::of(program.child.id(), &metrics);
+        assert!(before.is_some(), "the relay answers");
+        let hop = program.hop(&folder);
+        Relay { process: Process::Penstock(program, metrics), hop, before, _folder: folder }
+    }
+
+    fn c_tor(setup: &Setup) -> Self {
+        let folder = Folder::new("attacked-ctor");
+        let tor = CTor::exit_with(&setup.torrc(&folder), setup.descriptors());
+        let hop = tor.hop();
+        Relay { process: Process::CTor(Box::new(tor)), hop, before: None, _folder: folder }
+    }
+
+    fn pid(&self) -> u32 {
+        match &self.process {
+            Process::Penstock(program, _) => program.child.id(),
+            Process::CTor(tor) => tor.pid(),
+        }
+    }
+
+    fn is_penstock(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// CPU time of the main thread so far [s].
+    fn cpu(&self) -> f64 {
+        cpu(format!("/proc/{0}/task/{0}", self.pid()))
+    }
+
+    /// Waits until the main thread is idle. Returns its CPU time so far [s].
+    fn idle(&self) -> f64 {
+        loop {
+            let before = self.cpu();
+            thread::sleep(Duration::from_millis(500));
+            let now = self.cpu();
+            if now - before < 0.05 {
+                return now;
+            }
+        }
+    }
+
+    /// A gauge of a Penstock relay; a second old at most.
+    fn gauge(&self, name: &str) -> Option<f64> {
+        match &self.process {
+            Process::Penstock(program, metrics) => Some(Gauges::of(program.child.id(), metrics)?.value(name)),
+            Process::CTor(_) => None,
+        }
+    }
+
+    /// Checks that a Penstock relay has forgotten all peers.
+    fn returns(&self) -> Result<(), String> {
+        match (&self.process, &self.before) {
+            (Process::Penstock(program, metrics), Some(before)) => {
+                before.return_at(program.child.id(), metrics)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The honest clients of one test.
 #[derive(Clone, Copy)]
 struct Timing {
-    /// How many of them are served at once.
+    /// The number of clients that are served at once.
     lanes: usize,
     /// The time before the attack.
     alone: Duration,
     /// The delay of their links in each direction.
     delay: Duration,
-    /// The most that the attack may add to the 99th percentile of their times [s].
+    /// The attack may add at most this time to the 99th percentile of their times [s].
     most: f64,
 }
 
 /// On a machine that does other work, too.
 const SMALL: Timing = Timing { lanes: 2, alone: Duration::from_secs(2), delay: Duration::ZERO, most: 5.0 };
-const FULL: Timing = Timing { lanes: 2, alone: Duration::from_secs(3), delay: Duration::ZERO, most: 1.0 };
+const FULL: Timing = Timing { lanes: 2, alone: Duration::from_secs(5), delay: Duration::ZERO, most: 1.0 };
 
-/// Runs honest clients alone and then beside an attack. No client fails, and the attack does not delay them much.
+/// The result of one attack on one relay.
+struct Outcome {
+    attack: &'static str,
+    is_penstock: bool,
+    /// The size of the attack, and its effect on the relay.
+    report: String,
+    before: Served,
+    during: Served,
+    /// The most time that the attack may add [s].
+    most: f64,
+    problem: Option<String>,
+}
+
+impl Outcome {
+    /// The delays that the attack adds to the 99th percentile, failures, and gauges that did not return.
+    fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = self.problem.iter().cloned().collect();
+        let (before, during) = (&self.before, &self.during);
+        for (when, served) in [("before", before), ("during", during)] {
+            if served.failures > 0 || served.times.is_empty() {
+                let (failures, served) = (served.failures, served.times.len());
+                problems
+                    .push(format!("{failures} honest clients failed {when} the attack, {served} did not"));
+            }
+        }
+        let more = during.percentile(0.99) - before.percentile(0.99);
+        if more.is_nan() || more > self.most {
+            problems.push(format!("the attack delays honest clients by {more:.2} s"));
+        }
+        problems.into_iter().map(|problem| format!("{}: {problem}", self.attack)).collect()
+    }
+
+    fn assert_good(&self) {
+        println!("{}: {}", self.attack, self.report);
+        let problems = self.problems();
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+
+    /// A row of a Markdown table.
+    fn row(&self) -> String {
+        let [before, during] = [&self.before, &self.during].map(|served| served.percentile(0.99));
+        format!(
+            "| {} | {} | {} | {before:.2} | {during:.2} | {} of {} |\n",
+            self.attack,
+            if self.is_penstock { "Penstock" } else { "C tor" },
+            self.report,
+            self.during.failures,
+            self.during.failures + self.during.times.len()
+        )
+    }
+}
+
+/// Runs honest clients alone and then beside an attack.
 fn beside(
-    name: &str,
-    node: &Running,
+    attack: &'static str,
+    relay: &Relay,
     Timing { lanes, alone, delay, most }: Timing,
-    attack: impl FnOnce() -> String,
-) {
-    let way = way(node, delay);
+    by_name: bool,
+    action: impl FnOnce() -> String,
+) -> Outcome {
+    // Creating keys takes seconds, which must not belong to a client's time.
+    let _ = (test_identity(), attacker_identity());
+    let visit = Visit::new(&relay.hop, delay, by_name);
     let stop = AtomicBool::new(false);
     let before = thread::scope(|scope| {
-        let lanes = honest(scope, node, &way, (lanes, &stop));
+        let lanes = visit.repeat(scope, lanes, &stop);
         thread::sleep(alone);
         stop.store(true, Ordering::Relaxed);
         all(lanes)
     });
     stop.store(false, Ordering::Relaxed);
-    let (during, said) = thread::scope(|scope| {
-        let lanes = honest(scope, node, &way, (lanes, &stop));
-        let attack = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attack));
+    let (during, report) = thread::scope(|scope| {
+        let lanes = visit.repeat(scope, lanes, &stop);
+        let report = std::panic::catch_unwind(std::panic::AssertUnwindSafe(action));
         stop.store(true, Ordering::Relaxed);
-        (all(lanes), attack.expect("the attack is carried out"))
+        (all(lanes), report)
     });
-    println!(
-        "{name}: {said}; honest clients: {} of {} failed, 99th percentile {:.3} s ({:.3} s without the attack)",
-        during.failures,
-        during.failures + during.times.len(),
-        during.slowest(0.99),
-        before.slowest(0.99),
-    );
-    assert!(before.failures == 0 && !before.times.is_empty(), "{before:?}");
-    assert!(during.failures == 0 && !during.times.is_empty(), "{during:?}");
-    let more = during.slowest(0.99) - before.slowest(0.99);
-    assert!(more < most, "the attack delays honest clients by {more} s");
+    let mut problem = relay.returns().err();
+    let report = report.unwrap_or_else(|_| {
+        problem = Some("the attack ended early".into());
+        "ended early".into()
+    });
+    Outcome { attack, is_penstock: relay.is_penstock(), report, before, during, most, problem }
 }
 
-fn node(change: impl FnOnce(&mut NodeConfig)) -> Running {
-    Running::start_configured(|config| {
-        config.relay.scheduler = SchedulerConfig::default();
-        change(config);
-    })
-}
+type Start = fn(&Setup) -> Relay;
 
-/// Opens circuits without extending them. Returns the number of circuits that the node made and has not closed yet.
-fn open_circuits(client: &mut Client, count: u32) -> u32 {
-    let mut open = 0;
-    for first in (0..count).step_by(512) {
-        let numbers = first..count.min(first + 512);
-        let creates: Vec<u8> = numbers
-            .clone()
-            .flat_map(|n| {
-                let id = CircId(NonZeroU32::new(1 << 31 | (n + 1000)).unwrap());
-                let handshake = Handshake { kind: HandshakeKind::Fast, data: vec![n as u8; 20] };
-                LiveCell::create(id, handshake).to_bytes()
-            })
-            .collect();
-        client.write(&creates);
-        let mut answered = 0;
-        while answered < numbers.len() {
-            let cell = client.receive();
-            let is_new = cell.circ_id().0.get() & !(1 << 31) >= first + 1000;
-            match cell.command() {
-                Command::Created => open += 1,
-                Command::Destroy if is_new => {}
-                Command::Destroy => open -= 1,
-                other => panic!("{other:?} is no answer to a CREATE"),
-            }
-            answered += usize::from(is_new);
-        }
+/// A link with many circuits closes.
+fn closing(start: Start, count: u32, most_cpu: f64, timing: Timing) -> Outcome {
+    let relay = start(&Setup::default());
+    let fill = || {
+        let mut client = Client::connect_from(attacker(0), &relay.hop.0);
+        assert_eq!(open_circuits(&mut client, 1000, count), count);
+        client
+    };
+    // Without honest clients, the CPU time is that of the closing link only.
+    let client = fill();
+    let before = relay.idle();
+    drop(client);
+    let spent = relay.idle() - before;
+    let mut outcome = beside("many circuits on one link close", &relay, timing, false, || {
+        drop(fill());
+        thread::sleep(Duration::from_secs(3));
+        format!("{count} circuits close in {spent:.2} s of CPU time")
+    });
+    if relay.is_penstock() && spent > most_cpu {
+        outcome.problem = Some(format!("{spent} s of CPU time for {count} circuits"));
     }
-    open
-}
-
-/// A link with many circuits hangs up.
-fn hang_up(count: u32, most_cpu: f64, timing: Timing) {
-    let _guard = one_at_a_time();
-    let node = node(|_| {});
-    beside("closing a link", &node, timing, || {
-        let mut client = Client::connect_from(ATTACKER, &node.spec);
-        assert_eq!(open_circuits(&mut client, count), count);
-        let before = cpu(&node);
-        drop(client);
-        let left = || node.observations.next_observation().population[1];
-        while left() > 1000 {
-            thread::sleep(Duration::from_millis(10));
-        }
-        let spent = cpu(&node) - before;
-        assert!(spent < most_cpu, "{spent} s of CPU");
-        format!("{count} circuits closed in {spent:.2} s of CPU")
-    });
+    outcome
 }
 
 #[test]
 fn a_link_with_many_circuits_closes_fast() {
-    hang_up(20_000, 0.6, SMALL);
-}
-
-#[test]
-#[ignore = "it takes a minute"]
-fn attack_1_a_link_with_65530_circuits_hangs_up() {
-    hang_up(65_530, 1.0, FULL);
-}
-
-/// Opens TCP connections at this rate from one address, and says nothing on them. Returns the number of connections.
-fn connects(to: SocketAddr, rate: f64, time: f64) -> u64 {
-    let (clock, mut count) = (Clock::start(), 0);
-    let mut held = VecDeque::new();
-    while seconds(clock) < time {
-        if count as f64 > seconds(clock) * rate {
-            thread::sleep(Duration::from_millis(1));
-            continue;
-        }
-        count += 1;
-        let Ok(socket) = dial(ATTACKER, to) else { continue };
-        // A reset leaves no TIME_WAIT, which would use up the ports.
-        socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
-        held.push_back(socket);
-        if held.len() > 2000 {
-            held.pop_front();
-        }
-    }
-    count
-}
-
-fn flood_of_connections(rate: f64, time: f64, timing: Timing) {
     let _guard = one_at_a_time();
-    let node = node(|_| {});
-    beside("a flood of connections", &node, timing, || {
-        let before = cpu(&node);
-        let count = connects(node.spec.addresses[0], rate, time);
-        format!(
-            "{:.0} connections a second, {:.2} of a processor",
-            count as f64 / time,
-            (cpu(&node) - before) / time
-        )
-    });
+    closing(Relay::penstock, 20_000, 0.6, SMALL).assert_good();
+}
+
+/// TCP connections from this number of addresses, without a byte on them.
+fn connecting(start: Start, sources: usize, rate: f64, time: f64, timing: Timing) -> Outcome {
+    let relay = start(&Setup::default());
+    let name = if sources == 1 {
+        "TCP connections from one address"
+    } else {
+        "TCP connections from eight addresses"
+    };
+    beside(name, &relay, timing, false, || {
+        let (before, clock) = (relay.cpu(), Clock::start());
+        let stop = || seconds(clock) > time;
+        let from = |number: usize| attacker(number % sources).into();
+        let count = floods::connections(relay.hop.0.addresses[0], rate, stop, from);
+        let cpu = 100.0 * (relay.cpu() - before) / time;
+        format!("{:.0} connections a second, {cpu:.0} % of a processor", count as f64 / time)
+    })
 }
 
 #[test]
 fn a_flood_of_connections_keeps_no_slow_peer_out() {
-    flood_of_connections(3000.0, 4.0, Timing { delay: Duration::from_millis(50), ..SMALL });
+    let _guard = one_at_a_time();
+    for sources in [1, floods::ATTACKERS] {
+        let timing = Timing { delay: Duration::from_millis(50), ..SMALL };
+        connecting(Relay::penstock, sources, 3000.0, 4.0, timing).assert_good();
+    }
+}
+
+/// Whether this user may open the port of a name server. The server runs until the process ends.
+fn has_name_server() -> bool {
+    use std::sync::OnceLock;
+    static STARTED: OnceLock<bool> = OnceLock::new();
+    *STARTED.get_or_init(|| name_server(&format!("{NAME_SERVER}:53")).is_ok())
+}
+
+/// Names that no name server answers.
+fn looking_up(start: Start, time: f64, timing: Timing) -> Outcome {
+    let relay = start(&Setup { has_names: true, ..Setup::default() });
+    beside("unanswered name lookups", &relay, timing, true, || {
+        let clock = Clock::start();
+        let count = floods::names(&relay.hop, 1, || seconds(clock) > time);
+        format!("{:.0} names a second", count as f64 / time)
+    })
 }
 
 #[test]
-#[ignore = "it takes a minute"]
-fn attack_2_10000_connections_a_second() {
-    flood_of_connections(10_000.0, 30.0, Timing { lanes: 4, delay: Duration::from_millis(100), ..FULL });
+fn unanswered_names_of_one_host_delay_no_other_host() {
+    let _guard = one_at_a_time();
+    if !has_name_server() {
+        return println!("skipped: the test of name lookups needs port 53");
+    }
+    looking_up(Relay::penstock, 4.0, SMALL).assert_good();
 }
 
-/// One client opens streams that its server never closes, as many as it gets.
-fn streams_without_end(descriptors: usize, circuits: u32, each: u16, timing: Timing) {
-    let _guard = one_at_a_time();
-    let node = node(|config| config.descriptors = descriptors);
-    let (server, download) = (silent_server(), serve(DOWNLOAD));
-    let mut before = Client::connect_from(HONEST, &node.spec);
-    before.build(&[node.hop()]);
-    beside("streams without end", &node, timing, || {
-        let mut client = Client::connect_from(ATTACKER, &node.spec);
-        let [open, refused] = [AtomicU64::new(0), AtomicU64::new(0)];
-        for circuit in 0..circuits {
-            client.new_circuit(circuit + 100);
-            client.build(&[node.hop()]);
-            // The client lets a few BEGINs be unanswered, so that the sockets do not fill.
-            let mut unanswered = 0;
-            for number in 1..=each {
-                client.begin(server, stream(number));
-                unanswered += 1;
-                while unanswered >= 64 || (number == each && unanswered > 0) {
-                    match client.receive_message().1 {
-                        RelayMessage::Connected(_) => drop(open.fetch_add(1, Ordering::Relaxed)),
-                        RelayMessage::End(end) => {
-                            assert_eq!(end, EndReason::RESOURCE_LIMIT.into());
-                            refused.fetch_add(1, Ordering::Relaxed);
-                        }
-                        other => panic!("{other:?}"),
-                    }
-                    unanswered -= 1;
-                }
-            }
-        }
-        // A circuit that was there before opens new streams.
+/// Streams to a server that never closes them, as many as the relay accepts.
+fn streaming(start: Start, descriptors: usize, links: usize, each: u16, timing: Timing) -> Outcome {
+    let relay = start(&Setup { descriptors: Some(descriptors), ..Setup::default() });
+    let server = SilentServer::start();
+    let visit = Visit::new(&relay.hop, Duration::ZERO, false);
+    let name = if links == 1 {
+        "streams of five circuits on one link"
+    } else {
+        "streams of five circuits on five links"
+    };
+    let mut established = visit.connect();
+    let outcome = beside(name, &relay, timing, false, || {
+        let (held, results) = floods::streams(&relay.hop, server.address, links, [5, each]);
+        // A circuit from before the attack can open new streams.
         for number in 1..20 {
-            assert!(before.download(download, number) == pattern(DOWNLOAD));
+            visit.download(&mut established, number);
         }
-        let seen = node.observations.next_observation();
-        format!(
-            "{} streams opened, {} refused, {} open",
-            open.into_inner(),
-            refused.into_inner(),
-            seen.population[2]
-        )
+        drop((held, established));
+        let floods::Streams { opened, refused, failed } = results;
+        format!("{opened} streams opened, {refused} refused, {failed} failed; {descriptors} descriptors")
     });
+    drop(server);
+    outcome
 }
 
 #[test]
 fn streams_without_end_leave_descriptors_for_others() {
-    streams_without_end(600, 5, 500, SMALL);
+    let _guard = one_at_a_time();
+    for links in [1, 5] {
+        streaming(Relay::penstock, 600, links, 500, SMALL).assert_good();
+    }
+}
+
+/// Idle circuits, which need more memory than the limit [MB].
+fn idling(memory: u32, links: usize, each: u32, spare: f64, timing: Timing) -> Outcome {
+    let relay = Relay::penstock(&Setup { memory: Some(memory), ..Setup::default() });
+    let before = rss(relay.pid());
+    let mut more = 0.0;
+    let mut outcome = beside("idle circuits beyond the memory limit", &relay, timing, false, || {
+        let mut held = Vec::new();
+        for link in 0..links {
+            let mut client = Client::connect_from(attacker(link), &relay.hop.0);
+            open_circuits(&mut client, 1000, each);
+            held.push(client);
+        }
+        // The metrics are a second old at most.
+        thread::sleep(Duration::from_millis(1500));
+        more = rss(relay.pid()) - before;
+        let left = relay.gauge("circuits").unwrap_or(f64::NAN);
+        let opened = links * each as usize;
+        format!(
+            "{opened} circuits opened, {left} left; {:.0} MB more memory with a limit of {memory} MB",
+            more / 1e6
+        )
+    });
+    if more > f64::from(memory) * 1.1 * f64::from(1 << 20) + spare {
+        outcome.problem = Some(format!("{more} B more memory"));
+    }
+    outcome
 }
 
 #[test]
-#[ignore = "it takes a minute"]
-fn attack_4_five_circuits_with_4096_streams() {
-    streams_without_end(9_000, 5, 4096, FULL);
+fn idle_circuits_count_as_memory() {
+    let _guard = one_at_a_time();
+    // 64 MB is the lowest limit. The counted size of a circuit is 8 KiB.
+    idling(64, 2, 10_000, 16e6, SMALL).assert_good();
 }
 
-/// Clients open circuits and leave them idle.
-fn idle_circuits(limit: u64, links: u32, each: u32, spare: u64, timing: Timing) {
+/// The attacks of the audit, with the full size, against our relay and against C tor.
+#[test]
+#[ignore = "it takes ten minutes"]
+fn attacks_at_full_size() {
     let _guard = one_at_a_time();
-    let node = node(|config| config.relay.limits.memory = Some(Bytes::new(limit)));
-    let before = resident();
-    beside("idle circuits", &node, timing, || {
-        let mut held = Vec::new();
-        for _ in 0..links {
-            let mut client = Client::connect_from(ATTACKER, &node.spec);
-            open_circuits(&mut client, each);
-            held.push(client);
+    let has_tor = std::process::Command::new(super::ctor::program())
+        .arg("--version")
+        .stdout(std::process::Stdio::null())
+        .status()
+        .is_ok();
+    if !has_tor {
+        println!("skipped: C tor is missing; install Debian's package tor, or set TOR");
+    }
+    let has_names = has_name_server();
+    if !has_names {
+        println!("skipped: the attack with name lookups needs port 53");
+    }
+    let slow = Timing { lanes: 4, delay: Duration::from_millis(100), ..FULL };
+    let mut attacks: Vec<Box<dyn Fn(Start) -> Outcome>> = vec![
+        Box::new(|start| closing(start, 65_530, 1.0, FULL)),
+        Box::new(move |start| connecting(start, 1, 10_000.0, 20.0, slow)),
+        Box::new(move |start| connecting(start, floods::ATTACKERS, 10_000.0, 20.0, slow)),
+        Box::new(|start| streaming(start, 9_000, 1, 4096, FULL)),
+        Box::new(|start| streaming(start, 9_000, 5, 4096, FULL)),
+    ];
+    if has_names {
+        attacks.insert(3, Box::new(|start| looking_up(start, 20.0, FULL)));
+    }
+    let heading = "| attack | relay | result | without attack: 99th percentile [s] | during the attack: 99th \
+                   percentile [s] | failed honest clients |\n|---|---|---|---|---|---|\n";
+    let mut table = heading.to_owned();
+    let mut problems = Vec::new();
+    let mut add = |outcome: &Outcome| {
+        print!("{}", outcome.row());
+        table += &outcome.row();
+    };
+    for attack in attacks {
+        let ours = attack(Relay::penstock);
+        add(&ours);
+        problems.extend(ours.problems());
+        if has_tor {
+            let theirs = attack(Relay::c_tor);
+            add(&theirs);
+            let [ours_took, theirs_took] = [&ours, &theirs].map(|outcome| outcome.during.percentile(0.99));
+            if ours_took > 2.0 * theirs_took {
+                problems.push(format!("{}: more than twice C tor's 99th percentile", ours.attack));
+            }
         }
-        let (grown, left) =
-            (resident().saturating_sub(before), node.observations.next_observation().population[1]);
-        assert!(grown < limit / 10 * 11 + spare, "{grown} B");
-        format!("{} circuits opened, {left} left, {:.0} MB more", links * each, grown as f64 / 1e6)
-    });
+    }
+    let idle = idling(256, 4, 65_530, 0.0, FULL);
+    add(&idle);
+    problems.extend(idle.problems());
+    println!("\n{table}");
+    write_block("make attacks", &table);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 /// The relay counts constant sizes. They must not be below the real sizes by more than a tenth.
 #[test]
 fn counted_sizes_are_not_below_real_ones() {
     let _guard = one_at_a_time();
-    let node = node(|_| {});
+    let node = Running::start(SchedulerConfig::default());
     let counted = || node.observations.next_observation().memory.get();
-    let mut client = Client::connect_from(ATTACKER, &node.spec);
+    let mut client = Client::connect_from(attacker(0), &node.spec);
     let (real, before) = (resident(), counted());
     let circuits = 1000;
     for number in 0..circuits {
@@ -380,7 +470,7 @@ fn counted_sizes_are_not_below_real_ones() {
 
     let (real, before) = (resident(), counted());
     let links = 200;
-    let held: Vec<_> = (0..links).map(|_| Client::connect_from(ATTACKER, &node.spec)).collect();
+    let held: Vec<_> = (0..links).map(|_| Client::connect_from(attacker(0), &node.spec)).collect();
     let counts = [resident().saturating_sub(real), counted() - before];
     let [real, size] = each(counts[0], counts[1], links);
     // Both ends are in this process.
@@ -389,13 +479,44 @@ fn counted_sizes_are_not_below_real_ones() {
     drop(held);
 }
 
-#[test]
-fn idle_circuits_count_as_memory() {
-    idle_circuits(24 << 20, 2, 8000, 24 << 20, SMALL);
-}
+/// The last address belongs to the honest clients. The attackers have two networks and two addresses in each.
+const NETWORKS: [&str; 5] =
+    ["2001:db8:0:1::66", "2001:db8:0:1::67", "2001:db8:0:2::66", "2001:db8:0:2::67", "2001:db8:0:9::9"];
 
 #[test]
-#[ignore = "it takes a minute"]
-fn attack_5_262120_idle_circuits_on_four_links() {
-    idle_circuits(256 << 20, 4, 65_530, 0, FULL);
+fn a_flood_from_ipv6_networks_keeps_no_other_network_out() {
+    let _guard = one_at_a_time();
+    // Only this thread and its threads are in the namespace.
+    let test = || {
+        let Ok(_namespace) = Namespace::create() else {
+            return println!("skipped: only root can make a network namespace with IPv6 addresses");
+        };
+        ip("link set lo up").unwrap();
+        for address in NETWORKS {
+            ip(&format!("-6 address add {address}/64 dev lo nodad")).unwrap();
+        }
+        let addresses: [IpAddr; 5] = NETWORKS.map(|address| address.parse().unwrap());
+        let node = Running::start_configured(|config| config.listen = "[::]:0".parse().unwrap());
+        let to = SocketAddr::new(addresses[4], node.spec.addresses[0].port());
+        let server = serve(DOWNLOAD);
+        let mut served = Served::default();
+        thread::scope(|scope| {
+            let clock = Clock::start();
+            let flood = scope.spawn(move || {
+                floods::connections(to, 2000.0, || seconds(clock) > 4.0, |number| addresses[number % 4])
+            });
+            while !flood.is_finished() {
+                served.time(|| {
+                    let mut client = Client::over(dial(addresses[4], to).unwrap(), &node.spec);
+                    client.build(&[node.hop()]);
+                    assert!(client.download(server, 1) == pattern(DOWNLOAD));
+                });
+            }
+            let count = flood.join().unwrap();
+            println!("{count} connections; {} honest clients", served.times.len());
+        });
+        assert!(served.failures == 0 && served.times.len() > 3, "{served:?}");
+        assert!(served.percentile(0.99) < 2.0, "{served:?}");
+    };
+    thread::scope(|scope| scope.spawn(test).join()).unwrap();
 }

@@ -1,8 +1,8 @@
-//! Peers that break off, fall silent or talk nonsense at each stage of TLS and of a link's handshake, and peers whose words come
-//! in pieces.
+//! Peers that stop, are silent or send noise at each stage of TLS and of a link handshake, and peers that send their
+//! cells in pieces.
 
-use super::common::{Client, connect_tls, pattern, serve, test_identity};
-use super::{node, noise, unharmed};
+use super::common::{Client, connect_tls, noise, pattern, serve, test_identity, write};
+use super::{node, unharmed};
 use penstock_core::{Cell, CircId, Command, DestroyReason};
 use penstock_link::cell::{
     Front, Handshake, HandshakeKind, IdLen, LinkSpec, LiveCell, RelayMessage, command, front, push_variable,
@@ -17,7 +17,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU32;
 use std::thread;
 
-/// The node closes the connection before the socket's patience of 20 s ends.
+/// The node closes the connection before the read timeout of the socket (20 s).
 fn closes(socket: &mut TcpStream) {
     let mut rest = [0; 4096];
     loop {
@@ -77,7 +77,7 @@ fn a_peer_without_a_valid_link_handshake_is_disconnected() {
         [versions.clone(), half(&certs)].concat(),
         [versions.clone(), certs].concat(),
         [versions.clone(), variable(command::VPADDING, &noise(65_535)).repeat(20)].concat(),
-        // A cell of a circuit before the handshake is over.
+        // A cell of a circuit before the end of the handshake.
         [
             versions,
             LiveCell::create(
@@ -94,7 +94,7 @@ fn a_peer_without_a_valid_link_handshake_is_disconnected() {
         let (mut socket, mut tls) = connect_tls(address, usize::MAX);
         for saying in saying.chunks(32_768) {
             tls.writer().write_all(saying).unwrap();
-            // The node may close it before all is said.
+            // The node may close the connection before the last byte.
             while tls.wants_write() && tls.write_tls(&mut socket).is_ok() {}
             if tls.wants_write() {
                 break;
@@ -128,7 +128,7 @@ enum Then {
 const THEN: [Then; 3] = [Then::Silence, Then::Garbage, Then::End];
 
 impl Then {
-    /// Does so; the connection stays, unless it is to end.
+    /// Performs the action. Returns the connection unless it ends.
     fn follow(self, mut socket: TcpStream, mut tls: Connection) -> Option<TcpStream> {
         match self {
             Then::Silence => Some(socket),
@@ -141,16 +141,7 @@ impl Then {
     }
 }
 
-/// Encrypts and sends, as one record if it is short.
-fn write(socket: &mut TcpStream, tls: &mut Connection, bytes: &[u8]) -> std::io::Result<()> {
-    tls.writer().write_all(bytes)?;
-    while tls.wants_write() {
-        tls.write_tls(socket)?;
-    }
-    Ok(())
-}
-
-/// The next that comes.
+/// The next decrypted bytes; none if the peer closed the connection.
 fn read(socket: &mut TcpStream, tls: &mut Connection) -> std::io::Result<Vec<u8>> {
     let mut room = [0; 4096];
     loop {
@@ -164,14 +155,14 @@ fn read(socket: &mut TcpStream, tls: &mut Connection) -> std::io::Result<Vec<u8>
     }
 }
 
-/// Where each cell of these begins or ends, and the middle of each; the first of them has such an id, VERSIONS a short one.
+/// The start, the middle and the end of each cell, as offsets [B]. The first cell has a circuit id of this length.
 fn places(said: &[u8], mut ids: IdLen) -> Vec<usize> {
     let (mut places, mut at) = (vec![0], 0);
     while let Front::Cell(_, len) = front(&said[at..], ids) {
         places.extend([at + len / 2, at + len]);
         (at, ids) = (at + len, IdLen::Four);
     }
-    assert_eq!(at, said.len(), "they are whole cells");
+    assert_eq!(at, said.len(), "the bytes are whole cells");
     places
 }
 
@@ -182,7 +173,7 @@ fn step(link: &mut Link, tls: &Connection, bytes: &[u8]) -> Option<Established> 
     link.on_bytes(Clock::start().date(), bytes, credentials, &secret, &mut rand::rng()).unwrap()
 }
 
-/// A relay's side of a link to the node: what it is to say, after the first words and the node's answer.
+/// A relay's side of a link to the node, before its first message.
 fn as_relay(to: &LinkSpec) -> (TcpStream, Connection, Link) {
     let address = to.addresses[0];
     let (socket, tls) = connect_tls(address, usize::MAX);
@@ -192,7 +183,7 @@ fn as_relay(to: &LinkSpec) -> (TcpStream, Connection, Link) {
     (socket, tls, link)
 }
 
-/// Hears the node out; what our side says then.
+/// Reads the node's side of the handshake. Returns our answer.
 fn proof(socket: &mut TcpStream, tls: &mut Connection, link: &mut Link) -> Vec<u8> {
     loop {
         let bytes = read(socket, tls).unwrap();
@@ -240,8 +231,8 @@ fn a_peer_that_fails_at_any_stage_of_a_handshake_is_disconnected() {
     unharmed(&node);
 }
 
-/// A relay that a node connects to, which says its part up to one of its [`places`] and then does this. Before `at` = 1 it
-/// does not even speak TLS.
+/// A relay that a node connects to. It sends its handshake up to one of its [`places`], and then performs an action.
+/// With `at` = 0, it uses no TLS.
 fn hostile(at: usize, then: Then) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -272,7 +263,7 @@ fn hostile(at: usize, then: Then) -> SocketAddr {
                 return;
             }
         }
-        // Until the node closes it.
+        // The connection stays until the node closes it.
         let _ = std::io::copy(&mut socket, &mut std::io::sink());
     });
     address
@@ -319,7 +310,7 @@ fn cells_may_be_split_into_tls_records_anywhere() {
         let place = split.min(said.len());
         write(&mut socket, &mut tls, &said[..place]).unwrap();
         write(&mut socket, &mut tls, &said[place..]).unwrap();
-        // A relay's CREATE, since the node knows who it is.
+        // The node accepts the CREATE, because the peer has proven its identity.
         let (id, data) = (CircId(NonZeroU32::new(1 << 31 | 1).unwrap()), vec![7; 20]);
         let create = LiveCell::create(id, Handshake { kind: HandshakeKind::Fast, data });
         write(&mut socket, &mut tls, &create.to_bytes()).unwrap();
@@ -338,7 +329,7 @@ fn cells_may_be_split_into_tls_records_anywhere() {
     }
     println!("{len} places to split a handshake");
 
-    // And each cell of a link at each of its places.
+    // Cells of an established link can be split at each byte, too.
     let mut client = Client::connect(&node.spec);
     for split in 1..514 {
         let id = CircId(NonZeroU32::new(1 << 31 | (split as u32 + 1000)).unwrap());

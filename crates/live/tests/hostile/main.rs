@@ -1,45 +1,41 @@
-//! Peers that break the protocol or say nothing: what must close closes, memory stays bounded, and others are unharmed.
+//! Peers that break the protocol or send nothing. The relay closes their links or circuits. Its memory stays bounded,
+//! and other clients are unharmed.
 
 mod attacks;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../interop/ctor.rs"]
+mod ctor;
 mod defences;
 mod handshakes;
 mod pressure;
 
-use common::{Client, Running, pattern, serve, silent_server};
+use common::{Client, Running, endless, noise, pattern, serve, silent_server, stream};
 use penstock_core::scheduler::SchedulerConfig;
-use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason, StreamId};
+use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason};
 use penstock_link::cell::{Handshake, HandshakeKind, LiveCell, LivePayload, RelayMessage};
 use penstock_link::crypto::tor1::Tag;
 use penstock_units::Duration;
-use rand::Rng;
-use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
-use std::num::{NonZeroU16, NonZeroU32};
+use std::net::TcpListener;
+use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The time, for the certificates of C tor's keys.
+fn now() -> std::time::SystemTime {
+    penstock_live::clock::Clock::start().date()
+}
 
 fn node() -> Running {
     Running::start_with_timeout(SchedulerConfig::default(), HANDSHAKE_TIMEOUT)
 }
 
-fn stream(id: u16) -> Option<StreamId> {
-    NonZeroU16::new(id).map(StreamId)
-}
-
-/// Another client of the node gets what it asks for.
+/// Another client of the node downloads a file.
 fn unharmed(node: &Running) {
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
     assert!(client.download(serve(200_000), 1) == pattern(200_000));
-}
-
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut noise = vec![0; bytes];
-    rand::rng().fill_bytes(&mut noise);
-    noise
 }
 
 #[test]
@@ -136,23 +132,10 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
     FLOODS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What this process has in memory [B].
+/// The resident memory of this process [B].
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
-}
-
-/// A server that sends as long as somebody takes it.
-fn endless() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for socket in listener.incoming() {
-            let mut socket = socket.unwrap();
-            std::thread::spawn(move || while socket.write_all(&[0; 65_536]).is_ok() {});
-        }
-    });
-    address
 }
 
 #[test]
@@ -184,8 +167,8 @@ fn a_refused_connection_and_a_missing_directory_have_their_end_reasons() {
     let node = node();
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    client.begin(nobody, stream(1));
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    client.begin(unused, stream(1));
     let (_, said, _) = client.receive_message();
     assert_eq!(said, RelayMessage::End(EndReason::CONNECT_REFUSED.into()));
     client.send_message(stream(2), &RelayMessage::Begin(penstock_link::cell::Target::Directory));

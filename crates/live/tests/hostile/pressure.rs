@@ -1,16 +1,18 @@
-//! Peers and servers that press: circuits made and dropped at once, more questions than threads answer, rates that are used up,
-//! connections that break.
+//! Peers and servers that use up resources: circuits that close at once, too many CREATEs and name lookups, empty token
+//! buckets, and connections that break.
 
+use super::common::dns::name_server;
 use super::common::exchange;
-use super::common::{Client, Running, pattern, serve};
-use super::{node, noise, one_at_a_time, resident, stream, unharmed};
+use super::common::floods::{attacker, creates};
+use super::common::gauges;
+use super::common::{Client, Running, noise, pattern, seconds, serve, stream};
+use super::{node, one_at_a_time, resident, unharmed};
 use penstock_core::config::{Bandwidth, Refill};
-use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason};
+use penstock_core::{Cell, CircId, DestroyReason, EndReason};
 use penstock_link::cell::{Handshake, HandshakeKind, LiveCell, RelayMessage, Resolved, Target};
-use penstock_link::crypto::ntor;
 use penstock_live::clock::Clock;
 use penstock_live::names::NameServers;
-use penstock_units::{Bytes, DataRate, Duration, Instant};
+use penstock_units::{Bytes, DataRate, Duration};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroU32;
@@ -19,14 +21,7 @@ use std::thread;
 
 /// CPU time of a node's thread so far [s].
 pub(super) fn cpu(node: &Running) -> f64 {
-    let stat = std::fs::read_to_string(node.task().join("stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    // Fields 14 and 15 of proc(5), in ticks of 10 ms.
-    fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
-}
-
-pub(super) fn seconds(clock: Clock) -> f64 {
-    clock.now().since(Instant::ZERO).as_secs_f64()
+    gauges::cpu(node.task())
 }
 
 #[test]
@@ -47,7 +42,7 @@ fn circuits_that_open_and_close_immediately_leave_no_state() {
         client.write(&floods);
     }
     unharmed(&node);
-    // All of the flood is worked off.
+    // The node has processed the whole flood.
     let left = || node.observations.next_observation().population[1];
     assert!((0..600).any(|_| left() == 0), "{} circuits are left", left());
     let grown = resident().saturating_sub(before);
@@ -60,43 +55,6 @@ fn circuits_that_open_and_close_immediately_leave_no_state() {
     assert!(client.download(serve(10_000), 1) == pattern(10_000));
 }
 
-/// Asks for circuits faster than the node answers until it is told to stop; how many were made and how many refused.
-fn flood(node: &Running, stop: &AtomicBool) -> [u64; 2] {
-    let mut client = Client::connect(&node.spec);
-    // One good message for all of them: the node has all the work.
-    let data = ntor::Client::start(&mut rand::rng(), node.spec.rsa, node.onion).message();
-    let (mut next, mut unanswered, mut outcomes) = (1000, 0, [0, 0]);
-    let mut over = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        let mut words = std::mem::take(&mut over);
-        for id in next..next + 256 {
-            let id = CircId(NonZeroU32::new(1 << 31 | id).unwrap());
-            let handshake = Handshake { kind: HandshakeKind::Ntor, data: data.clone() };
-            words.extend_from_slice(&LiveCell::create(id, handshake).to_bytes());
-        }
-        (next, unanswered) = (next + 256, unanswered + 256);
-        client.write(&words);
-        // More than wait at the node: the rest are on their way.
-        while unanswered > 2048 {
-            let cell = client.receive();
-            unanswered -= 1;
-            match cell.command() {
-                Command::Created => {
-                    outcomes[0] += 1;
-                    let destroy = LiveCell::destroy(cell.circ_id(), DestroyReason::NONE);
-                    over.extend_from_slice(&destroy.to_bytes());
-                }
-                Command::Destroy => {
-                    assert_eq!(cell.destroy_reason(), DestroyReason::RESOURCE_LIMIT);
-                    outcomes[1] += 1;
-                }
-                other => panic!("{other:?} is no answer to a CREATE"),
-            }
-        }
-    }
-    outcomes
-}
-
 #[test]
 fn a_client_that_floods_handshakes_does_not_block_other_clients() {
     let _guard = one_at_a_time();
@@ -104,12 +62,12 @@ fn a_client_that_floods_handshakes_does_not_block_other_clients() {
     let stop = AtomicBool::new(false);
     let flooding = || node.observations.next_observation().population[1] > 500;
     thread::scope(|scope| {
-        let flood = scope.spawn(|| flood(&node, &stop));
+        let flood = scope.spawn(|| creates(&node.hop(), attacker(0), || stop.load(Ordering::Relaxed)));
         while !flooding() && !flood.is_finished() {
             thread::sleep(Duration::from_millis(5));
         }
         let clock = Clock::start();
-        // Whatever becomes of this one, the other thread ends.
+        // If this thread fails, the flood still ends.
         let served = scope.spawn(|| {
             let mut client = Client::connect(&node.spec);
             for circuit in 0..30 {
@@ -135,7 +93,7 @@ fn lookups_above_the_limit_are_refused() {
     // This name server never answers.
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = NameServers::At(vec![deaf.local_addr().unwrap()]);
-    let node = Running::start_configured(|config| config.name_servers = at);
+    let node = Running::start_configured(|config| (config.name_servers, config.descriptors) = (at, 20_000));
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
     // This is no name, so it needs no name server.
@@ -165,35 +123,10 @@ fn lookups_above_the_limit_are_refused() {
             other => panic!("{other:?}"),
         }
     }
-    println!("{later} names were sought in vain, {refused} were not sought, {} B more", resident() - before);
+    println!("{later} lookups had no answer, {refused} were refused, {} B more memory", resident() - before);
     assert_eq!((later, refused), (256, 1244));
     assert_eq!(node.observations.next_observation().population[2], 0);
     assert!(client.download(serve(10_000), 1) == pattern(10_000));
-}
-
-/// A name server that never answers for names that begin with `x`. Every other name has the address 127.0.0.1.
-fn choosy_name_server() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap();
-    thread::spawn(move || {
-        let mut packet = [0; 512];
-        while let Ok((len, from)) = socket.recv_from(&mut packet) {
-            let query = &packet[..len];
-            if query[13] == b'x' {
-                continue;
-            }
-            let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
-            let is_a = query[end - 3] == 1;
-            let mut answer = query[..2].to_vec();
-            answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
-            answer.extend(&query[12..end]);
-            if is_a {
-                answer.extend([0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
-            }
-            socket.send_to(&answer, from).unwrap();
-        }
-    });
-    address
 }
 
 /// One circuit asks for 200 names per second that no server answers; then 6 circuits ask for 300 such names each.
@@ -201,8 +134,8 @@ fn choosy_name_server() -> SocketAddr {
 #[test]
 fn names_that_no_server_answers_delay_no_other_circuit() {
     let _guard = one_at_a_time();
-    let at = NameServers::At(vec![choosy_name_server()]);
-    let node = Running::start_configured(|config| config.name_servers = at);
+    let at = NameServers::At(vec![name_server("127.0.0.1:0").unwrap()]);
+    let node = Running::start_configured(|config| (config.name_servers, config.descriptors) = (at, 20_000));
     let server = serve(100);
     let ask = |client: &mut Client, number: u16, name: String| {
         let (host, flags) = (name, Default::default());
@@ -265,17 +198,17 @@ fn an_empty_bucket_stops_all_clients_until_its_refill() {
     let (clock, before) = (Clock::start(), cpu(&node));
     client.exchange(server, 1, 0, 1_000_000);
     let (down, spent) = (seconds(clock), cpu(&node) - before);
-    // Each byte is read and written once, out of buckets of their own.
+    // Each byte is read and written once. Reads and writes have separate buckets.
     println!("1 MB down at 400 kB/s: {down:.2} s, {spent:.2} s of CPU");
     assert!((2.0..6.0).contains(&down), "{down} s");
-    assert!(spent < down / 4.0, "who waits for tokens sleeps: {spent} s of {down} s");
+    assert!(spent < down / 4.0, "the node sleeps while it waits for tokens: {spent} s of {down} s");
     let (clock, before) = (Clock::start(), cpu(&node));
     client.exchange(server, 2, 1_000_000, 0);
     let (up, spent) = (seconds(clock), cpu(&node) - before);
     println!("1 MB up at 400 kB/s: {up:.2} s, {spent:.2} s of CPU");
     assert!((2.0..6.0).contains(&up), "{up} s");
-    assert!(spent < up / 4.0, "who waits for tokens sleeps: {spent} s of {up} s");
-    // Who comes while the bucket is empty is served as well.
+    assert!(spent < up / 4.0, "the node sleeps while it waits for tokens: {spent} s of {up} s");
+    // A client that connects while the bucket is empty is served, too.
     let second = thread::scope(|scope| {
         let busy = scope.spawn(|| client.exchange(server, 3, 500_000, 500_000));
         let mut other = Client::connect(&node.spec);
@@ -285,10 +218,10 @@ fn an_empty_bucket_stops_all_clients_until_its_refill() {
         busy.join().unwrap();
         second
     });
-    assert!(!second, "the small one need not wait for the large one");
+    assert!(!second, "the small transfer does not wait for the large one");
 }
 
-/// A server that says so much to whoever comes, waits until it is told to, and resets the connection.
+/// A server that sends `bytes` bytes to each client, waits, and resets the connection.
 fn resets(bytes: u64, wait: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -327,12 +260,12 @@ fn a_server_that_resets_its_connection_ends_its_stream_and_no_other() {
         }
     };
     assert_eq!((came, reason), (100_000, EndReason::CONNECTION_RESET.into()));
-    // The circuit goes on, with what it owes.
+    // The node still has SENDMEs to send on this circuit.
     let acknowledged = client.new_circuit(9);
     client.build(&[node.hop()]);
     drop(acknowledged);
 
-    // A stream whose window is used up hears nothing of it before it may send again, and nobody turns in circles meanwhile.
+    // A stream with a used-up window ends only when it may send again. Meanwhile, the node does not use the processor.
     client.begin(resets(10_000_000, wait), stream(2));
     let mut tags = Vec::new();
     while tags.len() < 500 {

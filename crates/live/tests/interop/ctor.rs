@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses a part of this module")]
 
+use super::common::Hop;
+use super::common::program::with_descriptors;
+use penstock_link::cell::LinkSpec;
 use penstock_link::certs::Identity;
 use penstock_link::keys::Keys;
 use penstock_live::keys;
@@ -12,6 +15,16 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
+
+/// Options of an exit.
+const EXIT: &str = "ExitRelay 1\nRefuseUnknownExits 0\nExitPolicy accept *:*\nExitPolicyRejectPrivate 0\n\
+                    ExitPolicyRejectLocalInterfaces 0\nServerDNSDetectHijacking 0\nServerDNSTestAddresses\n\
+                    ServerDNSAllowBrokenConfig 1\n";
+
+/// The program: `tor`, or the path in the variable TOR.
+pub(crate) fn program() -> String {
+    std::env::var("TOR").unwrap_or_else(|_| "tor".into())
+}
 
 /// The process and its folder. Dropping this value removes both.
 struct Process {
@@ -34,14 +47,19 @@ impl CTor {
 
     /// Starts a relay whose streams may go to any address.
     pub(crate) fn exit() -> Self {
-        CTor::start_configured(
-            false,
-            "ExitRelay 1\nRefuseUnknownExits 0\nExitPolicy accept *:*\nExitPolicyRejectPrivate 0\nExitPolicyRejectLocalInterfaces 0\n\
-             ServerDNSDetectHijacking 0\nServerDNSTestAddresses\nServerDNSAllowBrokenConfig 1\n",
-        )
+        CTor::start_configured(false, EXIT)
+    }
+
+    /// Starts such a relay with additional options and a limit on file descriptors.
+    pub(crate) fn exit_with(options: &str, descriptors: usize) -> Self {
+        CTor::start_by(with_descriptors(descriptors).arg(program()), false, &format!("{EXIT}{options}"))
     }
 
     fn start_configured(with_our_keys: bool, options: &str) -> Self {
+        CTor::start_by(&mut Command::new(program()), with_our_keys, options)
+    }
+
+    fn start_by(command: &mut Command, with_our_keys: bool, options: &str) -> Self {
         // Another program is unlikely to take the port before C tor does.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let folder =
@@ -50,7 +68,7 @@ impl CTor {
         if with_our_keys {
             keys::load_or_create(&folder.join("keys"), &mut rand::rng(), super::now()).unwrap();
         }
-        let process = Process::start(address, folder, options);
+        let process = Process::start(command, address, folder, options);
         process.wait(address);
         // Penstock's code also reads the key files of C tor.
         let keys =
@@ -60,6 +78,12 @@ impl CTor {
 
     pub(crate) fn identity(&self) -> Identity {
         Identity { rsa: self.keys.rsa_identity(), ed25519: self.keys.ed25519_identity() }
+    }
+
+    /// The link specifiers and the onion key.
+    pub(crate) fn hop(&self) -> Hop {
+        let Identity { rsa, ed25519 } = self.identity();
+        (LinkSpec { addresses: vec![self.address], rsa, ed25519: Some(ed25519) }, self.onion_key())
     }
 
     /// The process id.
@@ -73,7 +97,7 @@ impl CTor {
 }
 
 impl Process {
-    fn start(address: SocketAddr, folder: PathBuf, options: &str) -> Self {
+    fn start(command: &mut Command, address: SocketAddr, folder: PathBuf, options: &str) -> Self {
         let torrc = folder.join("torrc");
         let lines = format!(
             "TestingTorNetwork 1\nDataDirectory {folder}\nNickname ctor\nAddress 127.0.0.1\nORPort {address}\nSocksPort 0\n\
@@ -82,8 +106,7 @@ impl Process {
             folder = folder.display()
         );
         fs::write(&torrc, lines).unwrap();
-        let program = std::env::var("TOR").unwrap_or_else(|_| "tor".into());
-        let child = Command::new(program)
+        let child = command
             .args(["--defaults-torrc", "/dev/null", "-f"])
             .arg(&torrc)
             .stdout(Stdio::null())
