@@ -9,30 +9,31 @@
 //! $ cargo bench --package penstock-live --bench idle -- [--rounds N] [--only NAME] [--place NAME]
 //! ```
 
-#[path = "../middle/cpu.rs"]
-mod cpu;
 #[path = "../../tests/common/exchange.rs"]
 mod exchange;
-#[path = "../middle/median.rs"]
-mod median;
+#[path = "../../tests/common/markdown.rs"]
+mod markdown;
 #[path = "../../tests/common/observations.rs"]
 mod observations;
+#[path = "../shared/mod.rs"]
+mod shared;
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/network/testnet/mod.rs"]
 mod testnet;
 
-use cpu::Cpu;
 use exchange::exchange;
-use lexopt::{Arg, Parser, ValueExt};
-use median::median;
+use markdown::write_block;
 use penstock_live::clock::Clock;
 use penstock_testbed::Error;
 use penstock_testbed::namespace::{Namespace, ip};
 use penstock_testbed::site::Site;
 use penstock_testbed::star::{Access, Edge, Edges};
 use penstock_units::{Bytes, DataRate, Duration, Instant};
+use shared::cpu::Cpu;
+use shared::median::median;
+use shared::{Options, has_tor};
 use std::net::SocketAddr;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use testnet::place::Place;
@@ -82,16 +83,9 @@ struct Load {
 
 const LOADS: [Load; 3] = [
     Load { name: "20 MB", count: 1, bytes: 20_000_000, parallel: false },
-    Load { name: "10 x 2 MB side by side", count: 10, bytes: 2_000_000, parallel: true },
-    Load { name: "100 x 50 kB in turn", count: 100, bytes: 50_000, parallel: false },
+    Load { name: "ten times 2 MB in parallel", count: 10, bytes: 2_000_000, parallel: true },
+    Load { name: "a hundred times 50 kB in sequence", count: 100, bytes: 50_000, parallel: false },
 ];
-
-/// The command line.
-struct Options {
-    rounds: usize,
-    only: Option<String>,
-    place: Option<String>,
-}
 
 /// One measurement.
 struct Measured {
@@ -106,40 +100,15 @@ struct Measured {
 }
 
 fn main() -> ExitCode {
-    let result = parse().map_err(|error| error.to_string());
-    match result.and_then(|options| run(&options).map_err(|error| error.to_string())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("idle: {error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn parse() -> Result<Options, lexopt::Error> {
-    let mut options = Options { rounds: 3, only: None, place: None };
-    let mut parser = Parser::from_env();
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Arg::Long("rounds") => options.rounds = parser.value()?.parse()?,
-            Arg::Long("only") => options.only = Some(parser.value()?.string()?),
-            Arg::Long("place") => options.place = Some(parser.value()?.string()?),
-            // Cargo adds this option.
-            Arg::Long("bench") => {}
-            other => return Err(other.unexpected()),
-        }
-    }
-    Ok(options)
+    let options = Options::parse(3, |_, _| Ok(false)).map_err(|error| error.to_string());
+    shared::exit("idle", options.and_then(|options| run(&options).map_err(|error| error.to_string())))
 }
 
 fn run(options: &Options) -> Result<(), Error> {
-    let tor = std::env::var("TOR").unwrap_or_else(|_| "tor".into());
-    if Command::new(tor).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-        println!("skipped: C tor is missing; install Debian's package tor, or set TOR");
+    if !has_tor() {
         return Ok(());
     }
-    let chosen = |name: &str, only: &Option<String>| only.as_deref().is_none_or(|only| only == name);
-    let kinds: Vec<Kind> = KINDS.into_iter().filter(|kind| chosen(kind.name, &options.only)).collect();
+    let kinds: Vec<Kind> = KINDS.into_iter().filter(|kind| options.allows(kind.name)).collect();
     // The emulated network is created first, because only a process with one thread can enter new namespaces.
     let site = Arc::new(emulated()?);
     let loopback = loopback()?;
@@ -149,11 +118,13 @@ fn run(options: &Options) -> Result<(), Error> {
     });
     let mut all = Vec::new();
     for (name, places) in [("loopback", loopback), ("50 ms", emulated)] {
-        if chosen(name, &options.place) {
+        if options.allows_place(name) {
             measure_all(name, &places, &kinds, options.rounds, &mut all);
         }
     }
-    print_table(&all);
+    let table = table(&all);
+    println!("\n{table}");
+    write_block("make bench-idle", &table);
     Ok(())
 }
 
@@ -239,7 +210,7 @@ fn measure_all(
                     let measured =
                         Measured { place: name, kind: kind.name, load: load.name, is_ours, rate, processor };
                     println!(
-                        "{} {name:8} {:9} {:22} {}: {:6.2} MB/s, {processor:5.2} s of processor time",
+                        "{} {name:8} {:9} {:33} {}: {:6.2} MB/s, {processor:5.2} s of processor time",
                         round + 1,
                         kind.name,
                         load.name,
@@ -286,11 +257,11 @@ fn download(client: &Tor, server: SocketAddr, bytes: u64) -> std::io::Result<()>
 }
 
 /// A Markdown table of medians.
-fn print_table(all: &[Measured]) {
-    println!(
-        "\n| RTT | scheduler | download | Penstock [MB/s] | C tor [MB/s] | ratio | Penstock [CPU s] | C tor [CPU s] |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
+fn table(all: &[Measured]) -> String {
+    let mut table =
+        "| RTT | scheduler of all relays | download | Penstock [MB/s] | C tor [MB/s] | Penstock divided by \
+                     C tor | Penstock [CPU s] | C tor [CPU s] |\n|---|---|---|---|---|---|---|---|\n"
+            .to_owned();
     let mut rows: Vec<_> = all.iter().map(|it| (it.place, it.kind, it.load)).collect();
     let mut seen = std::collections::BTreeSet::new();
     rows.retain(|row| seen.insert(*row));
@@ -304,9 +275,10 @@ fn print_table(all: &[Measured]) {
         let rate: fn(&Measured) -> f64 = |it| it.rate / 1e6;
         let [ours, theirs] = [of(true, rate), of(false, rate)];
         let [ours_cpu, theirs_cpu] = [true, false].map(|is_ours| of(is_ours, |it| it.processor));
-        println!(
-            "| {place} | {kind} | {load} | {ours:.2} | {theirs:.2} | {:.2} | {ours_cpu:.2} | {theirs_cpu:.2} |",
+        table += &format!(
+            "| {place} | {kind} | {load} | {ours:.2} | {theirs:.2} | {:.2} | {ours_cpu:.2} | {theirs_cpu:.2} |\n",
             ours / theirs
         );
     }
+    table
 }

@@ -10,20 +10,22 @@
 //! ```
 
 mod ceiling;
-mod cpu;
 mod load;
-mod median;
 mod place;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod subject;
 mod wire;
 
-use cpu::Cpu;
-use lexopt::{Arg, Parser, ValueExt};
+use lexopt::ValueExt;
 use load::Load;
-use median::median;
 use penstock_link::cell::CELL_LEN;
 use penstock_testbed::namespace::isolate;
 use place::Place;
+use shared::cpu::Cpu;
+use shared::median::median;
+use shared::{Options, has_tor};
+use std::error::Error;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,11 +34,10 @@ use subject::{Kind, Subject};
 /// Time until congestion windows and buffers have grown.
 const WARMING: Duration = Duration::from_secs(1);
 
-struct Options {
+/// The command line.
+struct Asked {
+    options: Options,
     span: Duration,
-    rounds: usize,
-    only: Option<String>,
-    place: Option<String>,
     ceiling: Option<SocketAddr>,
 }
 
@@ -65,56 +66,38 @@ impl Measured {
 }
 
 fn main() -> ExitCode {
-    let asked = match parse() {
-        Ok(asked) => asked,
-        Err(error) => return fail(&error.to_string()),
-    };
-    if let Some(address) = asked.ceiling {
-        return ceiling::run(address).map_or_else(|error| fail(&error.to_string()), |()| ExitCode::SUCCESS);
-    }
-    match run(&asked) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => fail(&why.to_string()),
-    }
+    let result = parse().map_err(|error| error.to_string());
+    shared::exit("middle", result.and_then(|asked| run(&asked).map_err(|error| error.to_string())))
 }
 
-fn fail(why: &str) -> ExitCode {
-    eprintln!("middle: {why}");
-    ExitCode::from(2)
-}
-
-fn parse() -> Result<Options, lexopt::Error> {
-    let mut asked =
-        Options { span: Duration::from_secs(5), rounds: 5, only: None, place: None, ceiling: None };
-    let mut parser = Parser::from_env();
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Arg::Long("seconds") => asked.span = Duration::from_secs(parser.value()?.parse()?),
-            Arg::Long("rounds") => asked.rounds = parser.value()?.parse()?,
-            Arg::Long("only") => asked.only = Some(parser.value()?.string()?),
-            Arg::Long("place") => asked.place = Some(parser.value()?.string()?),
-            Arg::Long("ceiling") => asked.ceiling = Some(parser.value()?.parse()?),
-            // Cargo adds this option.
-            Arg::Long("bench") => {}
-            other => return Err(other.unexpected()),
+fn parse() -> Result<Asked, lexopt::Error> {
+    let (mut span, mut ceiling) = (Duration::from_secs(5), None);
+    let options = Options::parse(5, |name, parser| {
+        match name {
+            "seconds" => span = Duration::from_secs(parser.value()?.parse()?),
+            "ceiling" => ceiling = Some(parser.value()?.parse()?),
+            _ => return Ok(false),
         }
-    }
-    Ok(asked)
+        Ok(true)
+    })?;
+    Ok(Asked { options, span, ceiling })
 }
 
-fn run(asked: &Options) -> Result<(), penstock_testbed::Error> {
-    let chosen = |name: &str, only: &Option<String>| only.as_deref().is_none_or(|only| only == name);
-    let mut kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| chosen(kind.name(), &asked.only)).collect();
-    if kinds.contains(&Kind::CTor) && !subject::has_tor() {
-        println!("skipped: there is no C tor; install Debian's package tor, or set TOR");
+fn run(asked: &Asked) -> Result<(), Box<dyn Error>> {
+    if let Some(address) = asked.ceiling {
+        return Ok(ceiling::run(address)?);
+    }
+    let options = &asked.options;
+    let mut kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| options.allows(kind.name())).collect();
+    if kinds.contains(&Kind::CTor) && !has_tor() {
         return Ok(());
     }
     isolate()?;
     let processors = place::processors();
     let places = [Place::loopback(processors)?, Place::veth(processors)?];
-    let places: Vec<_> = places.iter().filter(|place| chosen(place.name, &asked.place)).collect();
+    let places: Vec<_> = places.iter().filter(|place| options.allows_place(place.name)).collect();
     let mut all = Vec::new();
-    for round in 0..asked.rounds {
+    for round in 0..options.rounds {
         for place in &places {
             for kind in &kinds {
                 let measured = measure(*kind, place, 9001 + all.len() as u16, asked.span);

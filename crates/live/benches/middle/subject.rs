@@ -1,6 +1,7 @@
 //! The measured programs: `penstock-relay` and C tor with the same torrc, and the ceiling.
 
 use crate::place::Place;
+use crate::shared::tor;
 use penstock_link::cell::LinkSpec;
 use penstock_live::clock::Clock;
 use penstock_live::keys;
@@ -101,14 +102,6 @@ impl Drop for Subject {
 /// This crate's relay, or the program in `PENSTOCK_RELAY`, for example a script that runs the relay under a profiler.
 fn penstock() -> String {
     std::env::var("PENSTOCK_RELAY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_penstock-relay").into())
-}
-
-fn tor() -> String {
-    std::env::var("TOR").unwrap_or_else(|_| "tor".into())
-}
-
-pub(crate) fn has_tor() -> bool {
-    Command::new(tor()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
 /// A relay without a network and without a descriptor. Both programs read this torrc and existing keys. The torrc has
