@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 references interop attacks fuzz audit clean tools
+.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 references interop attacks soak fuzz audit clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,9 +82,13 @@ bench-live: tools ## measure the cost of a middle relay, ours and C tor's, and o
 		cargo bench --locked --package penstock-live --bench middle; \
 	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
 
+# bench-idle, attacks and soak write their tables into the page MARKDOWN, such as docs/validation/live.md.
+MARKDOWN ?=
+PAGE = $(if $(MARKDOWN),MARKDOWN=$(abspath $(MARKDOWN)))
+
 IDLE ?=
 bench-idle: tools ## measure downloads over idle relays, ours and C tor's, with each scheduler; IDLE has options such as --rounds 1
-	cargo bench --locked --package penstock-live --bench idle -- $(IDLE)
+	$(PAGE) cargo bench --locked --package penstock-live --bench idle -- $(IDLE)
 
 # C tor is Debian's package tor, or the program at the path in TOR. `make interop SHORT=1` runs one relay of C tor for
 # half a minute. The whole target takes a quarter of an hour.
@@ -95,8 +99,12 @@ interop: tools ## test the live relay with C tor and networks of C tor, and its 
 		--test network -- --include-ignored) --show-output; \
 	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
 
-attacks: tools ## flood the live relay from one host, full size, and print the delays of honest clients; 5 minutes
-	cargo test --locked --package penstock-live --test hostile -- --ignored --nocapture --test-threads 1 attack_
+attacks: tools ## flood the live relay and C tor from a few hosts, and print the delays of honest clients; 10 minutes
+	$(PAGE) cargo test --release --locked --package penstock-live --test hostile -- --ignored --nocapture attacks_at_full_size
+
+soak: TIME = 3600
+soak: tools ## load the live relay with circuits, slow readers and floods for TIME seconds; fail if its memory grows
+	$(PAGE) TIME=$(TIME) cargo test --locked --package penstock-live --test soak -- --ignored --nocapture soak_for_an_hour
 
 # New inputs go to target/corpus, inputs that break an invariant to fuzz/artifacts.
 TARGET ?= relay
