@@ -108,6 +108,9 @@ impl Names {
 
 /// Maximum number of lookups at the same time [1].
 pub const MAX_LOOKUPS: usize = 2048;
+/// Maximum number of sockets of one lookup [1]: for each address family, a UDP request and its two retransmissions, each
+/// on a new port. One name server is asked at a time.
+pub const SOCKETS_PER_LOOKUP: usize = 6;
 /// Maximum number of requests on one TCP connection to a name server [1]. Further requests fail. A lookup of a host name
 /// makes two requests, for IPv4 and IPv6 addresses.
 const MAX_REQUESTS: usize = 2 * MAX_LOOKUPS;
@@ -115,6 +118,8 @@ const MAX_REQUESTS: usize = 2 * MAX_LOOKUPS;
 fn settings(servers: &NameServers) -> io::Result<(ResolverConfig, ResolverOpts)> {
     let (config, mut options) = servers_and_options(servers)?;
     options.max_active_requests = MAX_REQUESTS;
+    // Like C tor's resolver, which asks the next server after a timeout.
+    options.num_concurrent_reqs = 1;
     Ok((config, options))
 }
 

@@ -19,10 +19,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// Maximum number of unfinished link handshakes [1]. Accepted and opened connections have separate limits.
-const MAX_OPENING: usize = 1024;
-/// Maximum number of unfinished link handshakes of connections from one network [1].
-const MAX_OPENING_OF_NETWORK: usize = MAX_OPENING / 4;
+/// Maximum number of unfinished link handshakes [1], if there are enough file descriptors. Accepted and opened
+/// connections have separate limits. One network may have a quarter of them.
+pub(super) const MAX_OPENING: usize = 1024;
 /// Maximum number of connections that the node accepts in one turn [1].
 const MAX_ACCEPTS: usize = 64;
 /// Maximum number of connections that wait in the kernel to be accepted [1] (C tor listens with SOMAXCONN).
@@ -86,7 +85,7 @@ impl Node {
         let host = self.requesters.remove(channel).unwrap_or_else(|| Host::of(to.ip()));
         // The circuits of many clients come from one relay, and so does an attacker's. So the oldest handshake makes
         // room, even if it is one of the same host.
-        if self.opened.len() >= MAX_OPENING
+        if self.opened.len() >= self.descriptors.opening
             && let Some(oldest) = self.opened.oldest_of_most()
         {
             self.fail_link(oldest, "crowded");
@@ -134,10 +133,10 @@ impl Node {
             return Err("dos");
         }
         let path = host.path();
-        let full = if self.accepted.count(&path[..1]) >= MAX_OPENING_OF_NETWORK {
+        let full = if self.accepted.count(&path[..1]) >= self.descriptors.opening / 4 {
             Some(1)
         } else {
-            (self.accepted.len() >= MAX_OPENING).then_some(0)
+            (self.accepted.len() >= self.descriptors.opening).then_some(0)
         };
         if let Some(within) = full {
             let may_take = |own, most| own <= 1 || own < most;

@@ -5,7 +5,6 @@
 //! the busiest circuit. Unanswered lookups therefore delay only the circuits that start them.
 
 use super::shares::{Holder, Loses, PartPath, Shares};
-use crate::names::MAX_LOOKUPS;
 use std::collections::BTreeMap;
 
 /// Limits of running lookups [1].
@@ -18,11 +17,12 @@ pub(super) struct LookupLimits {
 }
 
 impl LookupLimits {
-    /// The limits of a live node. The resolver can have twice as many lookups, because lookups of closed streams end
-    /// later.
+    /// The limits of a live node whose resolver may have `most` lookups. Half of them are for lookups of closed
+    /// streams, which end later.
     /// Deviation: C tor has no such limits. Its resolver accepts lookups until memory is full.
-    pub(super) const NODE: LookupLimits =
-        LookupLimits { total: MAX_LOOKUPS / 2, per_network: MAX_LOOKUPS / 4, per_circuit: MAX_LOOKUPS / 8 };
+    pub(super) fn of(most: usize) -> Self {
+        LookupLimits { total: most / 2, per_network: most / 4, per_circuit: most / 8 }
+    }
 
     /// Limit for all lookups, including those of closed streams [1].
     const fn with_ending(self) -> usize {
@@ -141,6 +141,7 @@ impl<S: Ord + Copy, V> Lookups<S, V> {
 mod tests {
     use super::super::shares::Host;
     use super::*;
+    use crate::names::MAX_LOOKUPS;
     use penstock_core::CircuitIndex;
     use proptest::prelude::*;
 
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_resolver_serves_as_many_lookups_as_can_run() {
-        let mut table = Table::new(LookupLimits::NODE);
+        let mut table = Table::new(LookupLimits::of(MAX_LOOKUPS));
         let mut begun = 0;
         // Every stream closes at once, so that only the limit for all lookups counts.
         for peer in 0..32 {

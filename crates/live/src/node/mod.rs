@@ -64,6 +64,7 @@ use penstock_link::keys::Keys;
 use penstock_units::{Bytes, Duration, Instant};
 use relay_list::RelayList;
 use renewal::Renewal;
+use room::DescriptorLimits;
 use shares::{Holder, Host, PartPath, Shares};
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
@@ -216,8 +217,7 @@ pub struct Node {
     opened: Shares<Holder, u32>,
     /// For each new channel, the host whose circuit first asked for it.
     requesters: SecondaryMap<ChannelKey, Host>,
-    /// Maximum number of file descriptors for links and exit streams together [1].
-    descriptors: usize,
+    descriptors: DescriptorLimits,
     dos: Dos,
     /// The node forgets peers without channels above this number of peers [1].
     peer_limit: usize,
@@ -254,6 +254,7 @@ impl Node {
     /// If there are no file descriptors left.
     pub fn on(listener: TcpListener, config: NodeConfig, keys: Keys) -> io::Result<Self> {
         let clock = config.clock;
+        let descriptors = DescriptorLimits::new(config.descriptors);
         let credentials = renewal::first(&keys, clock);
         config.tcp.apply(&listener)?;
         let sockets = Sockets::new(clock)?;
@@ -286,7 +287,7 @@ impl Node {
             handshake_worker: HandshakeWorker::start(wake.caller())?,
             opening_circuits: Pending::new(),
             names: names.ok(),
-            lookups: Lookups::new(LookupLimits::NODE),
+            lookups: Lookups::new(LookupLimits::of(descriptors.lookups)),
             wake,
             outbound: Outbound::default(),
             counters: NodeCounters::default(),
@@ -298,7 +299,7 @@ impl Node {
             accepted: Shares::new(),
             opened: Shares::new(),
             requesters: SecondaryMap::new(),
-            descriptors: room::usable(config.descriptors),
+            descriptors,
             dos: Dos::new(config.dos),
             peer_limit: MAX_IDLE_PEERS,
             accept_backoff: None,

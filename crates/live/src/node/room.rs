@@ -1,22 +1,41 @@
-//! File descriptors, which links and exit streams share. Each kind has half, and may use more while the other kind
+//! File descriptors. Name lookups have a part of their own. Links and exit streams share the rest. Each kind has half, and may use more while the other kind
 //! needs less. If none is left, the network, host or circuit with the most descriptors loses one.
 //!
 //! Deviation: C tor closes connections without circuits when descriptors are short (`connection_check_oos()`), without
 //! regard to their addresses, and limits streams only with `DoSStreamCreationEnabled`.
 
 use super::Node;
+use super::links::MAX_OPENING;
 use super::shares::Host;
 use super::sockets::Token;
+use crate::names::{MAX_LOOKUPS, SOCKETS_PER_LOOKUP};
 use penstock_core::{CircuitIndex, Direction, EndReason, StreamKey};
 
-/// Descriptors for files, name lookups and the metrics server [1].
+/// Descriptors for files and the metrics server [1].
 const RESERVE: usize = 64;
-/// One circuit may use one eighth of all descriptors.
+/// One circuit may use one eighth of the descriptors of links and streams.
 const CIRCUIT_SHARE: usize = 8;
 
-/// The number of descriptors for links and streams [1], if the process may have `descriptors` in total.
-pub(super) fn usable(descriptors: usize) -> usize {
-    descriptors.saturating_sub(RESERVE + descriptors / 32).max(16)
+/// The limits that follow from the number of file descriptors of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DescriptorLimits {
+    /// Maximum number of links and exit streams together [1].
+    pub(super) shared: usize,
+    /// Maximum number of unfinished link handshakes of accepted connections, and of opened connections [1]. They use
+    /// at most a quarter of `shared`, so that a flood of connections leaves descriptors for links.
+    pub(super) opening: usize,
+    /// Maximum number of name lookups [1]. They use at most a quarter of all descriptors.
+    pub(super) lookups: usize,
+}
+
+impl DescriptorLimits {
+    /// The limits of a process that may have `descriptors` in total.
+    pub(super) fn new(descriptors: usize) -> Self {
+        let lookups = (descriptors / 4 / SOCKETS_PER_LOOKUP).clamp(8, MAX_LOOKUPS);
+        let reserve = RESERVE + descriptors / 32 + lookups * SOCKETS_PER_LOOKUP;
+        let shared = descriptors.saturating_sub(reserve).max(16);
+        DescriptorLimits { shared, opening: (shared / 8).clamp(4, MAX_OPENING), lookups }
+    }
 }
 
 impl Node {
@@ -29,10 +48,10 @@ impl Node {
     /// links.
     pub(super) fn make_room_for_link(&mut self, host: Host) -> bool {
         let [links, streams] = self.held();
-        if links + streams < self.descriptors {
+        if links + streams < self.descriptors.shared {
             return true;
         }
-        if links < self.descriptors / 2 {
+        if links < self.descriptors.shared / 2 {
             let stream = self.sockets.held.newest_of_largest();
             stream.is_some_and(|stream| self.end_stream(stream))
         } else {
@@ -51,14 +70,16 @@ impl Node {
     /// Makes a descriptor available for a new stream. Returns false if the circuit already has too many streams.
     pub(super) fn make_room_for_stream(&mut self, host: Host, circuit: CircuitIndex) -> bool {
         let [links, streams] = self.held();
-        if self.sockets.held.count(&host.with_circuit(circuit)) >= (self.descriptors / CIRCUIT_SHARE).max(1) {
+        if self.sockets.held.count(&host.with_circuit(circuit))
+            >= (self.descriptors.shared / CIRCUIT_SHARE).max(1)
+        {
             return false;
         }
-        if links + streams < self.descriptors && streams < self.descriptors / 4 * 3 {
+        if links + streams < self.descriptors.shared && streams < self.descriptors.shared / 4 * 3 {
             return true;
         }
         // A network with a single link keeps the link, because many circuits can depend on it.
-        if streams < self.descriptors / 2 && self.sockets.links.most() > 1 {
+        if streams < self.descriptors.shared / 2 && self.sockets.links.most() > 1 {
             let link = self.sockets.links.newest_of_largest();
             link.is_some_and(|link| self.close_link(Token::Channel(link)))
         } else {
@@ -88,5 +109,25 @@ impl Node {
             _ => {}
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lookups_and_unfinished_handshakes_leave_most_descriptors_to_links_and_streams() {
+        for descriptors in [512, 1024, 1500, 9000, 20_000, 1 << 20] {
+            let limits = DescriptorLimits::new(descriptors);
+            let lookups = limits.lookups * SOCKETS_PER_LOOKUP;
+            assert!(lookups + limits.shared + RESERVE <= descriptors, "{limits:?}");
+            assert!(
+                limits.shared * 2 >= descriptors && 4 * 2 * limits.opening <= limits.shared,
+                "{limits:?}"
+            );
+        }
+        let many = DescriptorLimits::new(1 << 20);
+        assert_eq!((many.lookups, many.opening), (MAX_LOOKUPS, MAX_OPENING));
     }
 }

@@ -93,7 +93,7 @@ fn lookups_above_the_limit_are_refused() {
     // This name server never answers.
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = NameServers::At(vec![deaf.local_addr().unwrap()]);
-    let node = Running::start_configured(|config| (config.name_servers, config.descriptors) = (at, 20_000));
+    let node = Running::start_configured(|config| (config.name_servers, config.descriptors) = (at, 50_000));
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
     // This is no name, so it needs no name server.
@@ -135,7 +135,7 @@ fn lookups_above_the_limit_are_refused() {
 fn names_that_no_server_answers_delay_no_other_circuit() {
     let _guard = one_at_a_time();
     let at = NameServers::At(vec![name_server("127.0.0.1:0").unwrap()]);
-    let node = Running::start_configured(|config| (config.name_servers, config.descriptors) = (at, 20_000));
+    let node = Running::start_configured(|config| (config.name_servers, config.descriptors) = (at, 50_000));
     let server = serve(100);
     let ask = |client: &mut Client, number: u16, name: String| {
         let (host, flags) = (name, Default::default());
