@@ -56,7 +56,7 @@ impl Setup {
 }
 
 enum Process {
-    Penstock(Program, String),
+    Penstock(Box<Program>, String),
     CTor(Box<CTor>),
 }
 
@@ -79,7 +79,7 @@ impl Relay {
         let before = Gauges::of(program.child.id(), &metrics);
         assert!(before.is_some(), "the relay answers");
         let hop = program.hop(&folder);
-        Relay { process: Process::Penstock(program, metrics), hop, before, _folder: folder }
+        Relay { process: Process::Penstock(Box::new(program), metrics), hop, before, _folder: folder }
     }
 
     fn c_tor(setup: &Setup) -> Self {

@@ -74,8 +74,9 @@ impl<'a> Watch<'a> {
     pub(crate) fn growth(&self) -> Vec<String> {
         let names = ["memory [B]", "descriptors"];
         let of = names.into_iter().zip(self.quarters()).zip([GROWTH_OF_MEMORY, GROWTH_OF_DESCRIPTORS]);
-        // A comparison with a missing value is false.
-        let grown = of.filter(|((_, [before, after]), more)| !(*after <= before * (1.0 + GROWTH) + more));
+        // A missing value is NaN, and a comparison with NaN is false.
+        let is_stable = |before: f64, after: f64, more: f64| after <= before * (1.0 + GROWTH) + more;
+        let grown = of.filter(|((_, [before, after]), more)| !is_stable(*before, *after, *more));
         grown.map(|((name, values), _)| format!("the relay's {name} grew: {values:.0?}")).collect()
     }
 
