@@ -1,7 +1,7 @@
 use crate::queue::HostId;
 use std::ops::{Index, IndexMut};
 
-/// The state of each host, indexed by [`HostId`]. A dormant host has no state.
+/// The state of each host of a shard, indexed by [`HostId`]. Dormant hosts and hosts of other shards have none.
 #[derive(Debug)]
 pub(crate) struct Awake<T>(Vec<Option<Box<T>>>);
 
@@ -23,10 +23,15 @@ impl<T> Awake<T> {
         self.0[id as usize].as_deref()
     }
 
-    /// The states of two different hosts.
-    pub(crate) fn two(&mut self, one: HostId, other: HostId) -> [&mut T; 2] {
-        let two = self.0.get_disjoint_mut([one as usize, other as usize]).expect("no host is its own peer");
-        two.map(|state| &mut **state.as_mut().expect(DORMANT))
+    /// The states of two different hosts. The other host may belong to another shard.
+    pub(crate) fn pair(&mut self, one: HostId, other: HostId) -> (&mut T, Option<&mut T>) {
+        let pair = self.0.get_disjoint_mut([one as usize, other as usize]);
+        let [one, other] = pair.expect("no host is its own peer");
+        (one.as_deref_mut().expect(DORMANT), other.as_deref_mut())
+    }
+
+    pub(crate) fn get_mut(&mut self, id: HostId) -> Option<&mut T> {
+        self.0[id as usize].as_deref_mut()
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {

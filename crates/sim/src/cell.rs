@@ -71,6 +71,8 @@ impl Payload for SimPayload {
 pub(crate) struct SimHandshake {
     pub(crate) circuit: u32,
     pub(crate) hop: u8,
+    /// Whether the run records the circuit in detail.
+    pub(crate) traced: bool,
     pub(crate) congestion: Negotiation,
 }
 

@@ -1,16 +1,28 @@
 //! Lets another thread observe the progress of a run and cancel the run.
 
 use penstock_units::Instant;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// State that a running simulation shares with the thread that waits for it. The results do not depend on it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Control {
     cancelled: AtomicBool,
     one_by_one: bool,
+    threads: usize,
+    wrapper: Option<ThreadWrapper>,
     now: AtomicU64,
     /// The completed fraction of the run [1/1,000,000].
     fraction: AtomicU64,
+}
+
+/// A function that calls its argument once.
+pub type ThreadWrapper = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+
+impl fmt::Debug for Control {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Control").field("progress", &self.progress()).finish_non_exhaustive()
+    }
 }
 
 impl Control {
@@ -24,6 +36,28 @@ impl Control {
     /// verify.
     pub fn one_by_one() -> Self {
         Control { one_by_one: true, ..Control::default() }
+    }
+
+    /// Lets one run use several threads, each for some of the hosts. The results do not depend on the number.
+    pub fn with_threads(self, threads: usize) -> Self {
+        Control { threads, ..self }
+    }
+
+    /// Lets `wrapper` call the work of each additional thread of a run, for example to count its memory.
+    pub fn with_thread_wrapper(self, wrapper: ThreadWrapper) -> Self {
+        Control { wrapper: Some(wrapper), ..self }
+    }
+
+    /// Does the work of an additional thread.
+    pub(crate) fn in_thread(&self, work: &mut dyn FnMut()) {
+        match &self.wrapper {
+            Some(wrapper) => wrapper(work),
+            None => work(),
+        }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.max(1)
     }
 
     pub(crate) fn is_one_by_one(&self) -> bool {

@@ -1,12 +1,13 @@
 //! A deterministic simulator of a whole onion-routing network.
 //!
 //! Layers, in order: [`tcp`] (one end of a connection, sans-IO), `queue` (the timers of a host), `host_queue` (the next
-//! host to act), `awake` (the state of each host that has started), `net` (hosts, links, connections, datagrams, and the [`Kernel`] of a relay), `script` (one end of a
-//! stream that follows a Markov model), `client` (the sessions of a client), [`replay`] (the downloads of an earlier
-//! run), `tracker`, `bound` and `observer` (measurements), `world` (nodes and the main loop).
+//! host to act), `awake` (the state of each host that has started), `net` (hosts, links, connections, datagrams, and the
+//! [`Kernel`] of a relay), `script` (one end of a stream that follows a Markov model), `client` (the sessions of a
+//! client), [`replay`] (the downloads of an earlier run), `tracker`, `bound` and `observer` (measurements), `plan` (all
+//! nodes, and the shard of each), `world` (the nodes of a shard), `run` (the main loop, in one thread for each shard).
 //!
-//! The same scenario, seed and version give the same tables, byte for byte, on any machine and beside other runs in
-//! other threads. The simulator uses no real clock, no threads, no hash order and no global state.
+//! The same scenario, seed and version give the same tables, byte for byte, on any machine, with any number of threads
+//! and beside other runs. The simulator uses no real clock, no hash order and no global state.
 //!
 //! [`Kernel`]: penstock_core::Kernel
 
@@ -21,8 +22,10 @@ mod client;
 mod host_queue;
 mod net;
 mod observer;
+mod plan;
 mod queue;
 pub mod replay;
+mod run;
 mod script;
 mod tracker;
 mod world;
@@ -107,7 +110,7 @@ pub fn run(scenario: &Scenario, seed: u64, control: &Control) -> Result<Outcome,
 /// Runs a variant with separate seeds for the network and the clients. `network` determines relays, rates, locations
 /// and software; `seed` determines the clients' behaviour.
 pub fn run_in(scenario: &Scenario, network: u64, seed: u64, control: &Control) -> Result<Outcome, Error> {
-    world::World::new(&scenario.sampled(Seed(network)), Seed(seed), None).run(control)
+    run_plan(&scenario.sampled(Seed(network)), seed, None, control)
 }
 
 /// Runs a variant in an open loop: clients repeat the downloads of an earlier run at the recorded times, even if
@@ -119,5 +122,14 @@ pub fn replay(
     record: &Replay,
     control: &Control,
 ) -> Result<Outcome, Error> {
-    world::World::new(&scenario.sampled(Seed(network)), Seed(seed), Some(record)).run(control)
+    run_plan(&scenario.sampled(Seed(network)), seed, Some(record), control)
+}
+
+fn run_plan(
+    scenario: &Scenario,
+    seed: u64,
+    record: Option<&Replay>,
+    control: &Control,
+) -> Result<Outcome, Error> {
+    run::Run::all(&plan::Plan::new(scenario, Seed(seed), record, control.threads()), control)
 }

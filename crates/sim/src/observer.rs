@@ -15,6 +15,9 @@ use penstock_units::{Cells, Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     tables: Tables,
+    /// The observer belongs to one of several shards. The shard is part of the circuits' preliminary numbers.
+    shard: usize,
+    shards: usize,
     /// For each circuit, its start time and its client.
     begun: Vec<(Instant, HostId)>,
     /// For each recorded download, its end time and its client.
@@ -81,9 +84,13 @@ fn reserve_row<T>(rows: &mut Vec<T>) {
 }
 
 impl Observer {
+    pub(crate) fn new(shard: usize, shards: usize) -> Self {
+        Observer { shard, shards, ..Observer::default() }
+    }
+
     /// Records a new circuit. Returns the circuit's preliminary number.
     pub(crate) fn circuit_begun(&mut self, now: Instant, by: HostId, client: Name, relays: &[Name]) -> u32 {
-        let number = self.begun.len();
+        let number = self.begun.len() * self.shards + self.shard;
         self.begun.push((now, by));
         let name = |place: usize| relays[place.min(relays.len() - 1)].clone();
         self.tables.paths.push(PathRow {
@@ -99,7 +106,7 @@ impl Observer {
     }
 
     pub(crate) fn circuit_built(&mut self, circuit: &Circuit, now: Instant) {
-        let row = &mut self.tables.paths[circuit.number as usize];
+        let row = &mut self.tables.paths[circuit.number as usize / self.shards];
         row.built_s = Some(now.as_secs_f64());
         row.build_time_s = Some(seconds(now - circuit.begun));
     }
@@ -171,31 +178,58 @@ impl Observer {
         });
     }
 
-    /// Sorts the rows by time, and numbers the circuits in the order of their start times.
-    pub(crate) fn into_tables(self, cells: Vec<CellRow>) -> Tables {
-        let Observer { mut tables, begun, ended, .. } = self;
-        let mut order: Vec<usize> = (0..begun.len()).collect();
+    /// Merges the rows of all shards, sorts them by time, and numbers the circuits in the order of their start times.
+    pub(crate) fn into_tables(observers: Vec<Observer>, cells: Vec<CellRow>) -> Tables {
+        let shards = observers.len();
         // A client may start several circuits at the same time. The stable sort keeps them in the order of the
         // sessions.
-        order.sort_by_key(|circuit| begun[*circuit]);
-        let mut numbers = vec![0; begun.len()];
-        for (number, circuit) in order.iter().enumerate() {
-            numbers[*circuit] = number as u64;
+        let mut order: Vec<(Instant, HostId, usize)> = Vec::new();
+        for (shard, observer) in observers.iter().enumerate() {
+            let numbers = (shard..).step_by(shards);
+            order.extend(observer.begun.iter().zip(numbers).map(|((at, by), number)| (*at, *by, number)));
         }
+        order.sort_by_key(|(at, by, _)| (*at, *by));
+        let mut numbers = vec![0; order.iter().map(|(.., number)| number + 1).max().unwrap_or(0)];
+        for (number, (.., preliminary)) in order.iter().enumerate() {
+            numbers[*preliminary] = number as u64;
+        }
+        drop(order);
         let renumber = |circuit: &mut u64| *circuit = numbers[*circuit as usize];
+        let mut tables = Tables::default();
+        let mut ended = Vec::new();
+        for observer in observers {
+            let Observer { tables: shard, ended: of_shard, .. } = observer;
+            append(&mut tables.paths, shard.paths);
+            append(&mut tables.circuits, shard.circuits);
+            append(&mut tables.relays, shard.relays);
+            ended.extend(of_shard.into_iter().zip(shard.transfers));
+        }
         tables.paths.iter_mut().for_each(|row| renumber(&mut row.circuit));
         tables.paths.sort_by_key(|row| row.circuit);
         tables.circuits.iter_mut().filter_map(|row| row.circuit.as_mut()).for_each(renumber);
         tables
             .circuits
             .sort_by(|one, other| one.t_s.total_cmp(&other.t_s).then(one.circuit.cmp(&other.circuit)));
+        if shards > 1 {
+            tables.relays.sort_by(|one, other| {
+                one.t_s.total_cmp(&other.t_s).then_with(|| one.relay.cmp(&other.relay))
+            });
+        }
         tables.cells = cells;
         tables.cells.iter_mut().for_each(|row| renumber(&mut row.circuit));
         tables.cells.sort_by_key(|row| (row.circuit, row.cell));
-        let mut transfers: Vec<_> = ended.into_iter().zip(tables.transfers).collect();
-        transfers.sort_by_key(|(ended, _)| *ended);
-        tables.transfers = transfers.into_iter().map(|(_, row)| row).collect();
+        ended.sort_by_key(|(ended, _)| *ended);
+        tables.transfers = ended.into_iter().map(|(_, row)| row).collect();
         tables.transfers.iter_mut().for_each(|row| row.circuit.iter_mut().for_each(renumber));
         tables
+    }
+}
+
+/// Adds the rows of another shard. The rows of the first shard are not copied.
+fn append<T>(rows: &mut Vec<T>, mut others: Vec<T>) {
+    if rows.is_empty() {
+        *rows = others;
+    } else {
+        rows.append(&mut others);
     }
 }

@@ -1,11 +1,8 @@
-//! Nodes, and the main loop.
+//! The nodes of a shard, and their events.
 //!
 //! In each step a host handles one packet or timer. Then it serves its ready sockets one at a time, in the order in
 //! which they became ready, until none is left. A host may run ahead of the others by the look-ahead. The relay core
 //! makes every decision about cells.
-//!
-//! Samples, changes and the end of the run concern several hosts. They happen at a barrier: a time that all hosts must
-//! reach before any host continues.
 //!
 //! A client is dormant until its first session starts. Until then, only its start time is stored.
 
@@ -18,12 +15,14 @@ use crate::client::{Circuit, Client, Download, Phase, Task};
 use crate::control::Control;
 use crate::error::Error;
 use crate::net::{
-    App, HostKernel, Net, NetEvent, Owner, PLAIN, Ready, SockRef, Step, StreamSock, TICK, Timer,
+    App, HostKernel, Mail, Net, NetEvent, Owner, PLAIN, Peer, Ready, SockRef, Step, StreamSock, TICK, Timer,
 };
-use crate::observer::{CircuitSample, Observer, RelaySample, TransferEnd};
+use crate::observer::{Observer, RelaySample, TransferEnd};
+use crate::plan::{Builder, Plan};
 use crate::queue::HostId;
 use crate::replay::Replay;
-use crate::tracker::position;
+use crate::tcp::Info;
+use crate::tracker::{Tracker, position};
 use penstock_core::cell::PeerId;
 use penstock_core::config::RelayConfig;
 use penstock_core::edge_control::Negotiation;
@@ -31,38 +30,43 @@ use penstock_core::hop_control::HopOffer;
 use penstock_core::reason::{DestroyReason, EndReason};
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
-use penstock_record::{Outcome, Position, RunStats};
-use penstock_scenario::model::{self, Activity, Phase as RefillPhase, Scenario, Switch, TorNode};
+use penstock_record::{Outcome, Position};
+use penstock_scenario::model::{Activity, Phase as RefillPhase, Scenario, Switch};
 use penstock_units::{Cells, Duration, Instant, Seed, fifo::take_first};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const STEPS_PER_CHECK: u64 = 4096;
 
+/// The hosts of one shard.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
+    plan: &'a Plan<'a>,
     scenario: &'a Scenario,
-    seed: Seed,
-    record: Option<&'a Replay>,
-    net: Net<'a>,
-    /// All nodes of the scenario, indexed by [`HostId`] (the order of names).
-    builders: Vec<Builder<'a>>,
+    pub(crate) net: Net<'a>,
     nodes: Awake<Node>,
-    /// The host of each relay, client and server of the scenario.
-    relay_ids: Vec<HostId>,
-    client_ids: Vec<HostId>,
-    server_ids: Vec<HostId>,
-    workload_names: Vec<Name>,
-    traced: BTreeMap<u32, Traced>,
-    observer: Observer,
-    traced_plain: Vec<HostId>,
+    pub(crate) observer: Observer,
     /// The number of complete downloads of each workload.
-    finished: Vec<u64>,
-    /// The time of the next sample of all relays. `next_trace` is the time of the next sample of traced circuits.
-    next_sample: Instant,
-    next_trace: Instant,
-    /// How many changes of the scenario were already applied.
-    changed: usize,
+    pub(crate) finished: Vec<u64>,
+    pub(crate) trace_log: Vec<TraceEvent>,
+    checked: u64,
+}
+
+/// An event of a traced circuit.
+#[derive(Debug)]
+pub(crate) enum TraceEvent {
+    /// A client begins to build the circuit over `nodes`, from the client to the exit.
+    Began { number: u32, client: Name, workload: Name, nodes: Vec<HostId> },
+    /// The circuit has reached a host, where it has this index.
+    Placed { number: u32, hop: usize, id: HostId, circuit: CircuitIndex },
+    /// The circuit has closed at a host.
+    Left { number: u32, id: HostId, circuit: CircuitIndex },
+}
+
+/// The state of a traced circuit at one hop.
+pub(crate) struct CircuitState {
+    pub(crate) queue: Cells,
+    pub(crate) window: Option<(Cells, Option<Duration>)>,
+    pub(crate) tcp: Option<Info>,
 }
 
 #[derive(Debug)]
@@ -91,63 +95,40 @@ enum Role {
     Server,
 }
 
-/// A traced circuit: for every node from the client to the exit, the host and the circuit index.
-#[derive(Debug)]
-struct Traced {
-    client: Name,
-    workload: Name,
-    places: Vec<Option<(HostId, CircuitIndex)>>,
-}
-
 impl<'a> World<'a> {
-    pub(crate) fn new(scenario: &'a Scenario, seed: Seed, record: Option<&'a Replay>) -> Self {
-        let mut builders: Vec<Builder<'a>> = Vec::new();
-        builders.extend(scenario.relays.iter().map(Builder::Relay));
-        builders.extend((0..scenario.clients.len()).map(|index| Builder::Client(index, scenario)));
-        builders.extend(scenario.servers.iter().map(Builder::Server));
-        // Host ids follow the order of names, so they do not depend on the order in the scenario.
-        builders.sort_by(|one, other| one.host().name.cmp(&other.host().name));
-        let ids: BTreeMap<&str, HostId> =
-            builders.iter().enumerate().map(|(id, node)| (node.host().name.as_str(), id as HostId)).collect();
-        let hosts: Vec<_> = builders.iter().map(Builder::host).collect();
+    /// The hosts of one shard of a plan. Clients are dormant.
+    pub(crate) fn new(plan: &'a Plan<'a>, shard: usize, control: &Control) -> Self {
+        let (scenario, seed, record) = (plan.scenario, plan.seed, plan.record);
+        let hosts: Vec<_> = plan.builders.iter().map(Builder::host).collect();
         let mut net = Net::new(scenario, hosts, seed);
-        net.tracker.every = scenario.trace.cells;
+        net.tracker = Tracker::new(scenario.trace.cells, shard, plan.shards);
+        if control.is_one_by_one() {
+            net.one_by_one();
+        }
         let mut world = World {
+            plan,
             scenario,
-            seed,
-            record,
             net,
-            relay_ids: scenario.relays.iter().map(|relay| ids[relay.host.name.as_str()]).collect(),
-            client_ids: scenario.clients.iter().map(|client| ids[client.host.name.as_str()]).collect(),
-            server_ids: scenario.servers.iter().map(|server| ids[server.host.name.as_str()]).collect(),
-            nodes: Awake::new(builders.len()),
-            builders,
-            workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
-            traced: BTreeMap::new(),
-            traced_plain: Vec::new(),
-            observer: Observer::default(),
+            nodes: Awake::new(plan.builders.len()),
+            observer: Observer::new(shard, plan.shards),
             finished: vec![0; scenario.workloads.len()],
-            changed: 0,
-            next_sample: Instant::ZERO + scenario.run.sample,
-            next_trace: if scenario.trace.workloads.is_empty() {
-                Instant::FAR_FUTURE
-            } else {
-                Instant::ZERO + scenario.trace.interval
-            },
+            trace_log: Vec::new(),
+            checked: 0,
         };
-        for id in 0..world.nodes.len() as HostId {
-            match world.builders[id as usize] {
+        for id in (0..world.nodes.len() as HostId).filter(|id| plan.shard(*id) == shard) {
+            match plan.builders[id as usize] {
                 Builder::Client(index, _) => {
                     let start = Client::first_start(index, scenario, seed, record);
                     world.net.host_queue.set(id, start);
                 }
-                Builder::Relay(_) | Builder::Server(_) => world.wake(id),
+                Builder::Relay(_) => {
+                    world.wake(id);
+                    let check = Instant::ZERO + bound_interval(scenario);
+                    world.net.hosts[id as usize].next_bound_check = check;
+                }
+                Builder::Server(_) => world.wake(id),
             }
         }
-        for id in &world.relay_ids {
-            world.net.hosts[*id as usize].next_bound_check = Instant::ZERO + bound_interval(scenario);
-        }
-        world.trace_plain();
         world
     }
 
@@ -155,7 +136,7 @@ impl<'a> World<'a> {
     #[cold]
     fn wake(&mut self, id: HostId) {
         let scenario = self.scenario;
-        let mut node = self.builders[id as usize].build(self.seed, self.record);
+        let mut node = self.plan.builders[id as usize].build(self.plan.seed, self.plan.record);
         // Other hosts may already be later than this host's first timer.
         let now = self.net.now();
         self.net.set_now(Instant::ZERO);
@@ -172,62 +153,46 @@ impl<'a> World<'a> {
         self.net.set_now(now);
     }
 
-    pub(crate) fn run(mut self, control: &Control) -> Result<crate::Outcome, Error> {
-        let end = Instant::ZERO + self.scenario.run.duration;
-        if control.is_one_by_one() {
-            self.net.one_by_one();
-        }
-        let mut checked = 0;
-        loop {
-            let barrier = self.next_sample.min(self.next_trace).min(self.next_change()).min(end);
-            let Some(start) = self.net.host_queue.next().filter(|next| *next <= barrier) else {
-                self.at_barrier(barrier);
-                if barrier == end || self.is_over(barrier) {
-                    return Ok(self.finish(barrier));
+    /// The time of the first event of the shard's hosts.
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        self.net.host_queue.next()
+    }
+
+    pub(crate) fn lookahead(&self) -> Duration {
+        self.net.lookahead
+    }
+
+    /// Handles all events before `horizon`. Calls `report` from time to time with the complete downloads of each
+    /// workload.
+    pub(crate) fn run_window(
+        &mut self,
+        horizon: Instant,
+        control: &Control,
+        report: impl Fn(&[u64]),
+    ) -> Result<(), Error> {
+        while let Some(id) = self.net.host_queue.first(horizon) {
+            self.run_host(id, horizon);
+            if self.net.handled - self.checked >= STEPS_PER_CHECK {
+                self.checked = self.net.handled;
+                if control.is_cancelled() {
+                    return Err(Error::Cancelled);
                 }
-                continue;
-            };
-            let horizon = (start + self.net.lookahead).min(barrier + TICK);
-            while let Some(id) = self.net.host_queue.first(horizon) {
-                self.run_host(id, horizon);
-                if self.net.handled - checked >= STEPS_PER_CHECK {
-                    checked = self.net.handled;
-                    if control.is_cancelled() {
-                        return Err(Error::Cancelled);
-                    }
-                    control.report(start, self.fraction(start));
-                }
+                report(&self.finished);
             }
         }
+        Ok(())
     }
 
-    /// Applies changes and takes samples at a barrier.
-    fn at_barrier(&mut self, now: Instant) {
-        self.net.at_barrier(now);
-        while now == self.next_change() {
-            self.apply_change();
-        }
-        if now == self.next_trace {
-            self.sample_circuits();
-            self.next_trace = now + self.scenario.trace.interval;
-        }
-        if now == self.next_sample {
-            self.sample_relays();
-            self.next_sample = now + self.scenario.run.sample;
+    /// Delivers a message of another shard.
+    pub(crate) fn deliver(&mut self, to: HostId, mail: Mail) {
+        match mail {
+            Mail::Served(place) => self.nodes[to as usize].served[place] += 1,
+            mail => self.net.deliver(to, mail),
         }
     }
 
-    fn next_change(&self) -> Instant {
-        let next = self.scenario.changes.get(self.changed);
-        next.map_or(Instant::FAR_FUTURE, |change| Instant::ZERO + change.at)
-    }
-
-    fn apply_change(&mut self) {
-        let change = &self.scenario.changes[self.changed];
-        let id = match change.node {
-            TorNode::Relay(relay) => self.relay_ids[relay],
-            TorNode::Client(client) => self.client_ids[client],
-        };
+    /// Applies a change at a barrier.
+    pub(crate) fn apply_change(&mut self, id: HostId, change: Switch) {
         let now = self.net.now();
         if !self.nodes.contains(id) {
             self.wake(id);
@@ -236,7 +201,7 @@ impl<'a> World<'a> {
         self.run_host(id, now);
         self.net.set_now(now);
         let tor = self.nodes[id as usize].tor.as_mut().expect("only nodes with Tor have changes");
-        match change.to.clone() {
+        match change {
             Switch::Bandwidth(bandwidth) => tor.set_bandwidth(now, bandwidth),
             Switch::CircuitPolicy(policy) => tor.set_circuit_policy(now, policy),
             Switch::Throttle(throttle, buckets) => tor.set_throttle(now, throttle, buckets),
@@ -245,24 +210,6 @@ impl<'a> World<'a> {
             self.check_bound(id, now);
         }
         self.arm_timer(id);
-        self.changed += 1;
-    }
-
-    /// Whether the run can stop because enough downloads are complete. A run stops only at a sample.
-    fn is_over(&self, now: Instant) -> bool {
-        let sampled = now + self.scenario.run.sample == self.next_sample;
-        let stop = self.scenario.run.stop.filter(|_| sampled);
-        stop.is_some_and(|stop| self.finished[stop.workload] >= stop.downloads)
-    }
-
-    fn fraction(&self, now: Instant) -> f64 {
-        let of_time = now.as_secs_f64() / self.scenario.run.duration.as_secs_f64();
-        let of_downloads = self
-            .scenario
-            .run
-            .stop
-            .map_or(0.0, |stop| self.finished[stop.workload] as f64 / stop.downloads as f64);
-        of_time.max(of_downloads)
     }
 
     /// Handles all packets and timers of a host before `horizon`, and makes the bound checks that are due between them.
@@ -376,10 +323,9 @@ impl<'a> World<'a> {
                     tor.extend(now, circuit, to, handshake, &mut kernel);
                 }
                 Event::HandshakeNeeded { circuit, hop, ask } => {
-                    let number = node.circuits.get(circuit.index()).copied().flatten();
-                    let circuit_number = number.expect("a client numbers its circuits at once").circuit;
-                    let handshake =
-                        SimHandshake { circuit: circuit_number, hop: hop as u8 + 1, congestion: ask };
+                    let own = node.circuits.get(circuit.index()).copied().flatten();
+                    let own = own.expect("a client numbers its circuits at once");
+                    let handshake = SimHandshake { hop: hop as u8 + 1, congestion: ask, ..own };
                     tor.start_handshake(now, circuit, handshake, &mut kernel);
                 }
                 Event::HandshakeAnswered { circuit, handshake } => {
@@ -391,8 +337,8 @@ impl<'a> World<'a> {
                 Event::StreamRequested { stream, target } => {
                     let circuit = tor.circuit_of(stream).map(|circuit| circuit.index());
                     let known = circuit.and_then(|circuit| node.circuits.get(circuit).copied().flatten());
-                    let traced =
-                        known.map(|known| known.circuit).filter(|number| self.net.tracker.is_traced(*number));
+                    let traced = known.filter(|known| known.traced && self.net.tracker.is_active());
+                    let traced = traced.map(|known| known.circuit);
                     self.net.connect_stream(id, target, stream, traced);
                 }
                 Event::StreamConnected { stream } => self.on_stream_connected(id, stream),
@@ -405,13 +351,14 @@ impl<'a> World<'a> {
     fn handle_net_events(&mut self) {
         let now = self.net.now();
         for (id, event) in std::mem::take(&mut self.net.events) {
-            let is_client = |id: HostId| matches!(self.nodes[id as usize].role, Role::Client(_));
+            let is_client = |id: HostId| matches!(self.plan.builders[id as usize], Builder::Client(..));
             let (to_client, offer, datagrams) = match event {
                 NetEvent::Opened(_, peer) | NetEvent::Accepted(_, peer) => {
                     let with_client = is_client(id) || is_client(peer);
-                    let theirs = self.nodes[peer as usize].tor.as_ref();
-                    let datagrams = theirs.is_some_and(Relay::speaks_datagrams);
-                    (is_client(peer), theirs.and_then(|tor| tor.hop_offer(with_client)), datagrams)
+                    let theirs = self.plan.builders[peer as usize].config();
+                    let datagrams = theirs.is_some_and(|config| config.datagrams.is_some());
+                    let offer = theirs.and_then(|config| config.hop_control.offer(with_client));
+                    (is_client(peer), offer, datagrams)
                 }
                 _ => (false, None, false),
             };
@@ -646,19 +593,19 @@ impl World<'_> {
         let workload = client.workload;
         let model = &scenario.clients[client.index];
         let path = client.draw_path(scenario);
-        let relays: Vec<HostId> = path.iter().map(|relay| self.relay_ids[*relay]).collect();
-        let names: Vec<Name> = relays.iter().map(|id| self.nodes[*id as usize].name.clone()).collect();
+        let plan = self.plan;
+        let relays: Vec<HostId> = path.iter().map(|relay| plan.relay_ids[*relay]).collect();
+        let names: Vec<Name> = path.iter().map(|relay| plan.relay_names[*relay].clone()).collect();
         let name = self.nodes[id as usize].name.clone();
         let number = self.observer.circuit_begun(now, id, name.clone(), &names);
         let shared = model.workloads.iter().filter(|_| model.shares_circuit());
         let workloads = shared.chain([&workload]).copied();
-        if scenario.trace.follows(&model.host.name, workloads, self.seed) {
+        let traced = scenario.trace.follows(&model.host.name, workloads, plan.seed);
+        if traced {
             // A shared circuit is recorded with its first workload.
-            let workload = self.workload_names[workload].clone();
+            let workload = plan.workload_names[workload].clone();
             let nodes: Vec<HostId> = std::iter::once(id).chain(relays.iter().copied()).collect();
-            let places = vec![None; nodes.len()];
-            self.net.tracker.trace(number, workload.clone(), nodes);
-            self.traced.insert(number, Traced { client: name, workload, places });
+            self.trace_log.push(TraceEvent::Began { number, client: name, workload, nodes });
         }
         // Clients learn from the consensus which relays support hop control.
         let relays_of_path = path.iter().map(|relay| &scenario.relays[*relay].config);
@@ -667,7 +614,7 @@ impl World<'_> {
         let tor = self.nodes[id as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
         let index = tor.open_circuit(now, PeerId(relays[0]), rest, controlled);
-        let own = SimHandshake { circuit: number, hop: 0, congestion: Negotiation::Nothing };
+        let own = SimHandshake { circuit: number, hop: 0, traced, congestion: Negotiation::Nothing };
         self.place(id, index, own);
         let circuit = Circuit { index, number, relays, begun: now, is_built: false, dirty: None, streams: 0 };
         if let Some(client) = self.client(id, session) {
@@ -705,10 +652,9 @@ impl World<'_> {
             node.circuits.resize(slot + 1, None);
         }
         node.circuits[slot] = Some(handshake);
-        if let Some(traced) = self.traced.get_mut(&handshake.circuit)
-            && let Some(place) = traced.places.get_mut(handshake.hop as usize)
-        {
-            *place = Some((id, circuit));
+        if handshake.traced {
+            let (number, hop) = (handshake.circuit, handshake.hop.into());
+            self.trace_log.push(TraceEvent::Placed { number, hop, id, circuit });
         }
     }
 
@@ -723,7 +669,11 @@ impl World<'_> {
         for (hop, relay) in circuit.relays.iter().enumerate() {
             let position = position(hop + 1, circuit.relays.len() + 1);
             let place = POSITIONS.iter().position(|known| *known == position).expect("no relay is a client");
-            self.nodes[*relay as usize].served[place] += 1;
+            if self.nodes.contains(*relay) {
+                self.nodes[*relay as usize].served[place] += 1;
+            } else {
+                self.net.outbox.push(*relay, Mail::Served(place));
+            }
         }
         self.observer.circuit_built(&circuit, now);
         for session in self.waiting(id, session) {
@@ -757,7 +707,7 @@ impl World<'_> {
             }
             _ => unreachable!("only downloads and streams begin here"),
         };
-        let server = self.server_ids[server];
+        let server = self.plan.server_ids[server];
         let start = client.requested_at().unwrap_or(now);
         let mut app = App::new(size.get());
         let stream = match (&mut node.tor, circuit) {
@@ -830,14 +780,8 @@ impl World<'_> {
     fn on_circuit_closed(&mut self, id: HostId, circuit: CircuitIndex) {
         let node = &mut self.nodes[id as usize];
         let known = node.circuits.get_mut(circuit.index()).and_then(Option::take);
-        if let Some(handshake) = known
-            && let Some(traced) = self.traced.get_mut(&handshake.circuit)
-        {
-            traced
-                .places
-                .iter_mut()
-                .filter(|place| **place == Some((id, circuit)))
-                .for_each(|place| *place = None);
+        if let Some(handshake) = known.filter(|known| known.traced) {
+            self.trace_log.push(TraceEvent::Left { number: handshake.circuit, id, circuit });
         }
         if let Role::Client(sessions) = &mut self.nodes[id as usize].role {
             sessions.iter_mut().for_each(|client| client.retired.retain(|old| old.index != circuit));
@@ -947,7 +891,7 @@ impl World<'_> {
         let app = app.unwrap_or_else(|| App::new(download.size.get()));
         let ending = TransferEnd {
             client: node.name.clone(),
-            workload: self.workload_names[client.workload].clone(),
+            workload: self.plan.workload_names[client.workload].clone(),
             circuit: circuit.filter(|_| node.tor.is_some()),
             connected: app.connected,
             received: app.received,
@@ -978,14 +922,18 @@ impl World<'_> {
         }
     }
 
-    fn sample_relays(&mut self) {
+    /// Samples all relays of the shard at a barrier.
+    pub(crate) fn sample_relays(&mut self) {
         let now = self.net.now();
-        for place in 0..self.relay_ids.len() {
-            self.run_host(self.relay_ids[place], now + TICK);
+        let plan = self.plan;
+        for id in &plan.relay_ids {
+            if self.nodes.contains(*id) {
+                self.run_host(*id, now + TICK);
+            }
         }
         self.net.set_now(now);
-        for id in &self.relay_ids {
-            let node = &mut self.nodes[*id as usize];
+        for id in &plan.relay_ids {
+            let Some(node) = self.nodes.get_mut(*id) else { continue };
             let Some(tor) = &node.tor else { continue };
             let counters = tor.counters();
             self.observer.relay(RelaySample {
@@ -1003,92 +951,40 @@ impl World<'_> {
         }
     }
 
-    fn sample_circuits(&mut self) {
-        let now = self.net.now();
-        self.traced.retain(|_, traced| traced.places.iter().any(Option::is_some));
-        for (number, traced) in &self.traced {
-            for (place, found) in traced.places.iter().enumerate() {
-                let Some((id, circuit)) = found else { continue };
-                let Some(tor) = &self.nodes[*id as usize].tor else { continue };
-                if let Some(queue) = tor.circuit_queue(*circuit, TO_CLIENT) {
-                    let sends_on = tor.leg(*circuit, TO_CLIENT);
-                    let sock = sends_on.and_then(|leg| self.net.hosts[*id as usize].channel(leg.0));
-                    self.observer.circuit(CircuitSample {
-                        circuit: Some(*number),
-                        client: traced.client.clone(),
-                        workload: traced.workload.clone(),
-                        hop: position(place, traced.places.len()),
-                        at: now,
-                        queue,
-                        window: tor
-                            .circuit_window(*circuit)
-                            .or(tor.hop_window(*circuit, TO_CLIENT).map(|window| (window, None))),
-                        tcp: sock.map(|sock| self.net.tcp_info(sock)),
-                    });
-                }
-            }
-        }
-        self.sample_plain(now);
+    /// The state of a circuit at one of this shard's hosts; `None` if the circuit has closed.
+    pub(crate) fn circuit_state(&self, id: HostId, circuit: CircuitIndex) -> Option<CircuitState> {
+        let tor = self.nodes.get(id)?.tor.as_ref()?;
+        let queue = tor.circuit_queue(circuit, TO_CLIENT)?;
+        let sends_on = tor.leg(circuit, TO_CLIENT);
+        let sock = sends_on.and_then(|leg| self.net.hosts[id as usize].channel(leg.0));
+        let window = tor.circuit_window(circuit);
+        Some(CircuitState {
+            queue,
+            window: window.or(tor.hop_window(circuit, TO_CLIENT).map(|window| (window, None))),
+            tcp: sock.map(|sock| self.net.tcp_info(sock)),
+        })
     }
 
-    /// Selects which clients without Tor are traced.
-    fn trace_plain(&mut self) {
-        let trace = &self.scenario.trace;
-        // A replay repeats no downloads of clients without Tor.
-        let clients = self.scenario.clients.iter().zip(&self.client_ids).filter(|_| self.record.is_none());
-        for (client, id) in clients {
-            let first = client.workloads.iter().copied().take(1);
-            if client.path == model::Path::Direct && trace.follows(&client.host.name, first, self.seed) {
-                self.traced_plain.push(*id);
-            }
-        }
-        self.traced_plain.sort_unstable();
+    /// The name and the workload of a client without Tor, and both ends of its connection; `None` if it has none.
+    pub(crate) fn plain_download(&mut self, id: HostId) -> Option<(Name, Name, (Peer, SockRef))> {
+        let node = self.nodes.get(id)?;
+        let Role::Client(sessions) = &node.role else { return None };
+        let workload = self.plan.workload_names[sessions[0].workload].clone();
+        Some((node.name.clone(), workload, self.net.plain_ends(id)?))
     }
 
-    /// Samples the downloads of traced clients without Tor, at their servers.
-    fn sample_plain(&mut self, now: Instant) {
-        for id in &self.traced_plain {
-            let Some(node) = self.nodes.get(*id) else { continue };
-            let Role::Client(sessions) = &node.role else { continue };
-            let workload = sessions[0].workload;
-            if let Some(info) = self.net.plain_server(*id) {
-                self.observer.circuit(CircuitSample {
-                    circuit: None,
-                    client: node.name.clone(),
-                    workload: self.workload_names[workload].clone(),
-                    hop: Position::Server,
-                    at: now,
-                    queue: Cells::ZERO,
-                    window: None,
-                    tcp: Some(info),
-                });
-            }
-        }
-    }
-
-    fn finish(mut self, end: Instant) -> crate::Outcome {
+    /// Records the downloads that have not ended.
+    pub(crate) fn record_unfinished(&mut self) {
         for id in 0..self.nodes.len() as HostId {
             let Some(Role::Client(sessions)) = self.nodes.get(id).map(|node| &node.role) else { continue };
             (0..sessions.len() as u32)
                 .for_each(|session| self.record_download(id, session, Outcome::Unfinished));
         }
-        let nodes: Vec<_> = (0..self.nodes.len() as HostId).filter_map(|id| self.report(id)).collect();
-        let stats = RunStats {
-            sim_seconds: end.as_secs_f64(),
-            events: self.net.handled,
-            packets: self.net.delivered,
-            cells: nodes.iter().map(|node| node.counters.sent).sum(),
-            data_cells: nodes.iter().map(|node| node.counters.data_delivered).sum(),
-            sendmes: nodes.iter().map(|node| node.counters.all_sendmes()).sum(),
-            ..RunStats::default()
-        };
-        let tables = self.observer.into_tables(self.net.tracker.rows());
-        crate::Outcome { tables, stats, nodes, network: self.net.report() }
     }
 
     /// The report of a node with Tor.
-    fn report(&mut self, id: HostId) -> Option<crate::NodeReport> {
-        let builder = &self.builders[id as usize];
+    pub(crate) fn report(&mut self, id: HostId) -> Option<crate::NodeReport> {
+        let builder = &self.plan.builders[id as usize];
         let Some(node) = self.nodes.get(id) else {
             return builder.has_tor().then(|| crate::NodeReport::of_idle(builder.host().name.clone()));
         };
@@ -1120,32 +1016,7 @@ impl Node {
     }
 }
 
-/// A node of the scenario, from which its state is built.
-#[derive(Clone, Copy, Debug)]
-enum Builder<'a> {
-    Relay(&'a model::Relay),
-    /// A client, by its index in the scenario.
-    Client(usize, &'a Scenario),
-    Server(&'a model::Server),
-}
-
-impl<'a> Builder<'a> {
-    fn has_tor(&self) -> bool {
-        match self {
-            Builder::Relay(_) => true,
-            Builder::Client(index, scenario) => scenario.clients[*index].path != model::Path::Direct,
-            Builder::Server(_) => false,
-        }
-    }
-
-    fn host(&self) -> &'a model::Host {
-        match self {
-            Builder::Relay(relay) => &relay.host,
-            Builder::Client(index, scenario) => &scenario.clients[*index].host,
-            Builder::Server(server) => &server.host,
-        }
-    }
-
+impl Builder<'_> {
     fn build(&self, seed: Seed, record: Option<&Replay>) -> Node {
         let name = self.host().name.as_str();
         let tor = |config: &Arc<RelayConfig>, phase: RefillPhase| {

@@ -6,7 +6,7 @@
 //! instructions. `docs/explanation/performance.md` explains the numbers.
 //!
 //! `-- --network FILE VARIANT [KEY=VALUE]...`, also as `make bench-network`, measures a scenario after its warm-up, and
-//! compares its load with Tor's.
+//! compares its load with Tor's. With THREADS=N in the environment, the run uses N threads.
 
 use penstock_scenario::Document;
 use penstock_sim::Control;
@@ -230,7 +230,8 @@ fn network(file: &str, variant: &str, sets: &[String]) -> Result<(), Box<dyn std
     let scenario = document.scenario(variant)?;
     let read = NOW.load(Ordering::Relaxed);
     let warmup = scenario.run.warmup.as_secs_f64();
-    let (control, begun) = (Control::new(), std::time::Instant::now());
+    let threads = std::env::var("THREADS").ok().and_then(|threads| threads.parse().ok()).unwrap_or(1);
+    let (control, begun) = (Control::new().with_threads(threads), std::time::Instant::now());
     let is_over = AtomicBool::new(false);
     let (outcome, started) = std::thread::scope(|scope| {
         // End of the warm-up: simulated seconds, processor seconds and clock seconds.

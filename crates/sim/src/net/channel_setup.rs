@@ -34,7 +34,7 @@ impl Net<'_> {
             next = Some(step + 1);
         }
         let Some(step) = next else { return };
-        let peer = here.peer;
+        let peer = here.peer.sock;
         let written = FLIGHTS.get(step as usize).map(|bytes| {
             here.tcp.write(tcp, now, *bytes);
             here.tcp.written_end()

@@ -1,12 +1,11 @@
 //! Datagrams use the same interfaces and links as TCP segments. The kernel does not retransmit a lost datagram.
 
-use super::packet::{Arrival, Packet, SockRef};
+use super::packet::SockRef;
 use super::socket::DatagramBody;
 use super::{Net, TICK};
 use crate::cell::SimCell;
-use crate::queue::HostId;
 use penstock_core::datagram::Message;
-use penstock_units::{Bytes, Instant};
+use penstock_units::Bytes;
 
 /// The DTLS overhead of a datagram [B]: header, explicit nonce and tag of AES-GCM (RFC 6347 and 5288).
 const RECORD_OVERHEAD: u64 = 13 + 8 + 16;
@@ -23,7 +22,7 @@ const MAX_SPARE_BUFFERS: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Datagram {
     to: SockRef,
-    /// The generation of the connection. If it differs at the arrival, another connection uses the same slot.
+    /// The generation of the receiving socket. If it differs at the arrival, another socket uses the same slot.
     generation: u32,
     body: DatagramBody,
 }
@@ -45,7 +44,7 @@ impl Net<'_> {
         let bytes = size as u64 + RECORD_OVERHEAD;
         let host = &mut self.hosts[sock.host as usize];
         let here = &host.socks[sock.slot as usize];
-        let (to, wire, generation) = (here.peer, here.wire, here.generation);
+        let (to, wire, generation) = (here.peer.sock, here.wire, here.peer.generation);
         let (id, far) = (sock.host, to.host);
         let datagram = Datagram { to, generation, body: DatagramBody { bytes, messages } };
         let on_wire = datagram.wire_bytes();
@@ -68,10 +67,10 @@ impl Net<'_> {
         if self.topology.duplicates(id, far, wire.duplicate) {
             let again = Datagram { body: datagram.body.clone(), ..datagram };
             let late = self.topology.reorder_delay(id, far, wire);
-            self.transmit_datagram(id, far, at + late, count, again);
+            self.post_datagram(far, at + late, id, count, again);
         }
         let late = self.topology.reorder_delay(id, far, wire);
-        self.transmit_datagram(id, far, at + late, count, datagram);
+        self.post_datagram(far, at + late, id, count, datagram);
         Bytes::new(bytes)
     }
 
@@ -80,11 +79,6 @@ impl Net<'_> {
             buffer.clear();
             self.spare_buffers.push(buffer);
         }
-    }
-
-    fn transmit_datagram(&mut self, from: HostId, far: HostId, at: Instant, count: u64, datagram: Datagram) {
-        let what = Packet::Datagram(self.datagrams.insert(datagram) as u32);
-        self.transmit(far, Arrival { at, from, count, what });
     }
 
     pub(super) fn on_datagram(&mut self, datagram: u32) {

@@ -4,13 +4,13 @@ use super::link::Link;
 use super::packet::{Arrival, Delivery, SockRef};
 use super::socket::Sock;
 use crate::cell::Request;
-use crate::queue::Timers;
+use crate::queue::{HostId, Timers};
 use crate::tcp::{self, TcpConfig};
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model;
 use penstock_units::{Bytes, Instant};
 use slab::Slab;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 /// The length of the network interface's queue [packet] (the default of Linux's `txqueuelen`).
@@ -33,6 +33,8 @@ pub(crate) struct Host {
     pub(crate) timers: Timers<Timer>,
     pub(crate) sent: u64,
     pub(crate) socks: Slab<Sock>,
+    /// The slots of accepted sockets, by host and generation of the peer's socket.
+    pub(crate) accepted: BTreeMap<(HostId, u32), u32>,
     pub(crate) channels: Vec<Option<SockRef>>,
     /// The number of channel sockets that hold bytes that TCP cannot send yet.
     pub(crate) holding: u32,
@@ -145,6 +147,7 @@ impl Host {
             timers: Timers::default(),
             sent: 0,
             socks: Slab::new(),
+            accepted: BTreeMap::new(),
             channels: Vec::new(),
             holding: 0,
             streams: Vec::new(),

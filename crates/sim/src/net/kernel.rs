@@ -1,4 +1,5 @@
 use super::cpu::Work;
+use super::mail::Mail;
 use super::packet::SockRef;
 use super::socket::{Item, Tracked};
 use super::{Net, Owner, Ready, StreamSock};
@@ -74,10 +75,10 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<SimCell>, limit: Bytes) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
         let now = self.net.now();
-        let peer = self.net.sock(sock).peer;
-        let [host, far] = self.net.hosts.two(sock.host, peer.host);
+        let peer = self.net.sock(sock).peer.sock;
+        let (host, far) = self.net.hosts.pair(sock.host, peer.host);
         let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
-        let there = &mut far.socks[peer.slot as usize];
+        let mut there = far.map(|far| &mut far.socks[peer.slot as usize]);
         let mut accepted = 0;
         let mut work = Work { calls: 1, ..Work::default() };
         while accepted < limit.get() && !cells.is_empty() {
@@ -96,9 +97,17 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
                 if let Some(tag) = cell.tag() {
                     self.net.tracker.written(tag, self.id, now);
                     here.cold_mut().leaving.push_back(Tracked { end, tag });
-                    there.cold_mut().arriving.push_back(Tracked { end, tag });
+                    let tracked = Tracked { end, tag };
+                    match &mut there {
+                        Some(there) => there.cold_mut().arriving.push_back(tracked),
+                        None => self.net.outbox.push(peer.host, Mail::Tracked { slot: peer.slot, tracked }),
+                    }
                 }
-                there.messages.push_back((end, Item::Cell(cell)));
+                let item = Item::Cell(cell);
+                match &mut there {
+                    Some(there) => there.messages.push_back((end, item)),
+                    None => self.net.outbox.push(peer.host, Mail::Message { slot: peer.slot, end, item }),
+                }
             }
             accepted += bytes + RECORD_OVERHEAD;
             work.cells += count;
@@ -218,17 +227,19 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             }
             Some(StreamSock::Tcp(sock)) => {
                 let sock = *sock;
-                let peer = self.net.sock(sock).peer;
-                let [host, far] = self.net.hosts.two(sock.host, peer.host);
                 let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
-                let there = &mut far.socks[peer.slot as usize];
+                let peer = here.peer.sock;
+                let mut requests = Vec::new();
                 while accepted < limit.get() && here.tcp.write_space(tcp) > 0 {
                     let Some(payload) = take_first(payloads) else { break };
                     here.tcp.write(tcp, now, payload.len.into());
                     accepted += u64::from(payload.len);
                     if let Some(request) = payload.request {
-                        there.messages.push_back((here.tcp.written_end(), Item::Request(request)));
+                        requests.push((here.tcp.written_end(), request));
                     }
+                }
+                for (end, request) in requests {
+                    self.net.post(peer, end, Item::Request(request));
                 }
                 self.net.pump(sock);
             }
@@ -303,7 +314,7 @@ impl Net<'_> {
         stream: StreamKey,
         traced: Option<u32>,
     ) {
-        let sock = self.connect(from, to, Owner::Stream(stream), Owner::Server(0));
+        let sock = self.connect(from, to, Owner::Stream(stream));
         if let Some(circuit) = traced {
             self.sock(sock).cold_mut().traced =
                 Some(super::socket::Traced { circuit, arrivals: VecDeque::new() });
@@ -312,7 +323,7 @@ impl Net<'_> {
     }
 
     pub(crate) fn connect_channel(&mut self, from: HostId, to: HostId, channel: ChannelKey) {
-        let sock = self.connect(from, to, Owner::Linking(Some(channel)), Owner::Linking(None));
+        let sock = self.connect(from, to, Owner::Linking(Some(channel)));
         self.hosts[from as usize].set_channel(channel, Some(sock));
     }
 }

@@ -12,6 +12,7 @@ mod event;
 mod host;
 mod kernel;
 mod link;
+mod mail;
 mod packet;
 mod plain;
 mod socket;
@@ -19,7 +20,8 @@ mod socket;
 pub(crate) use event::{Step, Timer};
 pub(crate) use host::{App, Host, Ready, StreamSock};
 pub(crate) use kernel::HostKernel;
-pub(crate) use packet::{Packet, SockRef};
+pub(crate) use mail::{Mail, remove_closed};
+pub(crate) use packet::{Packet, Peer, SockRef};
 pub(crate) use plain::PLAIN;
 pub(crate) use socket::Owner;
 
@@ -33,6 +35,7 @@ use crate::tracker::Tracker;
 use cpu::Work;
 use datagrams::Datagram;
 use host::tcp_config;
+use mail::Outbox;
 use packet::{Arrival, Delivery};
 use penstock_core::datagram::Message;
 use penstock_scenario::markov::Observation;
@@ -62,8 +65,10 @@ pub(crate) struct Net<'a> {
     spare_buffers: Vec<Vec<Message<SimCell>>>,
     generations: u32,
     longest_train: u32,
-    /// Closed sockets with their generations. A barrier removes a connection after both ends have closed.
-    closed: Vec<(SockRef, u32)>,
+    /// Messages to hosts of other shards.
+    pub(crate) outbox: Outbox,
+    /// Closed sockets. A barrier removes a connection after both ends have closed.
+    closed: Vec<Peer>,
     topology: Topology<'a>,
     /// The Markov models of each workload that has them.
     models: Vec<Option<Tgen>>,
@@ -212,11 +217,12 @@ impl<'a> Net<'a> {
             lookahead: topology.shortest(),
             hosts: Awake::new(count),
             tcp: TcpConfigs { tcp: &scenario.tcp, known: Vec::new() },
-            tracker: Tracker::default(),
+            tracker: Tracker::new(0, 0, 1),
             datagrams: Slab::new(),
             spare_buffers: Vec::new(),
             generations: 0,
             longest_train: u32::MAX,
+            outbox: Outbox::default(),
             closed: Vec::new(),
             topology,
             models: scenario.workloads.iter().map(model_of).collect(),
@@ -378,41 +384,24 @@ impl<'a> Net<'a> {
         self.host_queue.set(id, packet.min(host.timers.next()));
     }
 
-    /// Removes finished connections at a barrier, where all hosts have reached `now`.
-    pub(crate) fn at_barrier(&mut self, now: Instant) {
-        self.now = now;
-        let mut closed = std::mem::take(&mut self.closed);
-        closed.retain(|(sock, generation)| !self.remove(*sock, *generation));
-        self.closed = closed;
-    }
-
     fn sock(&mut self, sock: SockRef) -> &mut Sock {
         &mut self.hosts[sock.host as usize].socks[sock.slot as usize]
     }
 
-    /// Passes a message to the peer, which can read it after the bytes before `end` have arrived.
-    fn post(&mut self, peer: SockRef, end: u64, item: Item) {
-        self.sock(peer).messages.push_back((end, item));
+    /// Delay and loss on the way between two hosts.
+    fn wire(&self, from: HostId, to: HostId) -> Wire {
+        let Topology { network, hosts, .. } = &self.topology;
+        network.between(hosts[from as usize], hosts[to as usize])
     }
 
-    pub(crate) fn connect(&mut self, from: HostId, to: HostId, owner: Owner, accepting: Owner) -> SockRef {
-        let wire = self
-            .topology
-            .network
-            .between(self.topology.hosts[from as usize], self.topology.hosts[to as usize]);
+    pub(crate) fn connect(&mut self, from: HostId, to: HostId, owner: Owner) -> SockRef {
+        let wire = self.wire(from, to);
         self.generations += 1;
-        let generation = self.generations;
-        let slot = |host: &Host| host.socks.vacant_key() as u32;
-        let sock = SockRef { host: from, slot: slot(&self.hosts[from as usize]) };
-        let peer = SockRef { host: to, slot: slot(&self.hosts[to as usize]) };
+        let mut opening = Sock::new(self.generations, Peer::unknown(to), wire, owner);
         let now = self.now();
         let host = &mut self.hosts[from as usize];
-        let mut opening = Sock::new(generation, true, peer, wire, owner);
         opening.tcp.connect(&host.tcp, now);
-        host.socks.insert(opening);
-        let mut listening = Sock::new(generation, false, sock, wire, accepting);
-        listening.tcp.listen();
-        self.hosts[to as usize].socks.insert(listening);
+        let sock = SockRef { host: from, slot: host.socks.insert(opening) as u32 };
         self.pump(sock);
         sock
     }
@@ -461,14 +450,12 @@ impl<'a> Net<'a> {
         here.take_leaving(&segment, |tag| self.tracker.nic_out(tag, id, left));
         let count = host.sent + 1;
         host.sent += u64::from(segments);
-        let (to, wire) = (here.peer, here.wire);
+        let (to, wire, owner) = (here.peer.sock, here.wire, here.owner);
+        let from = Peer { sock, generation: here.generation };
         if !self.topology.loses(id, to.host, wire.loss) {
             let at = (left + wire.rtt / 2).max(now + TICK);
-            let there = self.sock(to);
-            there.inbound.push_back(TrainInFlight { at, gap, count, train, enqueued: 0, delivered: 0 });
-            if there.inbound.len() == there.enqueued + 1 {
-                self.transmit(to.host, Arrival { at, from: id, count, what: Packet::Segment(to.slot) });
-            }
+            let train = TrainInFlight { at, gap, count, train, enqueued: 0, delivered: 0 };
+            self.post_train(to, from, owner, train);
         }
         true
     }
@@ -724,26 +711,8 @@ impl<'a> Net<'a> {
         let here = self.sock(sock);
         if here.is_done() && !std::mem::replace(&mut here.marked, true) {
             let generation = here.generation;
-            self.closed.push((sock, generation));
+            self.closed.push(Peer { sock, generation });
         }
-    }
-
-    /// Removes both ends of a connection if both are over. Returns whether this end no longer exists.
-    ///
-    /// A socket stays while a packet is on its way or the socket is in the list of ready sockets. A new socket in the
-    /// same slot would otherwise inherit the packet or the entry.
-    fn remove(&mut self, sock: SockRef, generation: u32) -> bool {
-        let Some(here) = self.hosts[sock.host as usize].sock_of(sock.slot, generation) else { return true };
-        let (is_over, peer) = (here.is_over(), here.peer);
-        if !is_over || !self.sock(peer).is_over() {
-            return false;
-        }
-        for end in [sock, peer] {
-            let host = &mut self.hosts[end.host as usize];
-            host.nic_waiters.retain(|waiter| *waiter != end.slot);
-            self.lost += host.socks.remove(end.slot as usize).cells();
-        }
-        true
     }
 
     /// Adds a socket to the ready sockets if it is ready for an operation that its owner wants.
@@ -832,11 +801,16 @@ impl<'a> Net<'a> {
         host.socks[sock.slot as usize].tcp.info(&host.tcp)
     }
 
-    pub(crate) fn report(&self) -> crate::NetworkReport {
+    pub(crate) fn is_done(&self, sock: SockRef) -> bool {
+        self.hosts[sock.host as usize].socks[sock.slot as usize].is_done()
+    }
+
+    /// Cells, connections and packets of the hosts of this shard. `is_done` is for the other end of a connection.
+    pub(crate) fn report(&self, is_done: impl Fn(SockRef) -> bool) -> crate::NetworkReport {
         let socks = || self.hosts.values().flat_map(|host| host.socks.iter().map(|(_, sock)| sock));
         let is_open = |sock: &&Sock| {
-            let peer = &self.hosts[sock.peer.host as usize].socks[sock.peer.slot as usize];
-            sock.initiator && !(sock.is_done() && peer.is_done())
+            let peer = sock.peer.sock;
+            sock.initiator && !(sock.is_done() && peer.is_known() && is_done(peer))
         };
         crate::NetworkReport {
             cells: Cells::new(socks().map(Sock::cells).sum()),

@@ -10,6 +10,26 @@ pub(crate) struct SockRef {
     pub(crate) slot: u32,
 }
 
+/// A socket with its generation, as the other end of the connection knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) sock: SockRef,
+    pub(crate) generation: u32,
+}
+
+impl Peer {
+    /// The peer of a socket that has sent a SYN and got no answer.
+    pub(crate) fn unknown(host: HostId) -> Self {
+        Peer { sock: SockRef { host, slot: u32::MAX }, generation: 0 }
+    }
+}
+
+impl SockRef {
+    pub(crate) fn is_known(self) -> bool {
+        self.slot != u32::MAX
+    }
+}
+
 /// A packet in transit to a host: a datagram, or the first segment in flight of a connection.
 ///
 /// If packets arrive at the same time, they are ordered by the sender's name, then by the sender's packet number.

@@ -4,11 +4,11 @@
 //! in one call, like a server.
 
 use super::host::App;
-use super::packet::SockRef;
+use super::packet::{Peer, SockRef};
 use super::socket::{Item, Owner};
 use super::{Net, StreamSock};
 use crate::queue::HostId;
-use crate::tcp::Info;
+use crate::tcp::{Endpoint, Info};
 use penstock_core::StreamKey;
 
 /// The stream key of every client without Tor. No onion proxy assigns keys to these clients.
@@ -18,7 +18,7 @@ impl Net<'_> {
     /// Connects a client without Tor to its server. The client sends the request of `app` over the established
     /// connection.
     pub(crate) fn connect_plain(&mut self, from: HostId, to: HostId, app: App) {
-        let sock = self.connect(from, to, Owner::Plain, Owner::Server(0));
+        let sock = self.connect(from, to, Owner::Plain);
         self.hosts[from as usize].set_stream(PLAIN, Some(StreamSock::Plain { sock: Some(sock), app }));
     }
 
@@ -46,7 +46,7 @@ impl Net<'_> {
         }
         self.plain_progress = true;
         let ended = here.tcp.receive_closed();
-        let (peer, whole) = (here.peer, app.received >= app.wants);
+        let (peer, whole) = (here.peer.sock, app.received >= app.wants);
         if let Some((end, request)) = requested {
             self.post(peer, end, request);
         }
@@ -74,15 +74,22 @@ impl Net<'_> {
         matches!(self.hosts[id as usize].stream(PLAIN), Some(StreamSock::Plain { sock: Some(_), .. }))
     }
 
-    /// TCP's state at the server, for the connection of a client without Tor.
-    pub(crate) fn plain_server(&mut self, id: HostId) -> Option<Info> {
-        match self.hosts[id as usize].stream(PLAIN)? {
-            StreamSock::Plain { sock: Some(sock), .. } => {
-                let sock = *sock;
-                let peer = self.sock(sock).peer;
-                Some(self.tcp_info(peer))
-            }
-            _ => None,
+    /// The current connection of a client without Tor: the client's socket, and the server's.
+    pub(crate) fn plain_ends(&mut self, id: HostId) -> Option<(Peer, SockRef)> {
+        let StreamSock::Plain { sock: Some(sock), .. } = self.hosts[id as usize].stream(PLAIN)? else {
+            return None;
+        };
+        let sock = *sock;
+        let here = self.sock(sock);
+        Some((Peer { sock, generation: here.generation }, here.peer.sock))
+    }
+
+    /// TCP's state of the server's socket. `client` and `server` are from [`Net::plain_ends`].
+    pub(crate) fn plain_server(&self, client: Peer, server: SockRef) -> Info {
+        let known = if server.is_known() { Some(server) } else { self.accepted(client, server.host) };
+        match known {
+            Some(server) => self.tcp_info(server),
+            None => Endpoint::new().info(&self.hosts[server.host as usize].tcp),
         }
     }
 }

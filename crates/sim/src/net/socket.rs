@@ -1,4 +1,4 @@
-use super::packet::SockRef;
+use super::packet::Peer;
 use crate::cell::{Request, SimCell};
 use crate::script::Script;
 use crate::tcp::{Endpoint, Segment, TcpConfig, Train};
@@ -20,7 +20,7 @@ pub(crate) struct Sock {
     /// Whether this end opened the connection.
     pub(crate) initiator: bool,
     /// The other end of the connection.
-    pub(crate) peer: SockRef,
+    pub(crate) peer: Peer,
     /// Delay and loss on the way to the peer.
     pub(crate) wire: Wire,
     pub(crate) owner: Owner,
@@ -203,11 +203,23 @@ pub(crate) enum Owner {
     Closed,
 }
 
+impl Owner {
+    /// The first owner of the other end, if this is the owner of an opening socket.
+    pub(crate) fn of_acceptor(self) -> Owner {
+        match self {
+            Owner::Linking(_) | Owner::Channel(_) => Owner::Linking(None),
+            Owner::Stream(_) | Owner::Plain | Owner::Server(_) => Owner::Server(0),
+            Owner::Closed => Owner::Closed,
+        }
+    }
+}
+
 impl Sock {
-    pub(crate) fn new(generation: u32, initiator: bool, peer: SockRef, wire: Wire, owner: Owner) -> Self {
+    /// A new socket. The end that opens the connection does not know its peer's slot.
+    pub(crate) fn new(generation: u32, peer: Peer, wire: Wire, owner: Owner) -> Self {
         Sock {
             generation,
-            initiator,
+            initiator: !peer.sock.is_known(),
             peer,
             wire,
             owner,
@@ -311,7 +323,7 @@ mod tests {
     fn sock() -> Sock {
         let wire =
             Wire { rtt: penstock_units::Duration::from_millis(1), loss: 0.0, reorder: 0.0, duplicate: 0.0 };
-        Sock::new(0, true, SockRef { host: 1, slot: 0 }, wire, Owner::Closed)
+        Sock::new(0, Peer::unknown(1), wire, Owner::Closed)
     }
 
     /// The arrivals of trains of three and one segments, if the link's queue drops some.

@@ -123,6 +123,32 @@ fn a_run_one_event_at_a_time_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_run_in_several_threads_gives_the_same_bytes() {
+    let plain = lossy().with("[clients.plain]\nworkload = \"web\"\npath = []\n");
+    let labs = [lossy(), weighted(), sampled(), crowded(), saturated(), plain, network()];
+    for (place, lab) in labs.iter().enumerate() {
+        let document = lab.document();
+        let scenario = document.scenario("stock").expect("the variant is in the text");
+        let one = lab.run(3);
+        for threads in [2, 3, 8] {
+            let control = penstock_sim::Control::new().with_threads(threads);
+            let several = penstock_sim::run(scenario, 3, &control).expect("the run is not cancelled");
+            assert_same(&one, &several);
+        }
+        assert!(one.tables.cells.len() > 100 && one.tables.circuits.len() > 100, "{place}");
+    }
+}
+
+#[test]
+fn a_run_in_several_threads_can_be_cancelled() {
+    let document = lossy().document();
+    let scenario = document.scenario("stock").expect("the variant is in the text");
+    let control = penstock_sim::Control::new().with_threads(3);
+    control.cancel();
+    assert_eq!(penstock_sim::run(scenario, 3, &control).map(drop), Err(penstock_sim::Error::Cancelled));
+}
+
+#[test]
 fn another_seed_gives_another_run() {
     assert!(lossy().run(3).tables != lossy().run(4).tables);
 }

@@ -159,7 +159,10 @@ proptest! {
             let there: Vec<f64> = times.into_iter().map_while(|at| at).collect();
             prop_assert!(there.is_sorted(), "{:?}", row);
         }
-        let again = plan.lab().run(plan.seed);
+        let document = plan.lab().document();
+        let scenario = document.scenario("stock").expect("the variant is in the text");
+        let control = penstock_sim::Control::new().with_threads(3);
+        let again = penstock_sim::run(scenario, plan.seed, &control).expect("the run is not cancelled");
         prop_assert!(outcome.tables == again.tables);
     }
 }
