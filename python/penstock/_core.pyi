@@ -101,7 +101,9 @@ class Document:
 class Control:
     """Observes and cancels a run in another thread."""
 
-    def __new__(cls) -> Control: ...
+    def __new__(cls, threads: int = 1) -> Control:
+        """The control of one run, which uses this many threads. The number does not affect the results."""
+
     def cancel(self) -> None:
         """Stop the run soon; it then raises `Cancelled`."""
 

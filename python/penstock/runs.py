@@ -38,6 +38,7 @@ def run(
     world: str = "sim",
     out: str | Path | None = None,
     jobs: int | None = None,
+    threads: int = 1,
     watch: Watch | None = None,
 ) -> Result:
     """Run a scenario and return its output directory.
@@ -56,7 +57,8 @@ def run(
         network: a network file; its relays and `[network]` replace those of the scenario.
         world: `sim`, or `testbed` for live relays on this machine over emulated links, in real time.
         out: the output directory; by default a new `runs/<scenario>-<n>`.
-        jobs: the number of runs at the same time; by default one for each core.
+        jobs: the number of runs at the same time; by default one for each core, divided by `threads`.
+        threads: the number of threads of each run. The results do not depend on it.
         watch: receives progress reports.
 
     Raises:
@@ -83,7 +85,7 @@ def run(
         replays = record.of(document, todo)
     elif replay_variant is not None:
         raise ScenarioError("--replay-variant selects a variant of --replay; add --replay DIR")
-    return _run(origin, todo, out, jobs, watch, replays)
+    return _run(origin, todo, out, jobs, threads, watch, replays)
 
 
 def sweep(
@@ -97,6 +99,7 @@ def sweep(
     network: str | Path | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
+    threads: int = 1,
     watch: Watch | None = None,
 ) -> Result:
     """Run a scenario at every point of a grid and return the output directory, with the table of points.
@@ -109,7 +112,7 @@ def sweep(
     document = _core.Document.sweep(text, str(path), sets, grid.only, grid.sets(), catalog.network_file(network))
     catalog.warn(document)
     origin = Origin(name, document, tuple(sets), str(scenario), grid.describe(), network=_typed(network))
-    result = _run(origin, plan(document, None, seed, runs), out, jobs, watch, {})
+    result = _run(origin, plan(document, None, seed, runs), out, jobs, threads, watch, {})
     from penstock import points
 
     points.write(result)
@@ -125,15 +128,18 @@ def _run(
     todo: Sequence[Job],
     out: str | Path | None,
     jobs: int | None,
+    threads: int,
     watch: Watch | None,
     replays: Mapping[Job, _core.Replay],
 ) -> Result:
-    if jobs is not None and jobs < 1:
-        raise ScenarioError(f"--jobs is {jobs}; it takes at least one")
-    threads = fits.at_once(origin.document, {job.variant for job in todo}, jobs, default_jobs())
+    for option, count in (("--jobs", jobs), ("--threads", threads)):
+        if count is not None and count < 1:
+            raise ScenarioError(f"{option} is {count}; it takes at least one")
+    cores = max(default_jobs() // threads, 1)
+    at_once = fits.at_once(origin.document, {job.variant for job in todo}, jobs, cores)
     output = OutputDir.fresh(origin, todo) if out is None else OutputDir(Path(out), origin, todo)
     try:
-        execute(output, todo, threads, watch, replays)
+        execute(output, todo, at_once, threads, watch, replays)
     except KeyboardInterrupt:
         raise Cancelled(_stopped(output)) from None
     finally:
@@ -180,11 +186,19 @@ def default_jobs() -> int:
 
 
 def execute(
-    output: OutputDir, jobs: Sequence[Job], threads: int, watch: Watch | None, replays: Mapping[Job, _core.Replay]
+    output: OutputDir,
+    jobs: Sequence[Job],
+    at_once: int,
+    threads: int,
+    watch: Watch | None,
+    replays: Mapping[Job, _core.Replay],
 ) -> None:
-    """Do the missing runs of `jobs`, then finish `output`; after an error keep the finished runs."""
+    """Do the missing runs of `jobs`, `at_once` at the same time, each with this many `threads`.
+
+    Then finish `output`. After an error, keep the finished runs.
+    """
     todo = missing(jobs, output.finished())
-    pool = _RunPool(output, todo, threads, replays)
+    pool = _RunPool(output, todo, at_once, threads, replays)
     try:
         pool.work(watch, already=len(jobs) - len(todo))
         if not output.missing():
@@ -211,14 +225,14 @@ class _RunPool:
     """A pool of threads for runs, with controls to stop them."""
 
     def __init__(
-        self, output: OutputDir, jobs: Sequence[Job], threads: int, replays: Mapping[Job, _core.Replay]
+        self, output: OutputDir, jobs: Sequence[Job], at_once: int, threads: int, replays: Mapping[Job, _core.Replay]
     ) -> None:
         self._output = output
         self._replays = replays
-        self._controls = {job: _core.Control() for job in jobs}
+        self._controls = {job: _core.Control(threads) for job in jobs}
         self._running: set[Job] = set()
         self._stopped = False
-        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="penstock")
+        self._pool = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="penstock")
         self._futures: set[Future[None]] = set()
 
     def work(self, watch: Watch | None, already: int) -> None:

@@ -43,6 +43,7 @@ NetworkFile = Annotated[
 ]
 Out = Annotated[Path | None, Folder(help="The output directory; by default a new one in runs/.")]
 Jobs = Annotated[int | None, Number(help="The number of runs at the same time; by default one for each core.")]
+Threads = Annotated[int, Number(help="The number of threads of each run. The results do not depend on it.")]
 Report = Annotated[bool, typer.Option(help="Draw figures and write a report.")]
 
 
@@ -97,6 +98,7 @@ def run(
     ] = "sim",
     out: Out = None,
     jobs: Jobs = None,
+    threads: Threads = 1,
     report: Report = True,
 ) -> None:
     """Run every variant with every seed, then draw figures and write a report."""
@@ -117,6 +119,7 @@ def run(
             world=world,
             out=out,
             jobs=jobs,
+            threads=threads,
             watch=watch,
         )
     _tell(result.directory, report=report)
@@ -138,6 +141,7 @@ def sweep(
     network: NetworkFile = None,
     out: Out = None,
     jobs: Jobs = None,
+    threads: Threads = 1,
     report: Report = True,
 ) -> None:
     """Run a scenario with every combination of parameter values, then draw figures and write a report."""
@@ -155,6 +159,7 @@ def sweep(
             network=network,
             out=out,
             jobs=jobs,
+            threads=threads,
             watch=watch,
         )
     _tell(result.directory, report=report)

@@ -50,9 +50,14 @@ def load(scenario: str) -> _core.Document:
 
 
 def digests(document: _core.Document, run: Run) -> tuple[str, ...]:
-    """The digest of each table of one run, without the names of its columns and variant."""
+    """The digest of each table of one run, without the names of its columns and variant.
+
+    The first variant runs with its last seed in several threads, on which the digests do not depend.
+    """
+    in_threads = run.seed == SEEDS[-1] and run.variant == document.variants()[0][0]
+    control = _core.Control(3 if in_threads else 1)
     with tempfile.TemporaryDirectory() as part:
-        _core.run(document, run.variant, None, run.seed, part, _core.Control())
+        _core.run(document, run.variant, None, run.seed, part, control)
         return tuple(_digest(Path(part) / f"{table}.parquet") for table in TABLES)
 
 

@@ -1,7 +1,7 @@
 //! The memory of a run: its peak, and huge pages for it.
 //!
-//! A run uses one thread, and an allocator counts the allocations of this thread. Runs in other threads therefore do not
-//! affect the result.
+//! An allocator counts the allocations of each thread. Runs in other threads therefore do not affect the result. If a run
+//! uses several threads, its peak is the sum of their peaks.
 
 // An allocator requires unsafe code. Each call goes unchanged to the system's allocator.
 #![allow(unsafe_code)]

@@ -84,7 +84,7 @@ fn run<'py>(
     dict.set_item("cells", stats.cells)?;
     dict.set_item("data_cells", stats.data_cells)?;
     dict.set_item("sendmes", stats.sendmes)?;
-    dict.set_item("peak_heap_bytes", peak_heap_bytes)?;
+    dict.set_item("peak_heap_bytes", peak_heap_bytes + control.peak_of_others())?;
     Ok(dict)
 }
 
