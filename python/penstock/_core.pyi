@@ -88,6 +88,9 @@ class Document:
     def fingerprint(self) -> str:
         """A digest of everything that determines the results, except seeds and version."""
 
+    def places(self) -> tuple[bool, str] | None:
+        """Whether the network's places are generated, and the environment or the file that they come from."""
+
     def optimistic(self, variant: str) -> bool:
         """Whether a client of the variant sends its request immediately after BEGIN."""
 

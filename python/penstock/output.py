@@ -102,13 +102,17 @@ class Origin:
             }
             for name, label in self.document.variants()
         ]
-        return {
+        described: dict[str, Any] = {
             "name": self.name,
             "fingerprint": self.document.fingerprint(),
             **self.document.head(),
             "sets": list(self.sets),
             "variants": variants,
         }
+        if places := self.document.places():
+            generated, source = places
+            described["places"] = {"kind": "generated" if generated else "exact", "source": source}
+        return described
 
 
 class OutputDir:

@@ -19,13 +19,13 @@ static ERAS: LazyLock<[Era; Era::YEARS.len()]> = LazyLock::new(|| Era::YEARS.map
 /// The distributions of bandwidth, weight and country of Tor's relays in one year.
 #[derive(Debug)]
 pub struct Era {
-    /// The year.
-    pub year: u16,
+    /// The year, or the year and the month.
+    pub year: &'static str,
     /// The distributions of four classes of relays: neither guard nor exit, guard, exit, both guard and exit.
     classes: [ClassDistribution; 4],
     /// The quantiles 0 %, 10 % ... 100 % of the ratio of consensus weight to capacity [1/1000]. The first row is for
-    /// slow relays, the second for all others.
-    weight: [[u32; 11]; 2],
+    /// slow relays, the second for all others. Unused if the classes have rows of their own.
+    weight: Option<[[u32; 11]; 2]>,
     /// The quantiles 0 %, 10 % ... 100 % of the ratio of bucket depth to bucket rate [1/1000].
     burst: [u32; 11],
     countries: Vec<(&'static str, u32)>,
@@ -39,6 +39,8 @@ struct ClassDistribution {
     /// The quantiles 0 %, 10 % ... 100 % of the ratio of bucket rate to link rate [1/1000]. The ratio is at most ten.
     /// Each third of the links has one row, the slowest third first.
     rate: [[u32; 11]; 3],
+    /// The quantiles 0 %, 10 % ... 100 % of the ratio of consensus weight to capacity [1/1000], by thirds of the links.
+    weight: Option<[[u32; 11]; 3]>,
 }
 
 /// The probabilities of the link-rate quantiles [1/100]. At the end the steps are smaller, because few relays are fast.
@@ -67,7 +69,7 @@ pub struct SampledRelay {
 
 impl Era {
     /// The years for which this crate has tables.
-    pub const YEARS: [&'static str; 5] = ["2012", "2014", "2017", "2018", "2022"];
+    pub const YEARS: [&'static str; 7] = ["2012-04", "2012", "2013", "2014", "2017", "2018", "2022"];
 
     /// The era of a year; `None` if there are no tables for it.
     pub fn of(year: &str) -> Option<&'static Era> {
@@ -80,12 +82,17 @@ impl Era {
             link: numbers(year, class, "link"),
             rate: ["rate_slow_links", "rate_medium_links", "rate_fast_links"]
                 .map(|quantity| numbers(year, class, quantity)),
+            weight: has(year, class, "weight_slow_links").then(|| {
+                ["weight_slow_links", "weight_medium_links", "weight_fast_links"]
+                    .map(|quantity| numbers(year, class, quantity))
+            }),
         };
         let countries = rows(year).filter(|row| row[1] == "country");
         Era {
-            year: year.parse().expect("a year is a number"),
+            year,
             classes: ["plain", "guard", "exit", "both"].map(class),
-            weight: ["slow", "other"].map(|relays| numbers(year, relays, "weight")),
+            weight: has(year, "slow", "weight")
+                .then(|| ["slow", "other"].map(|relays| numbers(year, relays, "weight"))),
             burst: numbers(year, "all", "burst"),
             countries: countries.map(|[code, _, count]| (code, number(count))).collect(),
         }
@@ -122,28 +129,38 @@ impl Era {
         for ((class, distribution), count) in CLASSES.iter().zip(&self.classes).zip(counts) {
             let mut limits = strata(count, rng);
             shuffle(&mut limits, rng);
-            for (rank, limit) in strata(count, rng).into_iter().zip(limits) {
-                sampled.push(self.relay(*class, distribution, rank, limit, rng));
+            let ranks = strata(count, rng);
+            let mut weights = if distribution.weight.is_some() { strata(count, rng) } else { Vec::new() };
+            shuffle(&mut weights, rng);
+            for (index, (rank, limit)) in ranks.into_iter().zip(limits).enumerate() {
+                let weight = weights.get(index).copied();
+                sampled.push(self.relay(*class, distribution, [rank, limit], weight, rng));
             }
         }
         sampled
     }
 
     /// A relay with quantile `rank` of the link rates. Its bucket rate is quantile `limit` of its third of the links.
+    /// `weight` is the quantile of its weight, if the class has a distribution for it.
     fn relay(
         &self,
         class: Class,
         distribution: &ClassDistribution,
-        rank: f64,
-        limit: f64,
+        [rank, limit]: [f64; 2],
+        weight: Option<f64>,
         rng: &mut Rng,
     ) -> SampledRelay {
         let link = (distribution.link_at(rank) * 1024.0) as u64;
-        let of_link = at(&distribution.rate[((rank * 3.0) as usize).min(2)], limit);
+        let third = ((rank * 3.0) as usize).min(2);
+        let of_link = at(&distribution.rate[third], limit);
         let rate = ((link as f64 * of_link / 1000.0) as u64).max(1);
         let burst = (rate as f64 * at(&self.burst, rng.unit()) / 1000.0) as u64;
         let capacity = link.min(rate);
-        let weight = at(&self.weight[usize::from(capacity >= SLOW)], rng.unit());
+        let weight = match (distribution.weight.zip(weight), &self.weight) {
+            (Some((quantiles, rank)), _) => at(&quantiles[third], rank),
+            (None, Some(quantiles)) => at(&quantiles[usize::from(capacity >= SLOW)], rng.unit()),
+            (None, None) => unreachable!("every year has a distribution of weights"),
+        };
         SampledRelay {
             class,
             link,
@@ -161,6 +178,10 @@ fn rows(year: &str) -> impl Iterator<Item = [&'static str; 3]> {
         let mut field = || fields.next().expect("every row of eras.csv has four fields");
         (field() == year).then(|| [field(), field(), field()])
     })
+}
+
+fn has(year: &str, group: &str, quantity: &str) -> bool {
+    rows(year).any(|row| row[..2] == [group, quantity])
 }
 
 fn numbers<const N: usize>(year: &str, group: &str, quantity: &str) -> [u32; N] {
@@ -274,22 +295,23 @@ mod tests {
     #[test]
     fn year_names_match_the_tables() {
         for (year, era) in Era::YEARS.iter().zip(ERAS.iter()) {
-            assert_eq!(year.parse(), Ok(era.year));
+            assert_eq!(*year, era.year);
             assert!(era.countries.iter().all(|(code, _)| Country::of(code).is_some()));
             for class in &era.classes {
                 assert!(class.link.is_sorted() && class.rate.iter().all(|rates| rates.is_sorted()), "{year}");
             }
         }
-        assert!(Era::of("2013").is_none());
+        assert!(Era::of("2015").is_none());
     }
 
     #[test]
     fn every_row_of_the_tables_is_parsed() {
-        let read: usize = ERAS.iter().map(|era| 4 * 5 + 3 + era.countries.len()).sum();
+        let weights = |era: &Era| if era.weight.is_some() { 2 } else { 4 * 3 };
+        let read: usize = ERAS.iter().map(|era| 4 * 5 + 1 + weights(era) + era.countries.len()).sum();
         assert_eq!(TABLES.lines().count(), read + 1, "a row is unknown or duplicate");
         let era = Era::of("2012").unwrap();
         assert_eq!((era.classes[1].relays, era.classes[1].link[24]), (94, 11_209));
         assert_eq!(era.classes[3].rate[2][6..], [1293, 1503, 1914, 4674, 10_000]);
-        assert_eq!((era.weight[1][0], era.burst[1], era.countries[0]), (10, 1166, ("US", 122)));
+        assert_eq!((era.weight.unwrap()[1][0], era.burst[1], era.countries[0]), (10, 1166, ("US", 122)));
     }
 }

@@ -5,18 +5,21 @@
 //! [`document`] (the line format of directory documents), [`consensus`] (relays and weights from a consensus document),
 //! [`descriptors`] (server descriptors), [`imported`] (the relays of a simulation, from a consensus and descriptors),
 //! [`sample`] (a smaller network), [`error`], [`geo`] (countries and distances), [`era`] (networks that resemble Tor's
-//! of a given year).
+//! of a given year), [`places`] (places with loss, and the delays between them), [`environment`] (generated places that
+//! resemble those of a published experiment).
 
 #![forbid(unsafe_code)]
 
 pub mod consensus;
 pub mod descriptors;
 pub mod document;
+pub mod environment;
 pub mod era;
 pub mod error;
 pub mod geo;
 pub mod imported;
 pub mod pairs;
+pub mod places;
 pub mod relay;
 pub mod sample;
 pub mod select;
@@ -24,11 +27,13 @@ pub mod weights;
 
 pub use consensus::Consensus;
 pub use descriptors::Descriptors;
+pub use environment::Environment;
 pub use era::Era;
 pub use error::Error;
 pub use geo::Country;
 pub use imported::Imported;
 pub use pairs::{Pairs, Sampler};
+pub use places::{Place, Places};
 pub use relay::{Class, Flags, Position, Relay};
 pub use select::Selector;
 pub use weights::PositionWeights;

@@ -94,6 +94,10 @@ impl Document {
         self.0.fingerprint()
     }
 
+    fn places(&self) -> Option<(bool, &str)> {
+        self.0.places()
+    }
+
     fn optimistic(&self, variant: &str) -> Result<bool, PyError> {
         let scenario = self.0.scenario(variant)?;
         Ok(scenario.clients.iter().any(|client| client.config.optimistic_data))

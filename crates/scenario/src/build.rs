@@ -1,12 +1,15 @@
 //! Builds the model of one variant from its sections, and checks keys of several sections against each other.
 
 use crate::error::{ConfigError, listed, listed_briefly};
-use crate::model::{Deployments, Host, Latency, Scenario, Variant};
+use crate::keys::Read;
+use crate::model::{Deployments, Host, Latency, Path, PlaceCounts, Scenario, Variant};
 use crate::rtt_matrix::RttMatrix;
 use crate::sections::Sections;
 use crate::sections::clients::Clients;
 use crate::sections::network::network;
+use crate::sections::nodes::HostKeys;
 use crate::sections::nodes::{Names, servers};
+use crate::sections::places;
 use crate::sections::relays::relays;
 use crate::sections::run::{run, trace};
 use crate::sections::workloads::workloads;
@@ -36,7 +39,7 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
         run: run(&sections.run, &workloads, &clients)?,
         trace: trace(&sections.trace, &workloads)?,
         tcp: sections.tcp.keys.clone(),
-        network: network(&sections.network, &names)?,
+        network: network(&sections.network, &names, &relays)?,
         relays,
         generated,
         deployments: Deployments::default(),
@@ -50,6 +53,23 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
         && let Some(message) = missing_round_trips(matrix, &scenario)
     {
         return Err(sections.network.wrong("rtt_matrix", message));
+    }
+    settle_places(sections, &mut scenario)?;
+    let listed = scenario.clients.iter().filter(|client| client.path == Path::Listed).count();
+    match &scenario.network.circuits.each {
+        Some(circuits) if circuits.len() < listed => {
+            let (there, key) = (circuits.len(), "circuits");
+            let message = format!(
+                "{listed} clients have the path \"circuits\", and there are {there} circuits; list at least {listed}"
+            );
+            return Err(sections.network.wrong(key, message));
+        }
+        None if listed > 0 && scenario.relays.len() < Path::Listed.hops() => {
+            let hops = Path::Listed.hops();
+            let message = format!("a circuit has {hops} relays, and there are {}", scenario.relays.len());
+            return Err(sections.network.wrong("circuits", message));
+        }
+        _ => {}
     }
     let impossible = |why: String| wrong(format!("no path \"tor\" can be drawn: {why}"));
     scenario.selector = scenario.select().map_err(|error| impossible(error.to_string()))?;
@@ -76,6 +96,63 @@ fn names(sections: &Sections) -> Result<Names, ConfigError> {
         names.take(name, clients.keys.copies.count, clients)?;
     }
     Ok(names)
+}
+
+/// Finds the places that nodes may have, and checks the keys `place` and `link` against them.
+fn settle_places(sections: &Sections, scenario: &mut Scenario) -> Result<(), ConfigError> {
+    let latency = scenario.network.latency.clone();
+    let relays = scenario.relays.iter_mut().map(|relay| &mut relay.host);
+    settle_hosts(&latency, &sections.relays, |keys| &keys.host, relays)?;
+    let clients = scenario.clients.iter_mut().map(|client| &mut client.host);
+    settle_hosts(&latency, &sections.clients, |keys| &keys.host, clients)?;
+    let servers = scenario.servers.iter_mut().map(|server| &mut server.host);
+    settle_hosts(&latency, &sections.servers, |keys| &keys.host, servers)
+}
+
+fn settle_hosts<'a, S>(
+    latency: &Latency,
+    read: &BTreeMap<String, Read<S>>,
+    keys: impl Fn(&S) -> &HostKeys,
+    hosts: impl Iterator<Item = &'a mut Host>,
+) -> Result<(), ConfigError> {
+    // All nodes of a group have the same keys.
+    let mut settled: Option<(String, Option<PlaceCounts>)> = None;
+    for host in hosts {
+        if settled.as_ref().is_none_or(|(group, _)| *group != host.group) {
+            let read = &read[&host.group];
+            settle_host(latency, read, keys(&read.keys), host)?;
+            settled = Some((host.group.clone(), host.places.clone()));
+        }
+        host.places = settled.as_ref().and_then(|(_, places)| places.clone());
+    }
+    Ok(())
+}
+
+fn settle_host<S>(
+    latency: &Latency,
+    read: &Read<S>,
+    keys: &HostKeys,
+    host: &mut Host,
+) -> Result<(), ConfigError> {
+    let Latency::Places(places, _) = latency else {
+        let key = match host.sampled.of_place {
+            [false, false] if keys.place.is_none() => return Ok(()),
+            [false, false] => "place",
+            [up, _] if read.sets("link") || up && !read.sets("link_up") => "link",
+            [true, _] => "link_up",
+            [false, _] => "link_down",
+        };
+        return Err(read.wrong(key, "the network has no places; set network.latency = \"places\""));
+    };
+    let wanted = keys.place.as_ref().map(|wanted| places::indices(places, wanted)).transpose();
+    host.places = wanted.map_err(|why| read.wrong("place", why))?;
+    for (of_place, up) in host.sampled.of_place.into_iter().zip([true, false]) {
+        if of_place && let Some(message) = places::without_rate(places, host.places.as_deref(), up) {
+            let key = if up { "link_up" } else { "link_down" };
+            return Err(read.wrong(if read.sets(key) { key } else { "link" }, message));
+        }
+    }
+    Ok(())
 }
 
 fn missing_round_trips(matrix: &RttMatrix, scenario: &Scenario) -> Option<String> {

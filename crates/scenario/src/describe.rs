@@ -100,12 +100,24 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
         Latency::Even => typical,
         Latency::Geographic(_) => format!("by the distance between their countries, about {typical}"),
         Latency::RttMatrix(..) => format!("by country pair, from network.rtt_matrix, about {typical}"),
+        Latency::Places(_, Some(environment)) => {
+            format!("and loss by places that are drawn as in {}, about {typical}", environment.name)
+        }
+        Latency::Places(places, None) => {
+            let count = places.all().len();
+            format!("and loss by the {count} places of network.places, about {typical}")
+        }
         Latency::Dumbbell(_) => format!("drawn for each seed, {typical} on average"),
     };
     out.line(format_args!("  between any two: round trip {rtt}{loss}"));
-    for ((one, other), wire) in &scenario.network.exceptions {
-        let rtt = show_duration(wire.rtt);
-        out.line(format_args!("  between {one} and {other}: round trip {rtt}, loss {}", wire.loss));
+    for ((one, other), [there, back]) in &scenario.network.exceptions {
+        let rtt = show_duration(there.rtt);
+        let lost = if there.loss == back.loss {
+            there.loss.to_string()
+        } else {
+            format!("{} to {other} and {} to {one}", there.loss, back.loss)
+        };
+        out.line(format_args!("  between {one} and {other}: round trip {rtt}, loss {lost}"));
     }
 }
 
@@ -163,7 +175,7 @@ fn paths(out: &mut Lines, scenario: &Scenario) {
         let narrowest = match &client.path {
             Path::Fixed(path) => narrowest(scenario, path),
             Path::Direct => ", without Tor".to_owned(),
-            Path::Weighted { .. } | Path::Tor { .. } => String::new(),
+            Path::Weighted { .. } | Path::Tor { .. } | Path::Listed => String::new(),
         };
         out.line(format_args!("    base round trip {rtt}{narrowest}"));
     }
@@ -177,6 +189,10 @@ fn relays(scenario: &Scenario, client: &Client) -> String {
                 path.iter().map(|relay| scenario.relays[*relay].host.name.as_str()).collect();
             names.join(" -> ") + " -> "
         }
+        Path::Listed => match &scenario.network.circuits.each {
+            Some(circuits) => format!("(one of {} circuits) -> ", circuits.len()),
+            None => format!("(one circuit of {} relays, by weight) -> ", scenario.relays.len()),
+        },
         Path::Weighted { hops } => format!("({hops} of {} relays, by weight) -> ", scenario.relays.len()),
         Path::Tor { guards } => {
             let kept = if *guards == 1 { "1 guard".to_owned() } else { format!("{guards} guards") };

@@ -5,7 +5,7 @@ use crate::error::{ConfigError, Error, Sources, listed};
 use crate::estimate::{Estimate, estimate};
 use crate::ineffective::{self, Unused, WrittenKey};
 use crate::layers::{self, Entry, NetworkFile, Warnings, layered, read_file};
-use crate::model::{Head, Scenario, Variant};
+use crate::model::{Head, Latency, Scenario, Variant};
 use crate::sections::{self, Sections};
 use crate::tree::{Node, Table, Value};
 use penstock_units::Seed;
@@ -172,6 +172,14 @@ impl Document {
     /// seed.
     pub fn networks(&self) -> Vec<u64> {
         self.versions[0].sections.run.keys.networks.clone().unwrap_or_default()
+    }
+
+    /// The source of the places of the first variant: the name of the environment that generates them, or otherwise the
+    /// file that lists them. `None` if the network has no places.
+    pub fn places(&self) -> Option<(bool, &str)> {
+        let Latency::Places(_, environment) = &self.versions[0].scenario.network.latency else { return None };
+        let file = || self.network.as_deref().unwrap_or(&self.name);
+        Some((environment.is_some(), environment.map_or_else(file, |environment| environment.name)))
     }
 
     /// The scenario of one variant, ready to run.

@@ -210,6 +210,10 @@ fn of_congestion_control(sections: &Sections, scenario: &Scenario, keys: &mut Ve
     let ends_at = |client: &Client, group: &str| match &client.path {
         Path::Direct => false,
         Path::Weighted { .. } => true,
+        Path::Listed => scenario.network.circuits.each.as_ref().is_none_or(|each| {
+            let ends_there = |last: &usize| scenario.relays[*last].host.group == group;
+            each.iter().filter_map(|circuit| circuit.last()).any(ends_there)
+        }),
         Path::Tor { .. } => exits.contains(group),
         Path::Fixed(path) => path.last().is_some_and(|last| scenario.relays[*last].host.group == group),
     };

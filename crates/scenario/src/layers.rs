@@ -133,7 +133,7 @@ pub(crate) fn read_file(
         let mut network = parse(network.text, number)?;
         check_sections(&network, number)?;
         rename(&mut network, warnings)?;
-        replace(&mut file, network);
+        replace(&mut file, network, warnings);
     }
     let entries = variants(file.remove("variants"))?;
     sources.variants = entries.iter().map(|entry| entry.variant.name.clone()).collect();
@@ -192,19 +192,39 @@ fn variants(node: Option<Node>) -> Result<Vec<Entry>, ConfigError> {
     }
 }
 
+/// Sections that a network file may have.
+const OF_FILE: [&str; 6] = ["network", "relays", "client", "clients", "server", "servers"];
+
+/// Keys of clients and servers that a network file may set: where they are, and their access links.
+const OF_ENDS: [&str; 6] = ["place", "country", "link", "link_up", "link_down", "link_queue"];
+
 /// Checks that a network file has only allowed sections. `file` is its index in the list of files.
 fn check_sections(root: &Table, file: usize) -> Result<(), ConfigError> {
     for (name, node) in root {
         let wrong = |message: String| Err(ConfigError::new(node.at, name, message));
-        if !["network", "relays"].contains(&name.as_str()) {
-            let message = "this belongs in a scenario; a network file has only network, relays";
-            return wrong(message.to_owned());
+        if !OF_FILE.contains(&name.as_str()) {
+            let sections = OF_FILE.join(", ");
+            return wrong(format!("this belongs in a scenario; a network file has only {sections}"));
         }
         let Some(table) = node.table() else {
             return wrong(format!("{}; it must be a section, written [{name}]", node.with_type()));
         };
         if name == "relays" && table.is_empty() {
             return wrong("there is no relay; write one as [relays.NAME]".to_owned());
+        }
+        match name.as_str() {
+            "client" | "server" => check_end(name, table)?,
+            "clients" | "servers" => {
+                for (group, node) in table {
+                    let path = join(name, group);
+                    let Some(table) = node.table() else {
+                        let message = format!("{}; it must be a table, written [{path}]", node.with_type());
+                        return Err(ConfigError::new(node.at, path, message));
+                    };
+                    check_end(&path, table)?;
+                }
+            }
+            _ => {}
         }
     }
     if root.is_empty() {
@@ -214,17 +234,49 @@ fn check_sections(root: &Table, file: usize) -> Result<(), ConfigError> {
     Ok(())
 }
 
+fn check_end(path: &str, table: &Table) -> Result<(), ConfigError> {
+    let unknown = table.iter().find(|(key, _)| !OF_ENDS.contains(&key.as_str()));
+    unknown.map_or(Ok(()), |(key, node)| {
+        let keys = OF_ENDS.join(", ");
+        let message = format!("this key belongs in a scenario; here a network file sets only {keys}");
+        Err(ConfigError::new(node.at, join(path, key), message))
+    })
+}
+
 /// Merges a network file into a scenario file. The relays of the network file replace all relays of the scenario.
-fn replace(file: &mut Table, mut network: Table) {
+fn replace(file: &mut Table, mut network: Table, warnings: &mut Warnings) {
     if let Some(relays) = network.remove("relays") {
         file.insert("relays".to_owned(), relays);
     }
-    let has_matrix = |node: &Node| node.table().is_some_and(|table| table.contains_key("rtt_matrix"));
-    if network.get("network").is_some_and(has_matrix)
-        && let Some(Node { value: Value::Table(below), .. }) = file.get_mut("network")
-    {
-        // The round-trip matrix of the scenario is dropped, because two networks have different countries.
-        below.remove("rtt_matrix");
+    // Two networks have different countries, places and circuits, so those of the scenario are dropped.
+    let has = |node: &Node, key| node.table().is_some_and(|table| table.contains_key(key));
+    for keys in [&["rtt_matrix"][..], &["places", "edges"], &["circuits"]] {
+        if network.get("network").is_some_and(|node| has(node, keys[0]))
+            && let Some(Node { value: Value::Table(below), .. }) = file.get_mut("network")
+        {
+            below.retain(|key, _| !keys.contains(&&key[..]));
+        }
+    }
+    for section in ["clients", "servers"] {
+        let known = file.get(section).and_then(Node::table).cloned().unwrap_or_default();
+        let Some(groups) = network.get_mut(section).and_then(table_of) else { continue };
+        groups.retain(|name, node| {
+            let used = known.contains_key(name);
+            if !used {
+                let message =
+                    format!("{}: the scenario has no such nodes, so this has no effect", join(section, name));
+                warnings.push((node.at, message));
+            }
+            used
+        });
+        // A place of the network file replaces the places of the scenario.
+        let places = groups.iter().filter(|(_, node)| has(node, "place")).map(|(name, _)| name.clone());
+        for name in places.collect::<Vec<_>>() {
+            let below = file.get_mut(section).and_then(table_of).and_then(|table| table.get_mut(&name));
+            if let Some(below) = below.and_then(table_of) {
+                below.remove("place");
+            }
+        }
     }
     merge(file, &network);
 }

@@ -13,7 +13,7 @@ use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
 use penstock_network::geo::Spot;
-use penstock_network::{Country, Era, Selector};
+use penstock_network::{Country, Environment, Era, Places, Selector};
 use penstock_units::{Bytes, DataRate, Duration, Rng, Seed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -266,17 +266,36 @@ pub struct Network {
     pub latency: Latency,
     /// Round-trip time of the trunk, which connects the two sides of a dumbbell; zero until a network is sampled.
     pub trunk: Duration,
-    /// Values between two nodes or groups, in both directions. The names of each pair are in alphabetical order.
-    pub exceptions: BTreeMap<(String, String), Wire>,
+    /// Values between two nodes or groups. The names of each pair are in alphabetical order. The first value is for
+    /// packets from the first name to the second, the second value for the other direction.
+    pub exceptions: BTreeMap<(String, String), [Wire; 2]>,
+    /// Circuits for clients with [`Path::Listed`].
+    pub circuits: Circuits,
 }
 
-/// Delay and loss between the access links of two nodes.
+/// The circuits of clients with [`Path::Listed`], and how clients take them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Circuits {
+    /// Indices of the relays of each circuit, from the entry to the exit. If this is `None`, each network samples three
+    /// relays by weight for each client.
+    pub each: Option<Arc<[Vec<usize>]>>,
+    /// Whether each network samples the circuits. Otherwise the clients take the first circuits.
+    pub sampled: bool,
+}
+
+/// Delay and loss of packets from the access link of one node to that of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wire {
-    /// Round-trip time without serialisation and queueing; above zero. Each direction takes half of this time.
+    /// Round-trip time without serialisation, queueing and jitter; above zero.
     pub rtt: Duration,
-    /// Probability in each direction that a packet is lost, in `[0, 1)`.
+    /// One-way delay of a packet in this direction, without jitter; above zero.
+    pub delay: Duration,
+    /// Largest random deviation from the delay. Segments of a connection keep their order.
+    pub jitter: Duration,
+    /// Probability that a packet is lost, in `[0, 1)`.
     pub loss: f64,
+    /// Whether TCP segments without payload are never lost.
+    pub spares_acks: bool,
     /// Probability that a datagram is delayed by up to one more round-trip time. Later datagrams can then overtake it.
     pub reorder: f64,
     /// Probability that a datagram is duplicated.
@@ -292,6 +311,9 @@ pub enum Latency {
     Geographic(Quantiles),
     /// Delays depend on the countries of both nodes, and on the sampled access delay of each node [ns].
     RttMatrix(RttMatrix, Quantiles),
+    /// Delays and losses depend on the places of both nodes. If an environment generates the places, each network has
+    /// its own. Until then, they are those of the network with seed 0.
+    Places(Arc<Places>, Option<&'static Environment>),
     /// Delays depend on how far each node is from the two points of a dumbbell.
     Dumbbell(Dumbbell),
 }
@@ -322,6 +344,8 @@ pub struct Host {
     pub name: String,
     /// Name of the node's table in the file, such as `entry` or `web`.
     pub group: String,
+    /// Section of this table: `relays`, `clients` or `servers`.
+    pub section: &'static str,
     /// Sending rate of the access link [B/s].
     pub link_up: DataRate,
     /// Receiving rate of the access link [B/s].
@@ -338,9 +362,15 @@ pub struct Host {
     pub sampled: SampledRates,
     /// Country that the scenario sets for this node.
     pub country: Option<&'static Country>,
+    /// Indices of places with their numbers of nodes. Each network assigns the nodes of a group to these places. If
+    /// this is `None`, all places are possible.
+    pub places: Option<PlaceCounts>,
     /// The node's place in the sampled network: its side, delay and country.
     pub place: Place,
 }
+
+/// Indices of places, each with a number of nodes.
+pub type PlaceCounts = Arc<[(usize, u32)]>;
 
 /// Distributions of the rates that each network samples for a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -351,6 +381,8 @@ pub struct SampledRates {
     pub link_down: Option<Quantiles>,
     /// Refill rate of Tor's token buckets [B/s].
     pub bandwidth: Option<Quantiles>,
+    /// Whether the access link sends, and receives, at the rates of the node's place.
+    pub of_place: [bool; 2],
 }
 
 /// The place of a node in the network.
@@ -364,6 +396,8 @@ pub struct Place {
     pub spot: Option<Spot>,
     /// Country, if delays depend on it.
     pub country: Option<&'static Country>,
+    /// Index of the place in [`Latency::Places`].
+    pub index: Option<usize>,
 }
 
 section! {
@@ -507,6 +541,8 @@ pub enum Path {
         /// Number of relays [1].
         hops: usize,
     },
+    /// A circuit of [`Network::circuits`], the same for a whole run. A sampled network has [`Path::Fixed`] instead.
+    Listed,
     /// A guard, a middle and an exit, sampled as Tor's clients do.
     Tor {
         /// Number of guards that the client keeps [1]; above zero.
@@ -521,7 +557,7 @@ impl Path {
             Path::Direct => 0,
             Path::Fixed(path) => path.len(),
             Path::Weighted { hops } => *hops,
-            Path::Tor { .. } => 3,
+            Path::Tor { .. } | Path::Listed => 3,
         }
     }
 
@@ -541,6 +577,7 @@ impl Path {
         match self {
             Path::Direct => Vec::new(),
             Path::Fixed(path) => path.clone(),
+            Path::Listed => unreachable!("a sampled network has given each client its circuit"),
             Path::Weighted { hops } => draw_weighted(&scenario.relays, *hops, rng),
             Path::Tor { .. } => {
                 let selector = scenario.selector.as_ref().expect("a scenario with such paths has a selector");
@@ -563,7 +600,7 @@ impl Path {
 const MOST_DRAWS: usize = 10_000;
 
 /// Samples `hops` relays by weight, without replacement. It uses integers, so that all platforms give the same result.
-fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
+pub(crate) fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
     let mut chosen = Vec::with_capacity(hops);
     while chosen.len() < hops {
         let open = || (0..relays.len()).filter(|relay| !chosen.contains(relay));

@@ -165,7 +165,7 @@ impl Load {
             busy += now;
             match &scenario.clients[session.client].path {
                 Path::Fixed(path) => path.iter().for_each(|relay| fixed[*relay] += now),
-                path @ (Path::Weighted { .. } | Path::Tor { .. }) => {
+                path @ (Path::Weighted { .. } | Path::Tor { .. } | Path::Listed) => {
                     hops = path.hops();
                     drawing += now;
                     who_draws += session.circuits;
@@ -223,7 +223,7 @@ impl Load {
                 fixed = [left.fold(f64::INFINITY, f64::min)];
                 &fixed[..]
             }
-            Path::Weighted { .. } | Path::Tor { .. } => &self.least[..],
+            Path::Weighted { .. } | Path::Tor { .. } | Path::Listed => &self.least[..],
             Path::Direct => &[f64::INFINITY][..],
         };
         let [fastest, link] = session.links;
@@ -261,7 +261,7 @@ fn window(scenario: &Scenario, client: &Client) -> f64 {
     let exit = match &client.path {
         Path::Direct => return f64::INFINITY,
         Path::Fixed(path) => *path.last().expect("a path is never empty"),
-        Path::Weighted { .. } | Path::Tor { .. } => 0,
+        Path::Weighted { .. } | Path::Tor { .. } | Path::Listed => 0,
     };
     let cells = match &scenario.relays[exit].config.edge_control {
         EdgeControlConfig::Windows(windows) => {
@@ -287,7 +287,7 @@ pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
     let path = match &client.path {
         Path::Fixed(path) => &path[..],
         Path::Direct => &[],
-        Path::Weighted { .. } | Path::Tor { .. } => {
+        Path::Weighted { .. } | Path::Tor { .. } | Path::Listed => {
             let relays = scenario.relays.iter().take(SOME).map(|relay| &relay.host);
             let ends = |relay| {
                 let far = server.map_or(Duration::ZERO, |server| network.between(relay, server).rtt);

@@ -7,6 +7,7 @@ use crate::sections::SECTIONS;
 use crate::sections::edge_control::EdgeControl;
 use crate::sections::hop_control::{AdaptKeys, HopControl};
 use crate::sections::network::PairKeys;
+use crate::sections::places::{EdgeKeys, PlaceKeys};
 use crate::sections::run::StopKeys;
 use crate::sections::schedulers::{ChannelMap, CircuitPolicy, Scheduler};
 use crate::sections::throttle::Throttle;
@@ -87,6 +88,8 @@ pub fn sections() -> Vec<SectionInfo> {
         SectionInfo::of::<Costs>(),
         SectionInfo::of::<Dumbbell>(),
         SectionInfo::of::<PairKeys>(),
+        SectionInfo::of::<PlaceKeys>(),
+        SectionInfo::of::<EdgeKeys>(),
         SectionInfo::of::<TgenKeys>(),
         SectionInfo::of::<MarkovKeys>(),
         SectionInfo::of::<AdaptKeys>(),

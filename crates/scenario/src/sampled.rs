@@ -1,17 +1,18 @@
 //! Samples the random parts of a scenario for one network, before a run begins.
 //!
-//! The order is: relays of an era, relays that a deployment reaches, rates and places, probabilities of paths.
+//! The order is: relays of an era, relays that a deployment reaches, places, rates, listed circuits, probabilities of
+//! paths.
 //!
 //! A rate or a delay may be `quantiles(a, b, ..., z)`. A node takes all its rates at the same random probability, so a
 //! node with a fast link also has a high bandwidth. Its delay is independent of its rates.
 
 use crate::model::{
-    Client, Deployment, Deployments, Dumbbell, Generated, Host, Latency, Layers, Network, Path, Place,
-    Quantiles, Relay, SampledRates, Scenario, Server, Wire,
+    Circuits, Client, Deployment, Deployments, Dumbbell, Generated, Host, Latency, Layers, Network, Path,
+    Place, Quantiles, Relay, SampledRates, Scenario, Server, Wire, draw_weighted,
 };
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_network::geo;
-use penstock_network::{Error, Flags, PositionWeights, Selector, era};
+use penstock_network::{Environment, Error, Flags, Places, PositionWeights, Selector, era};
 use penstock_units::{Bytes, DataRate, Duration, Rng, Seed};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ impl Scenario {
         let mut all = hosts().chain(clients).chain(self.servers.iter().map(|server| &server.host));
         let is_fixed =
             self.network.latency == Latency::Even && self.generated.is_empty() && self.deployments.is_empty();
+        let is_fixed = is_fixed && !self.clients.iter().any(|client| client.path == Path::Listed);
         if is_fixed && all.all(|host| host.sampled == SampledRates::default()) {
             return Cow::Borrowed(self);
         }
@@ -42,6 +44,15 @@ impl Scenario {
             Latency::Dumbbell(dumbbell) => dumbbell.trunk(seed),
             _ => Duration::ZERO,
         };
+        if let Latency::Places(_, Some(environment)) = &network.latency {
+            network.latency = Latency::generated(environment, seed);
+        }
+        if let Latency::Places(places, _) = &network.latency {
+            let places = places.clone();
+            assign(&places, 0, sampled.relays.iter_mut().map(|relay| &mut relay.host), seed);
+            assign(&places, 1, sampled.clients.iter_mut().map(|client| &mut client.host), seed);
+            assign(&places, 2, sampled.servers.iter_mut().map(|server| &mut server.host), seed);
+        }
         for Relay { host, weight, weight_follows, config, .. } in &mut sampled.relays {
             draw(host, network, config, seed);
             if *weight_follows {
@@ -54,6 +65,7 @@ impl Scenario {
         for Server { host } in &mut sampled.servers {
             draw_host(host, network, seed);
         }
+        sampled.network.circuits.take(&mut sampled.clients, &sampled.relays, seed);
         sampled.selector = sampled.select().expect("all networks have the same numbers of guards and exits");
         Cow::Owned(sampled)
     }
@@ -114,10 +126,100 @@ fn draw_host(host: &mut Host, network: &Network, seed: Seed) -> f64 {
     let rate = |quantiles: &Option<Quantiles>| DataRate::new(quantiles.as_ref()?.at(rank));
     host.link_up = rate(&host.sampled.link_up).unwrap_or(host.link_up);
     host.link_down = rate(&host.sampled.link_down).unwrap_or(host.link_down);
-    if network.latency != Latency::Even {
+    if let (Latency::Places(places, _), Some(index)) = (&network.latency, host.place.index) {
+        let place = &places.all()[index];
+        let [up, down] = host.sampled.of_place;
+        host.link_up = place.up.filter(|_| up).unwrap_or(host.link_up);
+        host.link_down = place.down.filter(|_| down).unwrap_or(host.link_down);
+    } else if network.latency != Latency::Even {
         host.place = network.latency.place(host, &mut seed.stream(&format!("{}/place", host.name)));
     }
     rank
+}
+
+/// Assigns all nodes to places. `kind` is 0 for relays, 1 for clients and 2 for servers.
+///
+/// A node with a country gets a random place of this country. The other nodes of a group are divided among the group's
+/// places in proportion to the numbers of the places. If the numbers add up to the nodes of the group, each place gets
+/// exactly its number. The order of the nodes is random.
+fn assign<'a>(places: &Places, kind: usize, hosts: impl Iterator<Item = &'a mut Host>, seed: Seed) {
+    let mut groups: BTreeMap<String, Vec<&mut Host>> = BTreeMap::new();
+    for host in hosts {
+        let of_country = |place: &&(usize, u32)| places.all()[place.0].country == host.country;
+        let usual = weights(places, kind);
+        let here: Vec<_> = usual.iter().filter(of_country).copied().collect();
+        if host.places.is_none() && host.country.is_some() && !here.is_empty() {
+            let mut rng = seed.stream(&format!("{}/place", host.name));
+            host.place.index = Some(nth(&here, rng.below(total(&here))));
+        } else {
+            groups.entry(host.group.clone()).or_default().push(host);
+        }
+    }
+    for (group, mut hosts) in groups {
+        let mut rng = seed.stream(&format!("{group}/places"));
+        for last in (1..hosts.len()).rev() {
+            hosts.swap(last, rng.below(last as u64 + 1) as usize);
+        }
+        let among = hosts[0].places.clone().unwrap_or_else(|| weights(places, kind).into());
+        let (all, count) = (total(&among), hosts.len() as u64);
+        // One random offset for all nodes: a node for each `all / count` of the numbers.
+        let offset = rng.below(all);
+        for (number, host) in (0..).zip(hosts) {
+            host.place.index = Some(nth(&among, (number * all + offset) / count));
+        }
+    }
+}
+
+/// All places with a weight for nodes of a kind. If no place has one, all places count the same.
+fn weights(places: &Places, kind: usize) -> Vec<(usize, u32)> {
+    let all = || places.all().iter().enumerate();
+    let weights: Vec<_> = all().map(|(index, place)| (index, place.weights[kind])).collect();
+    let some = weights.iter().any(|(_, weight)| *weight > 0);
+    if some { weights } else { all().map(|(index, _)| (index, 1)).collect() }
+}
+
+fn total(weights: &[(usize, u32)]) -> u64 {
+    weights.iter().map(|(_, weight)| u64::from(*weight)).sum()
+}
+
+/// The place at `position` of the total weight. If `position` is the total, the last place with a weight.
+fn nth(weights: &[(usize, u32)], position: u64) -> usize {
+    let mut left = position;
+    let mut last = 0;
+    for (index, weight) in weights.iter().filter(|(_, weight)| *weight > 0) {
+        last = *index;
+        if left < u64::from(*weight) {
+            break;
+        }
+        left -= u64::from(*weight);
+    }
+    last
+}
+
+impl Circuits {
+    /// Gives a circuit to each client with [`Path::Listed`], in the order of names.
+    fn take(&self, clients: &mut [Client], relays: &[Relay], seed: Seed) {
+        let clients: Vec<_> = clients.iter_mut().filter(|client| client.path == Path::Listed).collect();
+        let mut rng = seed.stream("network/circuits");
+        let Some(each) = &self.each else {
+            for client in clients {
+                client.path = Path::Fixed(draw_weighted(relays, client.path.hops(), &mut rng));
+            }
+            return;
+        };
+        let mut chosen: Vec<usize> = (0..each.len()).collect();
+        if self.sampled {
+            for place in 0..clients.len() {
+                let other = place + rng.below((chosen.len() - place) as u64) as usize;
+                chosen.swap(place, other);
+            }
+            chosen.truncate(clients.len());
+            chosen.sort_unstable();
+        }
+        for (client, circuit) in clients.into_iter().zip(chosen) {
+            client.path = Path::Fixed(each[circuit].clone());
+        }
+    }
 }
 
 impl Generated {
@@ -207,9 +309,14 @@ impl Dumbbell {
 }
 
 impl Latency {
+    /// The places that an environment generates for one network.
+    pub(crate) fn generated(environment: &'static Environment, seed: Seed) -> Self {
+        Latency::Places(Arc::new(environment.draw(seed)), Some(environment))
+    }
+
     fn place(&self, host: &Host, rng: &mut Rng) -> Place {
         match self {
-            Latency::Even => Place::default(),
+            Latency::Even | Latency::Places(..) => Place::default(),
             Latency::Dumbbell(dumbbell) => dumbbell.place(rng),
             Latency::Geographic(access) => {
                 let country = host.country.unwrap_or_else(|| geo::draw(geo::USERS, rng));
@@ -225,24 +332,34 @@ impl Latency {
 }
 
 impl Network {
-    /// Delay and loss between two nodes. `network.pairs` may have several entries for them. An entry with two nodes
-    /// comes first, then an entry with a node and a group, then an entry with two groups.
+    /// Delay and loss of packets from one node to another. `network.pairs` may have several entries for them. An entry
+    /// with nodes comes before an entry with groups, and this one before an entry with all nodes of a section.
     pub fn between(&self, one: &Host, other: &Host) -> Wire {
-        let usual = || Wire { rtt: self.default_rtt(one, other), ..self.default };
-        if self.exceptions.is_empty() {
-            return usual();
+        // The index of the name, the group or the section of each node; specific pairs come first.
+        const ORDER: [(usize, usize); 9] =
+            [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2)];
+        if !self.exceptions.is_empty() {
+            let [ours, theirs] = [one, other].map(|host| [&host.name[..], &host.group, host.section]);
+            let found = |(a, b): (usize, usize)| {
+                let (a, b) = (ours[a].to_owned(), theirs[b].to_owned());
+                let swapped = a > b;
+                let sorted = if swapped { (b, a) } else { (a, b) };
+                Some(self.exceptions.get(&sorted)?[usize::from(swapped)])
+            };
+            if let Some(wire) = ORDER.into_iter().find_map(found) {
+                return wire;
+            }
         }
-        let pairs = [
-            (&one.name, &other.name),
-            (&one.name, &other.group),
-            (&one.group, &other.name),
-            (&one.group, &other.group),
-        ];
-        let sorted = |(a, b): (&String, &String)| {
-            if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) }
-        };
-        let found = pairs.into_iter().find_map(|pair| self.exceptions.get(&sorted(pair)));
-        found.copied().unwrap_or_else(usual)
+        if let (Latency::Places(places, _), Some(from), Some(to)) =
+            (&self.latency, one.place.index, other.place.index)
+        {
+            let way = places.between(from, to);
+            let rtt = way.delay + places.between(to, from).delay;
+            let loss = 1.0 - (1.0 - way.loss) * (1.0 - self.default.loss);
+            return Wire { rtt, delay: way.delay, jitter: way.jitter, loss, ..self.default };
+        }
+        let rtt = self.default_rtt(one, other);
+        Wire { rtt, delay: rtt / 2, ..self.default }
     }
 
     /// Round-trip time between two nodes without an exception. Before places are sampled, this is a typical value.
@@ -260,17 +377,18 @@ impl Network {
         one.place.access + other.place.access + distance
     }
 
-    /// Shortest possible round-trip time between any two nodes.
-    pub fn shortest_rtt(&self) -> Duration {
+    /// Shortest possible one-way delay between any two nodes.
+    pub fn shortest_delay(&self) -> Duration {
         let usual = match &self.latency {
-            Latency::Even => self.default.rtt,
-            Latency::Geographic(access) => Duration::from_nanos(2 * access.at(0.0)),
+            Latency::Even => self.default.delay,
+            Latency::Geographic(access) => Duration::from_nanos(access.at(0.0)),
             Latency::RttMatrix(matrix, access) => {
-                matrix.shortest() + Duration::from_nanos(2 * access.at(0.0))
+                (matrix.shortest() + Duration::from_nanos(2 * access.at(0.0))) / 2
             }
-            Latency::Dumbbell(dumbbell) => dumbbell.least(),
+            Latency::Places(places, _) => places.shortest(),
+            Latency::Dumbbell(dumbbell) => dumbbell.least() / 2,
         };
-        self.exceptions.values().map(|wire| wire.rtt).fold(usual, Duration::min)
+        self.exceptions.values().flatten().map(|wire| wire.delay).fold(usual, Duration::min)
     }
 
     pub(crate) fn typical_rtt(&self) -> Duration {
@@ -278,6 +396,7 @@ impl Network {
             Latency::Even => self.default.rtt,
             Latency::Geographic(access) => Duration::from_nanos(2 * access.at(0.5)) + TYPICAL_DISTANCE,
             Latency::RttMatrix(matrix, access) => Duration::from_nanos(2 * access.at(0.5)) + matrix.typical(),
+            Latency::Places(places, _) => places.typical_rtt(),
             Latency::Dumbbell(dumbbell) => dumbbell.typical(),
         }
     }

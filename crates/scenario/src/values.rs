@@ -400,21 +400,35 @@ pub(crate) const SAMPLED_RATE: Parsed<NodeRate> = Parsed {
     unit: "B/s",
 };
 
+/// The rate of an access link: as [`SAMPLED_RATE`], or the rate of the node's place.
+pub(crate) const LINK_RATE: Parsed<NodeRate> = Parsed {
+    parse: |text, site| match text {
+        "place" => Ok(NodeRate { typical: DataRate::mib(10), sampled: None, of_place: true }),
+        _ => sampled_rate(text, site),
+    },
+    print: |rate| if rate.of_place { "place".to_owned() } else { (SAMPLED_RATE.print)(rate) },
+    describe: "a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of such, or \"place\"",
+    ..SAMPLED_RATE
+};
+
 /// A rate, or a distribution of rates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeRate {
-    /// The fixed rate, or the median.
+    /// The fixed rate, or the median. Until a network is sampled, also a stand-in for the rate of a place.
     pub(crate) typical: DataRate,
     /// The distribution of rates [B/s].
     pub(crate) sampled: Option<Quantiles>,
+    /// Whether the rate is that of the node's place.
+    pub(crate) of_place: bool,
 }
 
 fn sampled_rate(text: &str, site: &Site<'_>) -> Result<NodeRate, ConfigError> {
     let Some(("quantiles", values)) = call(text) else {
-        return Ok(NodeRate { typical: rate(text, site)?, sampled: None });
+        return Ok(NodeRate { typical: rate(text, site)?, sampled: None, of_place: false });
     };
     let rates = quantiles(&values, site, |text| rate(text, site).map(DataRate::bytes_per_sec))?;
-    Ok(NodeRate { typical: DataRate::new(rates.at(0.5)).unwrap_or(MOST_RATE), sampled: Some(rates) })
+    let typical = DataRate::new(rates.at(0.5)).unwrap_or(MOST_RATE);
+    Ok(NodeRate { typical, sampled: Some(rates), of_place: false })
 }
 
 /// A duration, or `quantiles(...)` of durations [ns]. Each node then samples its own duration.

@@ -80,7 +80,7 @@ mistakes! {
         "x.toml:8: netwrk: this section is unknown; did you mean network?";
     an_unknown_key_without_a_similar_one_is_rejected_with_the_nearest:
         "[relays.middle]\n" => "[relays.middle]\nspeed = \"1 MiB/s\"\n",
-        "x.toml:15: relays.middle.speed: this key is unknown; [relays.NAME] takes 35 keys; the most similar are preset, cpu, era, link";
+        "x.toml:15: relays.middle.speed: this key is unknown; [relays.NAME] takes 36 keys; the most similar are preset, cpu, era, link";
     variants_in_single_brackets_are_rejected:
         "[[variants]]\nname = \"stock\"\n[[variants]]\nname = \"50KiB\"" => "[variants]\nname = \"50KiB\"",
         "x.toml:25: variants: this is one table, but it must be a list of tables; write [[variants]] in double brackets before each";
@@ -171,7 +171,7 @@ mistakes! {
         "x.toml:11: this is not TOML: duplicate key";
     a_missing_unit_is_rejected:
         "link = \"128 KiB/s\"" => "link = 128",
-        "x.toml:15: relays.middle.link: 128 is an integer; it must be a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of such";
+        "x.toml:15: relays.middle.link: 128 is an integer; it must be a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of such, or \"place\"";
     a_missing_unit_in_a_string_is_rejected:
         "link = \"128 KiB/s\"" => "link = \"128\"",
         "x.toml:15: relays.middle.link: \"128\" is no rate: the unit is missing; write it like \"128 KiB/s\" (B/s, kB/s, KiB/s, MB/s, MiB/s, GiB/s, kbit/s, Mbit/s, Gbit/s)";

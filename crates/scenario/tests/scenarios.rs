@@ -837,7 +837,7 @@ fn a_dumbbell_and_rates_are_sampled_by_seed_and_name() {
         let rtt = drawn.network.between(one, two).rtt;
         let across = if one.place.far == two.place.far { Duration::ZERO } else { drawn.network.trunk };
         assert_eq!(rtt, one.place.access + two.place.access + across);
-        assert!(rtt >= drawn.network.shortest_rtt());
+        assert!(rtt >= 2 * drawn.network.shortest_delay());
     }
     assert!((60..=80).contains(&drawn.network.trunk.as_millis()), "130 ms less 20 ms and 30 to 50 ms");
 }

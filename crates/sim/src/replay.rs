@@ -122,7 +122,7 @@ fn path<'a>(
         // In the record, the middle relay is the same as the last relay.
         Path::Weighted { hops: 2 } => vec![guard, exit],
         Path::Weighted { hops: 1 } => vec![exit],
-        Path::Weighted { .. } | Path::Fixed(_) | Path::Direct => return Ok(None),
+        Path::Weighted { .. } | Path::Fixed(_) | Path::Listed | Path::Direct => return Ok(None),
     };
     let index = |name: &'a String| relays.get(name.as_str()).copied().ok_or(name.as_str());
     path.into_iter().map(index).collect::<Result<_, _>>().map(Some)

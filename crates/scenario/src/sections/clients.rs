@@ -17,7 +17,8 @@ section! {
     #[derive(Clone, Debug)]
     pub(crate) struct PathKeys("") {
         /// The relays from the entry to the exit. With "weighted", a client draws different relays by weight. With
-        /// "tor", it draws a guard, a middle and an exit as Tor's clients do. With `[]`, it uses plain TCP without Tor.
+        /// "tor", it draws a guard, a middle and an exit as Tor's clients do. With "circuits", all circuits of the client
+        /// have the relays of one entry of network.circuits. With `[]`, it uses plain TCP without Tor.
         path: Vec<String> = Texts, Is("weighted");
         /// The number of relays of a weighted path.
         hops: u32 = Whole::from_1_to(8), Is("3");
@@ -83,7 +84,7 @@ const MAX_CIRCUIT_DIRTINESS: Duration = Duration::from_secs(600);
 const CIRCUIT_BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of hops. A circuit may have eight RELAY_EARLY cells, and each extension uses one.
-const MOST_HOPS: usize = 8;
+pub(crate) const MOST_HOPS: usize = 8;
 
 pub(crate) struct Clients<'a> {
     pub(crate) workloads: &'a [Workload],
@@ -135,7 +136,7 @@ impl Clients<'_> {
             set.unwrap_or_else(|| matches!(path, Path::Tor { .. }).then_some(auto))
         };
         Ok(Client {
-            host: host(name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref()),
+            host: host("clients", name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref()),
             config: config.into(),
             refill_phase,
             workloads,
@@ -208,6 +209,7 @@ impl Clients<'_> {
         match &names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             [] => Ok(Path::Direct),
             ["tor"] => Ok(Path::Tor { guards: *guards as usize }),
+            ["circuits"] => Ok(Path::Listed),
             ["weighted"] if relays < hops => Err(wrong(format!(
                 "a weighted path takes {hops} relays; there are {relays}; reduce hops, or add relays"
             ))),

@@ -5,6 +5,7 @@ pub(crate) mod edge_control;
 pub(crate) mod hop_control;
 pub(crate) mod network;
 pub(crate) mod nodes;
+pub(crate) mod places;
 pub(crate) mod relays;
 pub(crate) mod run;
 pub(crate) mod schedulers;

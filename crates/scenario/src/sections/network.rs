@@ -1,13 +1,15 @@
 //! `[network]`: delays, losses and queues between nodes.
 
+use super::clients::MOST_HOPS;
 use super::nodes::Names;
+use super::places::{EdgeKeys, PlaceSource, PlaceTables, places};
 use crate::error::{ConfigError, listed_briefly};
-use crate::keys::{Read, in_list, in_table, section, sections};
-use crate::model::{Dumbbell, Latency, LinkQueue, Network, Quantiles, Wire};
+use crate::keys::{Read, Section, in_list, in_table, section, sections};
+use crate::model::{Circuits, Dumbbell, Latency, LinkQueue, Network, Quantiles, Relay, Wire};
 use crate::rtt_matrix::{RttMatrix, pair};
 use crate::tree::{Node, Table, Value, join};
-use crate::values::{Flag, Fraction, Or, QUEUE, SAMPLED_TIME, Site, TIME, Texts, ValueType};
-use penstock_units::Duration;
+use crate::values::{Choice, Flag, Fraction, Or, QUEUE, SAMPLED_TIME, Site, TIME, Texts, ValueType};
+use penstock_units::{Duration, Seed};
 use std::collections::BTreeMap;
 
 section! {
@@ -16,18 +18,27 @@ section! {
         /// The round trip between any two nodes, without queues and serialisation.
         rtt: Duration = TIME, Is("80 ms");
         /// The source of round-trip times. With "even", all are network.rtt. With "geographic", they depend on the
-        /// distance between the nodes' countries. With "rtt-matrix", they come from network.rtt_matrix. A table
-        /// describes a dumbbell, whose delays are drawn for each seed.
-        latency: Option<Option<Option<Dumbbell>>> =
-            Or("even", Or("geographic", Or("rtt-matrix", in_table::<Dumbbell>()))), Is("even");
+        /// distance between the nodes' countries. With "rtt-matrix", they come from network.rtt_matrix. With "places",
+        /// they come from network.edges. A table describes a dumbbell, whose delays are drawn for each seed.
+        latency: Option<Option<Option<Option<Dumbbell>>>> =
+            Or("even", Or("geographic", Or("rtt-matrix", Or("places", in_table::<Dumbbell>())))), Is("even");
         /// The access delay of a node. It adds to every round trip of the node if latency is "geographic" or
         /// "rtt-matrix".
         access: Quantiles = SAMPLED_TIME, Is("11 ms");
         /// The round trips between two countries and within a country, for latency = "rtt-matrix". They do not include
         /// the access delays of the nodes.
         rtt_matrix: Option<RttMatrix> = Or("none", RoundTrips), Is("none");
-        /// The probability that a packet is lost, in each direction.
+        /// The places of nodes, for latency = "places". With the name of an environment, each network draws places
+        /// and edges that resemble those of this environment.
+        places: Option<PlaceSource> = Or("none", PlaceTables), Is("none");
+        /// The delays and losses between places, and within a place.
+        edges: Option<EdgeKeys> = Or("none", in_table::<EdgeKeys>()), Is("none");
+        /// The probability that a packet is lost, in each direction. With places, it adds to the loss of places and
+        /// edges.
         loss: f64 = Fraction, Is("0.0");
+        /// The packets that the network may lose. With "data", TCP segments without payload are never lost, as in
+        /// Shadow 1.9.
+        loss_of: bool = Choice(&[("all", false), ("data", true)]), Is("all");
         /// The probability that a datagram is delayed by up to a round trip, so that later datagrams arrive first. TCP
         /// segments keep their order.
         reorder: f64 = Fraction, Is("0.0");
@@ -44,12 +55,17 @@ section! {
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct PairKeys("[[network.pairs]]") {
-        /// Two nodes or groups of nodes. A group twice means all pairs of its nodes.
+        /// Two nodes or groups of nodes. A group twice means all pairs of its nodes. The words "relays", "clients" and
+        /// "servers" mean all nodes of this section.
         between: Vec<String> = Texts, Required;
-        /// The round-trip time between the two.
+        /// The round-trip time between the two. Each direction takes half of this time.
         rtt: Duration = TIME, As("network.rtt");
-        /// The probability that a packet between the two is lost.
-        loss: f64 = Fraction, As("network.loss");
+        /// The one-way delays instead of rtt: from the first node to the second, and back. A single delay is for both
+        /// directions.
+        latency: Option<[Duration; 2]> = Or("none", BothWays(TIME)), Is("none");
+        /// The probability that a packet between the two is lost. A list of two is for packets from the first node to
+        /// the second, and back.
+        loss: [f64; 2] = BothWays(Fraction), As("network.loss");
         /// The probability that a datagram is delayed, so that later datagrams overtake it.
         reorder: f64 = Fraction, As("network.reorder");
         /// The probability that a datagram is duplicated.
@@ -62,6 +78,41 @@ section! {
     pub(crate) struct PairsKeys("[network]") {
         /// Other values for the network between two nodes or groups.
         pairs: Vec<Read<PairKeys>> = in_list::<PairKeys>(), Is("[]");
+        /// The circuits of clients with path = "circuits", as a list of strings. Each string has the names of relays
+        /// from the entry to the exit, like "guard1 middle7 exit2". With "weighted", each network draws three relays by
+        /// weight for each such client.
+        circuits: Option<Vec<String>> = Or("weighted", Texts), Is("weighted");
+        /// With "first", the first client takes the first circuit, and so on, in the order of names. With "random",
+        /// each network draws as many different circuits as there are such clients. The circuits keep their order.
+        circuit_choice: bool = Choice(&[("first", false), ("random", true)]), Is("first");
+    }
+}
+
+/// One value for both directions between two nodes, or a list of two.
+struct BothWays<V>(V);
+
+impl<V: ValueType<Value: Clone>> ValueType for BothWays<V> {
+    type Value = [V::Value; 2];
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<([V::Value; 2], Value), ConfigError> {
+        let Value::List(list) = &node.value else {
+            let (value, shown) = self.0.read(node, site)?;
+            return Ok(([value.clone(), value], shown));
+        };
+        let [there, back] = &list[..] else {
+            return Err(site.wrong(format!("the list has {} values; it must have two", list.len())));
+        };
+        let [there, back] = [self.0.read(there, site)?, self.0.read(back, site)?];
+        let shown = [there.1, back.1].into_iter().map(|value| Node { value, at: node.at });
+        Ok(([there.0, back.0], Value::List(shown.collect())))
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, or a list of two", self.0.describe())
+    }
+
+    fn unit(&self) -> &'static str {
+        self.0.unit()
     }
 }
 
@@ -76,7 +127,7 @@ sections! {
 /// Reads `[network]`. The section's own keys come first, because `[[network.pairs]]` takes defaults from them.
 pub(crate) fn read(table: &Table, site: &Site<'_>) -> Result<Read<NetworkKeys>, ConfigError> {
     let mut own = table.clone();
-    own.remove("pairs");
+    own.retain(|key, _| !PairsKeys::has(key));
     let own = Read::<WireKeys>::new(own, site)?;
     let mut sections = site.sections.clone();
     sections.insert("network".to_owned(), Node::of_table(own.shown, site.at));
@@ -123,14 +174,21 @@ impl ValueType for RoundTrips {
     }
 }
 
-pub(crate) fn network(read: &Read<NetworkKeys>, names: &Names) -> Result<Network, ConfigError> {
-    let NetworkKeys { wire, exceptions: PairsKeys { pairs } } = &read.keys;
+/// Words for all nodes of a section.
+const ALL_OF: [&str; 3] = ["relays", "clients", "servers"];
+
+pub(crate) fn network(
+    read: &Read<NetworkKeys>,
+    names: &Names,
+    relays: &[Relay],
+) -> Result<Network, ConfigError> {
+    let NetworkKeys { wire, exceptions: PairsKeys { pairs, .. } } = &read.keys;
+    let spares_acks = wire.loss_of;
     let mut exceptions = BTreeMap::new();
     for pair in pairs {
-        let PairKeys { between, rtt, loss, reorder, duplicate } = &pair.keys;
-        let mut between = between.clone();
-        between.sort_unstable();
-        if let Some(unknown) = between.iter().find(|name| !names.has(name)) {
+        let PairKeys { between, rtt, latency, loss, reorder, duplicate } = pair.keys.clone();
+        let is_known = |name: &String| names.has(name) || ALL_OF.contains(&&name[..]);
+        if let Some(unknown) = between.iter().find(|name| !is_known(name)) {
             let known = listed_briefly(names.all());
             let message = format!("there is no node {unknown:?}; there are {known}");
             return Err(pair.wrong("between", message));
@@ -140,29 +198,89 @@ pub(crate) fn network(read: &Read<NetworkKeys>, names: &Names) -> Result<Network
                 format!("it names {} nodes; it must be two nodes or groups of nodes", between.len());
             return Err(pair.wrong("between", message));
         };
-        if one == other && !names.is_group(one) {
+        if one == other && !names.is_group(one) && !ALL_OF.contains(&&one[..]) {
             let message =
                 format!("it names the node {one:?} twice; it must be two nodes, or a group of nodes twice");
             return Err(pair.wrong("between", message));
         }
-        let wire = Wire { rtt: *rtt, loss: *loss, reorder: *reorder, duplicate: *duplicate };
-        if exceptions.insert((one.clone(), other.clone()), wire).is_some() {
+        if latency.is_some() && pair.sets("rtt") {
+            return Err(pair.wrong("latency", "this pair has an rtt, too; set one of the two"));
+        }
+        let delays = latency.unwrap_or([rtt / 2; 2]);
+        let rtt = latency.map_or(rtt, |[there, back]| there + back);
+        let jitter = Duration::ZERO;
+        let way = |way: usize| {
+            let (delay, loss) = (delays[way], loss[way]);
+            Wire { rtt, delay, jitter, loss, spares_acks, reorder, duplicate }
+        };
+        let (pair_names, wires) = match one <= other {
+            true => ((one.clone(), other.clone()), [way(0), way(1)]),
+            false => ((other.clone(), one.clone()), [way(1), way(0)]),
+        };
+        if one == other && wires[0] != wires[1] {
+            let message = "two nodes of one group have no direction; give both directions the same values";
+            return Err(pair.wrong("between", message));
+        }
+        if exceptions.insert(pair_names.clone(), wires).is_some() {
+            let (one, other) = pair_names;
             let message = format!("the pair {one:?} and {other:?} is listed twice; leave one of the two out");
             return Err(pair.wrong("between", message));
         }
     }
-    let access = wire.access.clone();
-    let latency = match (&wire.latency, &wire.rtt_matrix) {
-        (None, _) => Latency::Even,
-        (Some(None), _) => Latency::Geographic(access),
-        (Some(Some(None)), Some(matrix)) => Latency::RttMatrix(matrix.clone(), access),
-        (Some(Some(None)), None) => {
-            let message = "it is \"rtt-matrix\", and network.rtt_matrix is \"none\"; set it, too";
-            return Err(read.wrong("latency", message));
-        }
-        (Some(Some(Some(dumbbell))), _) => Latency::Dumbbell(dumbbell.clone()),
-    };
     let WireKeys { rtt, loss, reorder, duplicate, .. } = *wire;
-    let default = Wire { rtt, loss, reorder, duplicate };
-    Ok(Network { default, latency, trunk: Duration::ZERO, exceptions })
+    let default = Wire { rtt, delay: rtt / 2, jitter: Duration::ZERO, loss, spares_acks, reorder, duplicate };
+    let (latency, circuits) = (latency(read)?, circuits(read, relays)?);
+    Ok(Network { default, latency, trunk: Duration::ZERO, exceptions, circuits })
+}
+
+fn latency(read: &Read<NetworkKeys>) -> Result<Latency, ConfigError> {
+    let wire = &read.keys.wire;
+    let access = wire.access.clone();
+    let missing = |mode: &str, key: &str| {
+        read.wrong("latency", format!("it is {mode:?}, and network.{key} is \"none\"; set it, too"))
+    };
+    match &wire.latency {
+        None => Ok(Latency::Even),
+        Some(None) => Ok(Latency::Geographic(access)),
+        Some(Some(None)) => match &wire.rtt_matrix {
+            Some(matrix) => Ok(Latency::RttMatrix(matrix.clone(), access)),
+            None => Err(missing("rtt-matrix", "rtt_matrix")),
+        },
+        Some(Some(Some(None))) => match &wire.places {
+            Some(PlaceSource::Generated(environment)) => Ok(Latency::generated(environment, Seed(0))),
+            Some(PlaceSource::Listed(tables)) => {
+                Ok(Latency::Places(places(tables, wire.edges.as_ref(), read)?, None))
+            }
+            None => Err(missing("places", "places")),
+        },
+        Some(Some(Some(Some(dumbbell)))) => Ok(Latency::Dumbbell(dumbbell.clone())),
+    }
+}
+
+fn circuits(read: &Read<NetworkKeys>, relays: &[Relay]) -> Result<Circuits, ConfigError> {
+    let keys = &read.keys.exceptions;
+    let sampled = keys.circuit_choice;
+    let Some(listed) = &keys.circuits else { return Ok(Circuits { each: None, sampled }) };
+    let mut each = Vec::with_capacity(listed.len());
+    for (number, circuit) in (1..).zip(listed) {
+        let wrong = |why: String| Err(read.wrong("circuits", format!("circuit {number}: {why}")));
+        let mut path = Vec::new();
+        for name in circuit.split_ascii_whitespace() {
+            match relays.binary_search_by(|relay| relay.host.name.as_str().cmp(name)) {
+                Ok(relay) if path.contains(&relay) => {
+                    return wrong(format!("it has {name:?} twice; its relays must be different"));
+                }
+                Ok(relay) => path.push(relay),
+                Err(_) => {
+                    let known = listed_briefly(relays.iter().map(|relay| relay.host.name.as_str()));
+                    return wrong(format!("there is no relay {name:?}; there are {known}"));
+                }
+            }
+        }
+        if path.is_empty() || path.len() > MOST_HOPS {
+            return wrong(format!("it has {} relays; it must have 1 to {MOST_HOPS}", path.len()));
+        }
+        each.push(path);
+    }
+    Ok(Circuits { each: Some(each.into()), sampled })
 }

@@ -1,9 +1,10 @@
 //! Keys that all nodes have, and the names of nodes.
 
+use super::places::{NodePlaces, PlacesOfNodes};
 use crate::error::ConfigError;
 use crate::keys::{Read, section, sections};
 use crate::model::{Costs, Host, LinkQueue, Place, SampledRates, Server};
-use crate::values::{BUFFER, NodeRate, Or, QUEUE, SAMPLED_RATE, Whole, Word};
+use crate::values::{BUFFER, LINK_RATE, NodeRate, Or, QUEUE, Whole, Word};
 use penstock_network::{Country, geo};
 use penstock_units::Bytes;
 use std::collections::BTreeMap;
@@ -11,16 +12,16 @@ use std::collections::BTreeMap;
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct LinkKeys("") {
-        /// The rate of the access link, in each direction.
-        link: NodeRate = SAMPLED_RATE, Is("10 MiB/s");
+        /// The rate of the access link, in each direction. With "place", it is that of the node's place.
+        link: NodeRate = LINK_RATE, Is("10 MiB/s");
     }
 }
 
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct ServerLinkKeys("") {
-        /// The rate of the access link, in each direction.
-        link: NodeRate = SAMPLED_RATE, Is("100 MiB/s");
+        /// The rate of the access link, in each direction. With "place", it is that of the node's place.
+        link: NodeRate = LINK_RATE, Is("100 MiB/s");
     }
 }
 
@@ -28,9 +29,9 @@ section! {
     #[derive(Clone, Debug)]
     pub(crate) struct HostKeys("") {
         /// The rate at which the access link sends.
-        link_up: NodeRate = SAMPLED_RATE, As("link");
+        link_up: NodeRate = LINK_RATE, As("link");
         /// The rate at which the access link receives.
-        link_down: NodeRate = SAMPLED_RATE, As("link");
+        link_down: NodeRate = LINK_RATE, As("link");
         /// The size of the queue in front of the receiving link.
         link_queue: Option<LinkQueue> = QUEUE, As("network.link_queue");
         /// The size of the send buffer of each socket.
@@ -41,6 +42,10 @@ section! {
         /// country. A relay with an era draws from the countries of relays of that year. Any other node draws from the
         /// countries of Tor's users.
         country: Option<&'static str> = Or("any", Word(&geo::CODES)), Is("any");
+        /// The place of the node, if network.latency is "places". A table of places with numbers divides the nodes of
+        /// this section in proportion. With "any", nodes with a country are at the places of this country, and all
+        /// other nodes at any place, in proportion to the weights of the places.
+        place: Option<NodePlaces> = Or("any", PlacesOfNodes), Is("any");
     }
 }
 
@@ -70,10 +75,17 @@ sections! {
 }
 
 /// The host of a node. `bandwidth` gives the distribution of the sampled bandwidth.
-pub(crate) fn host(name: &str, keys: &HostKeys, cpu: Option<Costs>, bandwidth: Option<&NodeRate>) -> Host {
+pub(crate) fn host(
+    section: &'static str,
+    name: &str,
+    keys: &HostKeys,
+    cpu: Option<Costs>,
+    bandwidth: Option<&NodeRate>,
+) -> Host {
     Host {
         name: name.to_owned(),
         group: name.to_owned(),
+        section,
         link_up: keys.link_up.typical,
         link_down: keys.link_down.typical,
         link_queue: keys.link_queue,
@@ -84,8 +96,10 @@ pub(crate) fn host(name: &str, keys: &HostKeys, cpu: Option<Costs>, bandwidth: O
             link_up: keys.link_up.sampled.clone(),
             link_down: keys.link_down.sampled.clone(),
             bandwidth: bandwidth.and_then(|rate| rate.sampled.clone()),
+            of_place: [keys.link_up.of_place, keys.link_down.of_place],
         },
         country: keys.country.and_then(Country::of),
+        places: None,
         place: Place::default(),
     }
 }
@@ -96,7 +110,7 @@ pub(crate) fn servers(
 ) -> Result<Vec<Server>, ConfigError> {
     let mut servers = Vec::new();
     for (name, server) in read {
-        let host = host(name, &server.keys.host, None, None);
+        let host = host("servers", name, &server.keys.host, None, None);
         for name in &names.nodes[name] {
             servers.push(Server { host: Host { name: name.clone(), ..host.clone() } });
         }
@@ -142,7 +156,7 @@ impl Names {
         let group = count.map(|_| name.to_owned());
         for name in group.iter().chain(&copies) {
             let refuse = |message| Err(ConfigError::new(table.at, &table.path, message));
-            if matches!(&name[..], "weighted" | "tor" | "any") {
+            if matches!(&name[..], "weighted" | "tor" | "circuits" | "any") {
                 return refuse(format!(
                     "{name:?} is a word of paths and servers; give the node another name"
                 ));

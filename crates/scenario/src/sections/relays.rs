@@ -67,7 +67,7 @@ pub(crate) fn relays(
     for (name, relay) in read {
         let RelaysKeys { host: host_keys, tor, place, era, .. } = &relay.keys;
         let (config, refill_phase) = tor.config(relay, OfClient::default(), n23)?;
-        let host = host(name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref());
+        let host = host("relays", name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref());
         let [guard, exit] = place.flags;
         let bucket = config.bandwidth.map(|bandwidth| bandwidth.rate);
         let model = Relay {

@@ -63,7 +63,7 @@ impl Net<'_> {
             self.recycle(datagram.body.messages);
             return Bytes::new(bytes);
         }
-        let at = (left + wire.rtt / 2).max(now + TICK);
+        let at = (left + self.topology.delay(id, far, wire)).max(now + TICK);
         if self.topology.duplicates(id, far, wire.duplicate) {
             let again = Datagram { body: datagram.body.clone(), ..datagram };
             let late = self.topology.reorder_delay(id, far, wire);

@@ -103,6 +103,7 @@ struct Topology<'a> {
     loss_rngs: BTreeMap<(HostId, HostId), Rng>,
     duplicate_rngs: BTreeMap<(HostId, HostId), Rng>,
     reorder_rngs: BTreeMap<(HostId, HostId), Rng>,
+    jitter_rngs: BTreeMap<(HostId, HostId), Rng>,
 }
 
 /// The minimum delay of a packet, and the resolution of time.
@@ -111,7 +112,7 @@ pub(crate) const TICK: Duration = Duration::from_nanos(1);
 impl Topology<'_> {
     /// The shortest one-way delay between any two hosts.
     fn shortest(&self) -> Duration {
-        (self.network.shortest_rtt() / 2).max(TICK)
+        self.network.shortest_delay().max(TICK)
     }
 
     fn loses(&mut self, from: HostId, to: HostId, loss: f64) -> bool {
@@ -121,6 +122,16 @@ impl Topology<'_> {
     fn duplicates(&mut self, from: HostId, to: HostId, duplicate: f64) -> bool {
         let (duplicates, ends) = (&mut self.duplicate_rngs, (from, to));
         duplicate > 0.0 && draw(duplicates, self.seed, &self.hosts, ends, "duplicate").bernoulli(duplicate)
+    }
+
+    /// The one-way delay of a packet, uniformly distributed around the mean.
+    /// Source: Shadow 1.5.0 `link_computeDelay()`. Deviation: Shadow rounds the delay to whole milliseconds.
+    fn delay(&mut self, from: HostId, to: HostId, wire: Wire) -> Duration {
+        if wire.jitter.is_zero() {
+            return wire.delay;
+        }
+        let rng = draw(&mut self.jitter_rngs, self.seed, &self.hosts, (from, to), "jitter");
+        wire.delay - wire.jitter + Duration::from_nanos(rng.between(0, 2 * nanos(wire.jitter)))
     }
 
     /// The extra delay of a datagram: up to one round trip if it is reordered, otherwise zero.
@@ -210,6 +221,7 @@ impl<'a> Net<'a> {
             loss_rngs: BTreeMap::new(),
             duplicate_rngs: BTreeMap::new(),
             reorder_rngs: BTreeMap::new(),
+            jitter_rngs: BTreeMap::new(),
         };
         Net {
             now: Instant::ZERO,
@@ -436,13 +448,14 @@ impl<'a> Net<'a> {
     }
 
     /// Sends one segment, or a train of at most `most` segments. Returns false if TCP has nothing to send. If the path
-    /// has loss, or a cell is tracked, segments are sent one at a time.
+    /// has loss or jitter, or a cell is tracked, segments are sent one at a time.
     fn send_segments(&mut self, sock: SockRef, most: u32) -> bool {
         let now = self.now();
         let id = sock.host;
         let host = &mut self.hosts[id as usize];
         let here = &mut host.socks[sock.slot as usize];
-        let most = if here.wire.loss > 0.0 || here.has_leaving() { 1 } else { most.min(self.longest_train) };
+        let is_random = here.wire.loss > 0.0 || !here.wire.jitter.is_zero();
+        let most = if is_random || here.has_leaving() { 1 } else { most.min(self.longest_train) };
         let Some(train) = here.tcp.poll_train(&host.tcp, now, most) else { return false };
         let Train { first: segment, count: segments } = train;
         let (left, gap) = host.up.send_train(now, segment.wire_bytes(), segments);
@@ -452,8 +465,15 @@ impl<'a> Net<'a> {
         host.sent += u64::from(segments);
         let (to, wire, owner) = (here.peer.sock, here.wire, here.owner);
         let from = Peer { sock, generation: here.generation };
-        if !self.topology.loses(id, to.host, wire.loss) {
-            let at = (left + wire.rtt / 2).max(now + TICK);
+        let loss = if wire.spares_acks && segment.len == 0 { 0.0 } else { wire.loss };
+        if !self.topology.loses(id, to.host, loss) {
+            let mut at = (left + self.topology.delay(id, to.host, wire)).max(now + TICK);
+            if !wire.jitter.is_zero() {
+                // Segments keep their order.
+                let last = &mut here.cold_mut().last_arrival;
+                at = last.map_or(at, |last| at.max(last));
+                *last = Some(at);
+            }
             let train = TrainInFlight { at, gap, count, train, enqueued: 0, delivered: 0 };
             self.post_train(to, from, owner, train);
         }

@@ -55,6 +55,8 @@ pub(crate) struct Sock {
 /// Rarely used state of a socket. It is allocated separately, so that a socket takes less space in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Cold {
+    /// When the last sent segment arrives at the peer's link, if the way has jitter.
+    pub(crate) last_arrival: Option<Instant>,
     pub(crate) unread: VecDeque<DatagramBody>,
     /// The total size of the unread datagrams [B].
     pub(crate) unread_bytes: u64,
@@ -321,8 +323,15 @@ mod tests {
     }
 
     fn sock() -> Sock {
-        let wire =
-            Wire { rtt: penstock_units::Duration::from_millis(1), loss: 0.0, reorder: 0.0, duplicate: 0.0 };
+        let wire = Wire {
+            rtt: penstock_units::Duration::from_millis(1),
+            delay: penstock_units::Duration::from_micros(500),
+            jitter: penstock_units::Duration::ZERO,
+            loss: 0.0,
+            spares_acks: false,
+            reorder: 0.0,
+            duplicate: 0.0,
+        };
         Sock::new(0, Peer::unknown(1), wire, Owner::Closed)
     }
 

@@ -14,6 +14,7 @@ mod links;
 mod markov;
 mod matrix;
 mod networks;
+mod places;
 mod plain;
 mod random;
 mod replay;
