@@ -303,7 +303,8 @@ def network(
     document: Annotated[
         Path | None,
         typer.Argument(
-            help="A consensus, plain or with microdescriptors, or tornettools' relayinfo_staging; also as .xz.",
+            help="A consensus, plain or with microdescriptors, tornettools' relayinfo_staging, or hosts of Shadow 1.x; "
+            "also as .xz.",
             metavar="[FILE]",
         ),
     ] = None,
@@ -311,16 +312,35 @@ def network(
         list[Path] | None, File(help="Server descriptors of the consensus' relays; may be repeated.")
     ] = None,
     graph: Annotated[
-        Path | None, File(help="A GML graph in Shadow's format, for the round trips between countries.")
+        Path | None,
+        File(help="A graph of Shadow, for the round trips between countries, or for places with delay and loss."),
     ] = None,
+    clients: Annotated[
+        Path | None, File(help="Other hosts of Shadow 1.x, for the places of clients and servers.")
+    ] = None,
+    circuits: Annotated[
+        Path | None, File(help="A list of circuits: nstor's, or lines with the names of relays.")
+    ] = None,
+    places: Annotated[
+        bool, typer.Option("--places", help="Make places of a graph even if its nodes have countries.")
+    ] = False,
     relays: Annotated[int | None, Number(help="The number of relays; by default all.", min=1, max=2**31 - 1)] = None,
     seed: Annotated[int, Number(help="The seed of the random sample.", min=0, max=2**63 - 1)] = 1,
     out: Annotated[Path | None, File(help="The file to write; by default standard output.")] = None,
 ) -> None:
-    """Convert a consensus, staged relays or a graph into a file for --network."""
+    """Convert a consensus, staged relays, hosts, circuits or a graph into a file for --network."""
     from penstock.networks import file
 
-    text = file.make(document, descriptors=descriptors or (), graph=graph, relays=relays, seed=seed)
+    text = file.make(
+        document,
+        descriptors=descriptors or (),
+        graph=graph,
+        clients=clients,
+        circuits=circuits,
+        places=places,
+        relays=relays,
+        seed=seed,
+    )
     _put(text, out)
     if out is not None:
         count = text.count("\n[relays.")

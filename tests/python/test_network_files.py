@@ -455,12 +455,12 @@ def test_mistakes_on_the_command_line_are_one_sentence(penstock: Command, write:
     )
     assert ":1: it begins with" in sentence(penstock("network", source, "--descriptors", source))
     assert "there-is-none: No such file" in sentence(penstock("check", scenario, "--network", "there-is-none"))
-    assert f"{scenario}:8: client: this belongs in a scenario" in sentence(
+    assert f"{scenario}:9: client.path: this key belongs in a scenario" in sentence(
         penstock("check", scenario, "--network", scenario)
     )
 
 
 def test_the_eras_are_listed(penstock: Command) -> None:
     lines = penstock("list", "networks").out.splitlines()
-    assert [line.split()[2] for line in lines] == ["2012", "2014", "2017", "2018", "2022"]
-    assert re.search(r"era = 2014 +499 relays: mean link 0\.8 MiB/s, mean capacity .* 0\.6 MiB/s$", lines[1])
+    assert [line.split()[2] for line in lines] == ["2012-04", "2012", "2013", "2014", "2017", "2018", "2022"]
+    assert re.search(r"era = 2014 +499 relays: mean link 0\.8 MiB/s, mean capacity .* 0\.6 MiB/s$", lines[3])

@@ -3,7 +3,7 @@
 Source: Shadow, network graph specification: nodes with a country_code, edges with the one-way latency. The older form
 of Shadow's GraphML files is also accepted: geocode, and latency as a number of milliseconds.
 
-Deviation: bandwidths of nodes, jitter and loss of edges are not used.
+Deviation: bandwidths of nodes, jitter and loss of edges are not used. `internet` and `gml` read them.
 """
 
 import math
@@ -50,8 +50,8 @@ class Matrix(NamedTuple):
 
 def read(data: bytes, path: Path, seed: int) -> Matrix:
     """The median round-trip times between nodes of two countries, along the shortest paths."""
-    graph = _parse(data, path)
-    document = _Document(path, data)
+    graph = parse(data, path)
+    document = Document(path, data)
     index = {node: place for place, node in enumerate(graph.nodes)}
     where, elsewhere = _countries(graph, document)
     lengths = _lengths(graph, document)
@@ -84,7 +84,8 @@ def read(data: bytes, path: Path, seed: int) -> Matrix:
     return Matrix(rtts, notes)
 
 
-def _parse(data: bytes, path: Path) -> Any:
+def parse(data: bytes, path: Path) -> Any:
+    """The graph of a GML document, by node id."""
     try:
         graph = nx.read_gml(BytesIO(data), label="id")
     # networkx raises many kinds of errors for invalid GML.
@@ -115,20 +116,23 @@ def _line(said: str, data: bytes) -> int | None:
     return None
 
 
-class _Document(NamedTuple):
+class Document(NamedTuple):
     """The document, which is needed to find the lines of errors."""
 
     path: Path
     data: bytes
 
     def wrong(self, what: str, why: str, line: int | None) -> NoReturn:
+        """Refuse the document because of a line."""
         place = f"{self.path}:{line}" if line else f"{self.path}"
         raise PenstockError(f"{place}: {_plain(what, 80)}: {why}")
 
     def node(self, node: Any, key: str, why: str) -> NoReturn:
+        """Refuse the document because of a node."""
         self.wrong(f"node {node}", why, places.of_fact(self._text, "node", {"id": str(node)}, key))
 
     def edge(self, one: Any, other: Any, why: str) -> NoReturn:
+        """Refuse the document because of an edge."""
         ends = [(one, other), (other, one)]
         found = (
             places.of_fact(self._text, "edge", {"source": str(source), "target": str(target)}, "latency")
@@ -141,7 +145,7 @@ class _Document(NamedTuple):
         return self.data.decode("ascii", "replace")
 
 
-def _countries(graph: Any, document: _Document) -> tuple[dict[str, list[Any]], tuple[int, str]]:
+def _countries(graph: Any, document: Document) -> tuple[dict[str, list[Any]], tuple[int, str]]:
     known = set(_core.countries())
     where: dict[str, list[Any]] = {}
     elsewhere: list[str] = []
@@ -166,19 +170,20 @@ def _countries(graph: Any, document: _Document) -> tuple[dict[str, list[Any]], t
     return where, (len(elsewhere), f"not used as ends, since scenarios have no place for {names}")
 
 
-def _lengths(graph: Any, document: _Document) -> dict[tuple[Any, Any], float]:
+def _lengths(graph: Any, document: Document) -> dict[tuple[Any, Any], float]:
     """The latency of each edge by direction [ms]."""
     lengths: dict[tuple[Any, Any], float] = {}
     for one, other, facts in graph.edges(data=True):
-        latency = _latency(facts, partial(document.edge, one, other))
+        length = latency_of(facts, partial(document.edge, one, other))
         for pair in [(one, other)] if graph.is_directed() else [(one, other), (other, one)]:
-            lengths[pair] = min(latency, lengths.get(pair, math.inf))
+            lengths[pair] = min(length, lengths.get(pair, math.inf))
     if not lengths:
         raise PenstockError(f"{document.path}: it has no edge; the latency of a path comes from its edges")
     return lengths
 
 
-def _latency(facts: Mapping[str, Any], wrong: Callable[[str], NoReturn]) -> float:
+def latency_of(facts: Mapping[str, Any], wrong: Callable[[str], NoReturn]) -> float:
+    """The latency of an edge [ms]."""
     value = facts.get("latency")
     right = 'it must be a duration, like "50 ms"'
     if value is None:

@@ -19,13 +19,19 @@ class Relay:
     weight: int
     """The weight in path selection [B/s]."""
     link: int
-    """The rate in each direction [B/s]."""
+    """The receiving rate, and with `link_up` 0 also the sending rate [B/s]; 0 is a rate that the file does not give."""
     rate: int | None = None
     """The refill rate of the buckets [B/s]."""
     burst: int | None = None
     """The capacity of the buckets [B]."""
     country: str | None = None
     """Two letters of a country that scenarios know."""
+    link_up: int = 0
+    """The sending rate, if it differs from the receiving rate [B/s]."""
+    place: str | None = None
+    """The name of a place of the same network file."""
+    number: bool = True
+    """Whether a unique number follows the nickname; otherwise the nickname is unique."""
 
 
 @dataclass
