@@ -24,9 +24,13 @@ DURATION_S = 10
 """Simulated time of a run [s]."""
 
 DURATIONS_S = {
+    "kist/authors": 3,
+    "kist/authors-tenth": 3,
     "kist/full": 2,
     "kist/interval": 4,
     "kist/tenth": 4,
+    "marut/authors-100-bulk": 4,
+    "marut/authors-375": 4,
     "marut/dumbbell-100-bulk": 4,
     "marut/dumbbell-375": 4,
     "marut/dumbbell-375-4": 4,
