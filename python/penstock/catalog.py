@@ -2,6 +2,7 @@
 
 import difflib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from penstock._core import Document
@@ -90,10 +91,27 @@ def text(path: Path) -> str:
         raise ScenarioError(f"{path} is not a text file in UTF-8 (byte {error.start})") from error
 
 
-def load(scenario: str | Path, sets: tuple[str, ...] = (), network: str | Path | None = None) -> tuple[str, Document]:
-    """The name of a scenario and its parsed document, with the overrides `sets` (`key=value`) and a network file."""
+def load(
+    scenario: str | Path,
+    sets: tuple[str, ...] = (),
+    network: str | Path | None = None,
+    variants: Sequence[str] = (),
+) -> tuple[str, Document]:
+    """The name of a scenario and its parsed document, with the overrides `sets` (`key=value`) and a network file.
+
+    If the overrides do not fit all variants, but fit the selected `variants`, the document has only these.
+    """
     name, path, content = read(scenario)
-    document = Document(content, str(path), sets, network_file(network))
+    file = network_file(network)
+    try:
+        document = Document(content, str(path), sets, file)
+    except ScenarioError as error:
+        if not sets or not variants:
+            raise
+        try:
+            document = Document.sweep(content, str(path), sets, variants, [("", ())], file)
+        except ScenarioError as again:
+            raise again from error
     warn(document)
     return name, document
 

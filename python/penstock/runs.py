@@ -46,7 +46,7 @@ def run(
     Args:
         scenario: a file, or the name of a shipped scenario.
         variants: the variants to run; by default all.
-        sets: overrides, `key=value` with TOML values.
+        sets: overrides, `key=value` with TOML values. They must fit the selected variants only.
         seed: the first seed; by default that of the scenario.
         runs: the number of seeds, from the first upwards.
         networks: the number of networks, each with every seed, from the scenario's first network or from 1 upwards. By
@@ -66,7 +66,7 @@ def run(
         OutputError: if the directory is refused or a file cannot be written; finished runs are kept.
         Cancelled: on Ctrl-C; finished runs are kept.
     """
-    name, document = catalog.load(scenario, tuple(sets), network)
+    name, document = catalog.load(scenario, tuple(sets), network, tuple(variants or ()))
     todo = plan(document, variants, seed, runs, networks)
     origin = Origin(name, document, tuple(sets), str(scenario), network=_typed(network), world=world)
     replays: Mapping[Job, _core.Replay] = {}
