@@ -14,7 +14,7 @@ use crate::sections::relays::relays;
 use crate::sections::run::{run, trace};
 use crate::sections::workloads::workloads;
 use penstock_network::geo;
-use penstock_units::Seed;
+use penstock_units::{DataRate, Seed};
 use std::collections::BTreeMap;
 
 /// Maximum number of sampled circuits. If none of them is possible, the builder reports an error.
@@ -109,6 +109,9 @@ fn settle_places(sections: &Sections, scenario: &mut Scenario) -> Result<(), Con
     settle_hosts(&latency, &sections.servers, |keys| &keys.host, servers)
 }
 
+/// The places of a group, and the rates of its links.
+type Settled = (Option<PlaceCounts>, DataRate, DataRate);
+
 fn settle_hosts<'a, S>(
     latency: &Latency,
     read: &BTreeMap<String, Read<S>>,
@@ -116,14 +119,18 @@ fn settle_hosts<'a, S>(
     hosts: impl Iterator<Item = &'a mut Host>,
 ) -> Result<(), ConfigError> {
     // All nodes of a group have the same keys.
-    let mut settled: Option<(String, Option<PlaceCounts>)> = None;
+    let mut settled: Option<(String, Settled)> = None;
     for host in hosts {
         if settled.as_ref().is_none_or(|(group, _)| *group != host.group) {
             let read = &read[&host.group];
             settle_host(latency, read, keys(&read.keys), host)?;
-            settled = Some((host.group.clone(), host.places.clone()));
+            settled = Some((host.group.clone(), (host.places.clone(), host.link_up, host.link_down)));
         }
-        host.places = settled.as_ref().and_then(|(_, places)| places.clone());
+        let (_, (places, up, down)) = settled.as_ref().expect("the first host of a group settles it");
+        host.places = places.clone();
+        let of_place = host.sampled.of_place;
+        host.link_up = if of_place[0] { *up } else { host.link_up };
+        host.link_down = if of_place[1] { *down } else { host.link_down };
     }
     Ok(())
 }
@@ -150,6 +157,13 @@ fn settle_host<S>(
         if of_place && let Some(message) = places::without_rate(places, host.places.as_deref(), up) {
             let key = if up { "link_up" } else { "link_down" };
             return Err(read.wrong(if read.sets(key) { key } else { "link" }, message));
+        }
+        // Until a network is sampled, the link has the median rate of all places.
+        let rates = places.all().iter().filter_map(|place| if up { place.up } else { place.down });
+        let mut rates: Vec<_> = rates.collect();
+        rates.sort_unstable();
+        if of_place && let Some(median) = rates.get(rates.len() / 2) {
+            *(if up { &mut host.link_up } else { &mut host.link_down }) = *median;
         }
     }
     Ok(())

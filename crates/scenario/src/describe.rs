@@ -10,6 +10,7 @@ use crate::tree::Table;
 use penstock_core::config::RelayConfig;
 use penstock_core::throttle::{StaticRateConfig, ThrottleConfig};
 use penstock_units::{DataRate, parse::show_duration};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -79,20 +80,23 @@ fn head(out: &mut Lines, document: &Document, scenario: &Scenario) {
 
 fn nodes(out: &mut Lines, scenario: &Scenario) {
     out.title("nodes");
-    for group in out.some("relays", groups(&scenario.relays, |relay| &relay.host)) {
-        let relay = &group[0];
-        match scenario.generated.iter().find(|generated| generated.group == relay.host.group) {
-            Some(generated) => era(out, generated, group),
-            None => node(out, "relay", group, &relay.host, &limits(&relay.config)),
-        }
-    }
-    for group in out.some("clients", groups(&scenario.clients, |client| &client.host)) {
-        let client = &group[0];
-        node(out, "client", group, &client.host, &limits(&client.config));
-    }
-    for group in out.some("servers", groups(&scenario.servers, |server| &server.host)) {
-        node(out, "server", group, &group[0].host, "");
-    }
+    let relays = groups(&scenario.relays, |relay| &relay.host).into_iter().map(|group| {
+        let Relay { host, config, .. } = &group[0];
+        let text = match scenario.generated.iter().find(|generated| generated.group == host.group) {
+            Some(generated) => era(generated, group),
+            None => node(host, &limits(config)),
+        };
+        (times(&host.group, group.len()), text)
+    });
+    list(out, "relay", relays.collect());
+    let clients = groups(&scenario.clients, |client| &client.host).into_iter().map(|group| {
+        let Client { host, config, .. } = &group[0];
+        (times(&host.group, group.len()), node(host, &limits(config)))
+    });
+    list(out, "client", merged(clients.collect()));
+    let servers = groups(&scenario.servers, |server| &server.host).into_iter();
+    let servers = servers.map(|group| (times(&group[0].host.group, group.len()), node(&group[0].host, "")));
+    list(out, "server", servers.collect());
     let wire = scenario.network.default;
     let loss = if wire.loss > 0.0 { format!(", loss {}", wire.loss) } else { String::new() };
     let typical = show_duration(scenario.network.typical_rtt());
@@ -121,7 +125,36 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
     }
 }
 
-fn node<T>(out: &mut Lines, kind: &str, group: &[T], host: &Host, more: &str) {
+/// Prints a line for each group of nodes: its name, and a text.
+fn list(out: &mut Lines, kind: &str, groups: Vec<(String, String)>) {
+    for (name, text) in out.some(&format!("{kind}s"), groups) {
+        out.line(format_args!("  {kind:<7} {name:<16} {text}"));
+    }
+}
+
+/// Merges groups of clients with the same text, if there are more than [`MOST_LINES`] groups.
+fn merged(groups: Vec<(String, String)>) -> Vec<(String, String)> {
+    if groups.len() <= MOST_LINES {
+        return groups;
+    }
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut found: Vec<(String, String, usize)> = Vec::new();
+    for (name, text) in groups {
+        match places.get(&text) {
+            Some(place) => found[*place].2 += 1,
+            None => {
+                places.insert(text.clone(), found.len());
+                found.push((name, text, 0));
+            }
+        }
+    }
+    let name =
+        |name: String, more: usize| if more == 0 { name } else { format!("{name} and {more} like it") };
+    found.into_iter().map(|(first, text, more)| (name(first, more), text)).collect()
+}
+
+/// The link of a node, and `more`.
+fn node(host: &Host, more: &str) -> String {
     let sampled = if host.sampled == SampledRates::default() {
         ""
     } else {
@@ -131,22 +164,21 @@ fn node<T>(out: &mut Lines, kind: &str, group: &[T], host: &Host, more: &str) {
         (up, down) if up == down => format!("link {}", rate(up)),
         (up, down) => format!("link {} up, {} down", rate(up), rate(down)),
     };
-    out.line(format_args!("  {kind:<7} {:<16} {link}{more}{sampled}", times(&host.group, group.len())));
+    format!("{link}{more}{sampled}")
 }
 
 /// Describes a group of relays from one year. The group has as many guards in every network, and as many exits.
-fn era(out: &mut Lines, generated: &Generated, group: &[Relay]) {
+fn era(generated: &Generated, group: &[Relay]) -> String {
     let count = |guard, exit| group.iter().filter(|relay| relay.guard == guard && relay.exit == exit).count();
     let buckets = if generated.buckets { "links and buckets" } else { "links" };
-    out.line(format_args!(
-        "  relay   {:<16} as in {}, {buckets} drawn for each network: {} guards, {} exits, {} both, {} neither",
-        times(&generated.group, group.len()),
+    format!(
+        "as in {}, {buckets} drawn for each network: {} guards, {} exits, {} both, {} neither",
         generated.era.year,
         count(true, false),
         count(false, true),
         count(true, true),
         count(false, false)
-    ));
+    )
 }
 
 fn limits(config: &RelayConfig) -> String {
@@ -167,17 +199,20 @@ fn limits(config: &RelayConfig) -> String {
 
 fn paths(out: &mut Lines, scenario: &Scenario) {
     out.title("paths");
-    for group in out.some("clients", groups(&scenario.clients, |client| &client.host)) {
+    let clients = groups(&scenario.clients, |client| &client.host).into_iter().map(|group| {
         let client = &group[0];
         let rtt = show_duration(base_rtt(scenario, client));
-        let name = times(&client.host.group, group.len());
-        out.line(format_args!("  {name} -> {}{}", relays(scenario, client), servers(scenario, client)));
         let narrowest = match &client.path {
             Path::Fixed(path) => narrowest(scenario, path),
             Path::Direct => ", without Tor".to_owned(),
             Path::Weighted { .. } | Path::Tor { .. } | Path::Listed => String::new(),
         };
-        out.line(format_args!("    base round trip {rtt}{narrowest}"));
+        let path = format!("{}{}", relays(scenario, client), servers(scenario, client));
+        let name = times(&client.host.group, group.len());
+        (name, format!("-> {path}\n    base round trip {rtt}{narrowest}"))
+    });
+    for (name, text) in out.some("clients", merged(clients.collect())) {
+        out.line(format_args!("  {name} {text}"));
     }
 }
 

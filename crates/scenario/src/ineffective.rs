@@ -8,7 +8,7 @@ use crate::model::{Client, Latency, Path, Scenario};
 use crate::sections::Sections;
 use crate::sections::clients::PathKeys;
 use crate::sections::hop_control::{HopControl, Interval, MarutKeys};
-use crate::sections::network::WireKeys;
+use crate::sections::network::{PairsKeys, WireKeys};
 use crate::sections::relays::EraKeys;
 use crate::sections::run::TraceKeys;
 use crate::sections::tor::{TorKeys, Transport};
@@ -107,6 +107,16 @@ fn of_network(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
     let uses_matrix = matches!(latency, Latency::RttMatrix(..));
     let why = "network.latency is another; set latency = \"rtt-matrix\" too";
     add(keys, read, "rtt_matrix", uses_matrix, why);
+    let uses_places = matches!(latency, Latency::Places(..));
+    for key in ["places", "edges"] {
+        let why = "network.latency is another; set latency = \"places\" too";
+        add(keys, read, key, uses_places, why);
+    }
+    let uses_circuits = scenario.clients.iter().any(|client| client.path == Path::Listed);
+    for key in ["circuits", "circuit_choice"] {
+        let why = "no client takes a listed circuit; set the path \"circuits\" of clients";
+        add(keys, (network, &defaults::<PairsKeys>()), key, uses_circuits, why);
+    }
     let uses_access = matches!(latency, Latency::Geographic(_) | Latency::RttMatrix(..));
     let why = "only latency = \"geographic\" and \"rtt-matrix\" use it; set one of them, or leave access out";
     add(keys, read, "access", uses_access, why);

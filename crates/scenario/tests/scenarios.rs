@@ -1211,3 +1211,24 @@ fn a_profile_decides_queue_nodelay_and_window_unless_they_are_set() {
     let error = document.unwrap_err().to_string();
     assert!(error.contains("it must be from 2 to 1000000 packets"), "{error}");
 }
+
+#[test]
+fn a_long_list_has_one_line_for_similar_clients() {
+    let clients: String = (1..=20)
+        .map(|number| {
+            let path = if number == 7 { "[]" } else { "'tor'" };
+            format!("[clients.c{number:02}]\nworkload = 'w'\npath = {path}\n")
+        })
+        .collect();
+    let text = format!(
+        "[scenario]\ntitle = 'x'\n[run]\nduration = '1 s'\n[relays.r]\ncount = 5\n[servers.s]\n\
+         [workloads.w]\nsize = '1 KiB'\n{clients}"
+    );
+    let said = Document::parse(&text, "x.toml", &[]).unwrap().describe();
+    assert!(said.contains("  client  c01 and 19 like it link 10 MiB/s\n"), "{said}");
+    assert!(
+        said.contains("  c01 and 18 like it -> (as Tor draws them among 5 relays, 3 guards kept)"),
+        "{said}"
+    );
+    assert!(said.contains("  c07 -> s\n    base round trip 80 ms, without Tor\n"), "{said}");
+}
