@@ -44,15 +44,14 @@ pub fn accesses(scenario: &Scenario) -> Vec<Access> {
     hosts(scenario).into_iter().map(access).collect()
 }
 
-/// One-way delay (half a round-trip time) and loss between each pair of hosts. Losses use the same random streams as
-/// in the simulator.
+/// One-way delay and loss between each pair of hosts. Losses use the same random streams as in the simulator.
 pub fn edges(scenario: &Scenario, seed: Seed) -> Edges {
     let hosts = hosts(scenario);
     let mut edges = Edges::default();
     for (from, one) in hosts.iter().enumerate() {
         for (to, other) in hosts.iter().enumerate().filter(|(to, _)| *to != from) {
             let wire = scenario.network.between(one, other);
-            edges.between.insert((from, to), Edge { delay: wire.rtt / 2, loss: wire.loss });
+            edges.between.insert((from, to), Edge { delay: wire.delay, loss: wire.loss });
             if wire.loss > 0.0 {
                 let name = format!("{}->{}/loss", one.name, other.name);
                 edges.rng.insert((from, to), seed.stream(&name));
@@ -84,6 +83,14 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
             "it has {} nodes; the testbed takes {MOST_HOSTS} at most",
             hosts(scenario).len()
         ));
+    }
+    if scenario.network.default.spares_acks {
+        return not("network.loss_of", "write \"all\"");
+    }
+    let all = hosts(scenario);
+    let has_jitter = |(one, other): (&&Host, &&Host)| !scenario.network.between(one, other).jitter.is_zero();
+    if all.iter().flat_map(|one| all.iter().map(move |other| (one, other))).any(has_jitter) {
+        return not("network.edges.jitter", "leave it out");
     }
     let key = |host: &Host, key: &str| format!("{}.{key}", host.name);
     for host in hosts(scenario) {
@@ -229,6 +236,7 @@ mod tests {
                 "workloads.web.timeout='1 s'",
                 "clients.one: workloads.web: circuits, fresh_circuit or timeout is not",
             ),
+            ("network.loss_of='data'", "network.loss_of is not for the testbed: write \"all\""),
             ("workloads.web.request='4 B'", "request is not for the testbed: it has 12 B at least"),
             ("run.stop={ workload = 'web', downloads = 3 }", "run.stop is not"),
             ("clients.one.count=300", "it has 303 nodes; the testbed takes 200 at most"),
