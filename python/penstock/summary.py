@@ -49,7 +49,10 @@ def workloads(transfers: pl.DataFrame, *others: pl.DataFrame) -> list[str]:
 def by_replicate(
     transfers: pl.DataFrame, replicates: Replicates, variant: str, workload: str, metric: Metric
 ) -> list[list[NDArray[np.float64]]]:
-    """One metric of all counted downloads of a variant and workload [s]: for each replicate, a sample for each run."""
+    """The values of a metric [s] over all counted downloads of a variant and workload.
+
+    The outer list has an entry for each replicate, and the inner list an array for each run.
+    """
     return replicates.samples(counted(transfers, variant=variant, workload=workload), metric.column)
 
 

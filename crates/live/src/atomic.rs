@@ -227,7 +227,7 @@ pub(crate) mod faults {
     use std::cell::Cell;
     use std::io;
 
-    /// The injected failure, from a step on.
+    /// A failure that a test injects. It affects all steps after a chosen one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         /// The disk is full: steps that need space fail.

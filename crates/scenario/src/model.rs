@@ -474,20 +474,20 @@ pub struct Generated {
 #[derive(Clone, Debug, Default)]
 pub struct Deployments {
     pub(crate) each: Vec<Deployment>,
-    /// Configuration of a relay, for each possible combination of the relay's group and the deployments that reach the
+    /// Configuration of a relay, for each possible combination of the relay's group and the deployments that change the
     /// relay. With no deployment, this is the relay's own configuration.
     pub(crate) software: BTreeMap<(String, Layers), (Arc<RelayConfig>, Phase)>,
 }
 
-/// Indices of the deployments that reach a relay, in ascending order.
+/// Indices of the deployments that change a relay's software, in ascending order.
 pub(crate) type Layers = Vec<usize>;
 
 /// A deployment: new software on some relays.
 #[derive(Clone, Debug)]
 pub(crate) struct Deployment {
-    /// Indices of the relays that the deployment may reach.
+    /// Indices of the relays that may get the new software.
     pub(crate) relays: Vec<usize>,
-    /// Number of relays that the deployment reaches in each network.
+    /// Number of relays that get it in each network.
     pub(crate) count: usize,
 }
 

@@ -44,8 +44,8 @@ pub enum Message<B> {
 pub struct Downstream {
     /// Estimated cells that wait at the most congested hop downstream (`c_diff`) [1/64 cell].
     pub congestion: Option<u16>,
-    /// How many cells the circuit's last node has forwarded or delivered, modulo 2³² [cell]. Only cells that the
-    /// receiver of this FEEDBACK sent count.
+    /// How many cells the circuit's last node has forwarded or delivered, modulo 2³² [cell]. The number
+    /// includes only cells that the receiver of this FEEDBACK has sent.
     pub ended: Option<u32>,
 }
 

@@ -51,7 +51,7 @@ pub struct Sender<B> {
     counted: u64,
     forwarded: u64,
     ended: Option<u64>,
-    /// The send time of each RELAY cell that is not yet forwarded; `None` if its round trip is not measured.
+    /// The send time of each RELAY cell that the next node has not yet reported as forwarded; `None` if its round trip is not measured.
     times: VecDeque<Option<Instant>>,
     duplicates: u32,
     /// Cells with a sequence number below this were sent before the last loss was detected.

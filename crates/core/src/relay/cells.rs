@@ -222,6 +222,7 @@ impl<C: Cell> Relay<C> {
             }
             (Message::Truncate, None) if !is_origin => {
                 if self.parts.config.hop_control.is_active() {
+                    // The counters for the removed hop do not fit a new one.
                     self.close(now, circuit, None, Ok(DestroyReason::REQUESTED), kernel);
                 } else {
                     self.parts.truncate(now, circuit);

@@ -87,8 +87,7 @@ impl<C: Cell> Relay<C> {
 impl<C: Cell> Parts<C> {
     /// Removes the hops behind this relay at the client's request. Sends DESTROY to the next hop and TRUNCATED to the
     /// client. Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE. Deviation: cells for the
-    /// removed hops may still arrive; this relay drops them, while C tor closes the circuit. With hop control the whole
-    /// circuit closes, because the next hop's counts would not match a new hop.
+    /// removed hops may still arrive; this relay drops them, while C tor closes the circuit.
     pub(super) fn truncate(&mut self, now: Instant, circuit: CircuitIndex) {
         let reason = DestroyReason::REQUESTED;
         self.close_half(now, circuit, Direction::Forward, Some(reason));

@@ -109,7 +109,7 @@ impl Keys {
         }
     }
 
-    /// The next change of the onion keys, if the time is `now`.
+    /// The change of the onion keys that is due at `now`, or the time of the next one.
     pub fn onion_due(&self, rotation: Rotation, now: SystemTime) -> OnionDue {
         rotation.due(now, self.onion_made, self.old_onion.is_some())
     }

@@ -345,7 +345,7 @@ impl Sockets {
         });
     }
 
-    /// Counts the buffers of a channel again.
+    /// Updates the memory count with the buffers of a channel.
     pub(super) fn recount(&mut self, key: ChannelKey) {
         if let Some(conn) = self.channels.get_mut(key) {
             let now = conn.buffered();
@@ -353,7 +353,7 @@ impl Sockets {
         }
     }
 
-    /// Counts the request and the answer of a directory stream again.
+    /// Updates the memory count with the request and the answer of a directory stream.
     pub(super) fn recount_stream(&mut self, key: StreamKey) {
         if let Some(exchange) = self.directory_streams.get_mut(&key) {
             let now = exchange.memory();
