@@ -45,10 +45,14 @@ fn count(bytes: i64) {
     });
 }
 
-/// Requests huge pages for new memory of a run.
+/// The heap from which on a run uses huge pages [B]. Their creation takes longer than a short run saves.
+const LARGE_HEAP: i64 = 256 << 20;
+
+/// Requests huge pages for new memory of a run with a large heap.
 fn on_allocated(memory: *mut u8, size: usize) -> *mut u8 {
     if let Ok(run) = RUN.try_with(Cell::get)
         && run > 0
+        && HELD.try_with(Cell::get).is_ok_and(|held| held > LARGE_HEAP)
     {
         huge_pages::on_allocated(run, memory as usize, size);
     }
