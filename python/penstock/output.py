@@ -23,7 +23,7 @@ from penstock._types import RunStats
 from penstock.errors import OutputError, naming, replacing
 from penstock.terminal import printable_strings
 
-TABLES = ("transfers", "paths", "relays", "circuits", "cells")
+TABLES = ("transfers", "paths", "relays", "circuits", "cells", "clients")
 """The tables of a run, each a Parquet file."""
 
 

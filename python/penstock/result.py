@@ -139,6 +139,11 @@ class Result:
         return self._table("circuits")
 
     @cached_property
+    def clients(self) -> pl.DataFrame:
+        """One row per client and interval with bytes; empty without `trace.clients`."""
+        return self._table("clients")
+
+    @cached_property
     def cells(self) -> pl.DataFrame:
         """One row per tracked cell and hop."""
         return self._table("cells")

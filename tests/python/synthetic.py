@@ -28,7 +28,7 @@ def write(
 ) -> Path:
     """Write the directory and return it; without `networks` they have no names, and untraced there are no cells."""
     directory.mkdir(parents=True)
-    transfers, circuits, cells, relays, paths, runs = [], [], [], [], [], []
+    transfers, circuits, cells, relays, paths, clients, runs = [], [], [], [], [], [], []
     for variant in variants:
         for network, seed in [(n, s) for n in range(1, networks + 1) or [0] for s in range(1, seeds + 1)]:
             rng = np.random.default_rng([seed, len(variant), *([network] if network else [])])
@@ -44,8 +44,16 @@ def write(
                 cells += [{**key, **row} for row in _cells(rng, variant, small + large) if seed == 1 and network < 2]
             relays.append({**key, **_relay()})
             paths.append({**key, **_path()})
+            clients.append({**key, "client": "web-1", "t_s": 1.0, "received_bytes": 498})
             runs.append({**key, **_cost()})
-    frames = {"transfers": transfers, "circuits": circuits, "cells": cells, "relays": relays, "paths": paths}
+    frames = {
+        "transfers": transfers,
+        "circuits": circuits,
+        "cells": cells,
+        "relays": relays,
+        "paths": paths,
+        "clients": clients,
+    }
     for name, rows in frames.items():
         frame = pl.DataFrame(rows, infer_schema_length=None)
         if finished:

@@ -18,4 +18,6 @@ pub use error::Error;
 pub use key::RunKey;
 pub use merge::merge;
 pub use stats::RunStats;
-pub use tables::{CellRow, CircuitRow, Direction, Outcome, PathRow, Position, RelayRow, Tables, Transfer};
+pub use tables::{
+    CellRow, CircuitRow, ClientRow, Direction, Outcome, PathRow, Position, RelayRow, Tables, Transfer,
+};

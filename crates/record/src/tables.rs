@@ -22,6 +22,8 @@ pub struct Tables {
     pub circuits: Vec<CircuitRow>,
     /// One row for each tracked cell and hop.
     pub cells: Vec<CellRow>,
+    /// One row for each client and interval in which the client received bytes.
+    pub clients: Vec<ClientRow>,
 }
 
 row! {
@@ -174,6 +176,18 @@ row! {
         ssthresh_segments: Option<u64>,
         /// The smoothed round trip of the socket towards the client [s]; none before the first sample.
         srtt_s: Option<f64>,
+    }
+}
+
+row! {
+    /// The bytes that a client received during one interval. Intervals without bytes have no row.
+    pub struct ClientRow("clients.parquet") {
+        /// The client's name.
+        client: Name,
+        /// The end of the interval [s].
+        t_s: f64,
+        /// The payload that the client's applications received during the interval [B].
+        received_bytes: u64,
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod tests;
 pub(crate) use self::table::{Column, Datum, Row, column, properties, row, words};
 
 use self::table::{encode, schema};
-use crate::{CellRow, CircuitRow, Error, PathRow, RelayRow, RunKey, Tables, Transfer};
+use crate::{CellRow, CircuitRow, ClientRow, Error, PathRow, RelayRow, RunKey, Tables, Transfer};
 use parquet::schema::types::TypePtr;
 use std::fs::File;
 use std::io::Write;
@@ -18,24 +18,26 @@ use std::path::Path;
 type Schema = fn() -> TypePtr;
 
 /// The file name of each table, and the table's columns.
-pub(crate) const TABLES: [(&str, Schema); 5] = [
+pub(crate) const TABLES: [(&str, Schema); 6] = [
     (Transfer::FILE, schema::<Transfer>),
     (PathRow::FILE, schema::<PathRow>),
     (RelayRow::FILE, schema::<RelayRow>),
     (CircuitRow::FILE, schema::<CircuitRow>),
     (CellRow::FILE, schema::<CellRow>),
+    (ClientRow::FILE, schema::<ClientRow>),
 ];
 
 impl Tables {
-    /// Writes the five tables into the existing directory `dir` as `transfers.parquet`, `paths.parquet`,
-    /// `relays.parquet`, `circuits.parquet` and `cells.parquet`. Each row begins with the run's `key`. The same tables
+    /// Writes the six tables into the existing directory `dir` as `transfers.parquet`, `paths.parquet`, `relays.parquet`,
+    /// `circuits.parquet`, `cells.parquet` and `clients.parquet`. Each row begins with the run's `key`. The same tables
     /// and key give the same bytes.
     pub fn write(&self, dir: &Path, key: &RunKey) -> Result<(), Error> {
         save(dir, key, &self.transfers)?;
         save(dir, key, &self.paths)?;
         save(dir, key, &self.relays)?;
         save(dir, key, &self.circuits)?;
-        save(dir, key, &self.cells)
+        save(dir, key, &self.cells)?;
+        save(dir, key, &self.clients)
     }
 }
 

@@ -143,6 +143,8 @@ pub struct Trace {
     pub interval: Duration,
     /// Each node records one in every `cells` DATA cells of a traced circuit [cell]; 0 records none.
     pub cells: u32,
+    /// Interval between records of the bytes that clients receive; above zero. `None` records none.
+    pub clients: Option<Duration>,
 }
 
 impl Trace {
@@ -511,6 +513,8 @@ pub struct Client {
     pub workloads: Vec<usize>,
     /// Whether each workload has its own circuits. If not, all workloads of the client share one circuit.
     pub isolate: bool,
+    /// Time at which the client begins its workloads; `None` if each workload has its own.
+    pub start: Option<Span>,
     /// How the client selects the relays of its circuits.
     pub path: Path,
     /// Maximum age of a circuit since its first stream. Later streams use a new circuit.
@@ -624,6 +628,8 @@ pub(crate) fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec
 pub struct Server {
     /// Name, access link and kernel.
     pub host: Host,
+    /// Time from the arrival of a request to the first byte of the answer.
+    pub think_time: Span,
 }
 
 /// A client's activity on each circuit. It repeats a download or a hold, and a pause after it (closed loop).

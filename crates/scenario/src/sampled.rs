@@ -62,7 +62,7 @@ impl Scenario {
         for Client { host, config, .. } in &mut sampled.clients {
             draw(host, network, config, seed);
         }
-        for Server { host } in &mut sampled.servers {
+        for Server { host, .. } in &mut sampled.servers {
             draw_host(host, network, seed);
         }
         sampled.network.circuits.take(&mut sampled.clients, &sampled.relays, seed);

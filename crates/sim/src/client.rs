@@ -269,14 +269,14 @@ impl Client {
         let client = &scenario.clients[index];
         if let Some(record) = record {
             let mut sessions = Client::replayed(index, scenario, seed, record);
-            let starts =
-                sessions.iter_mut().map(|client| client.draw_start(&scenario.workloads[client.workload]));
+            let starts = sessions.iter_mut().map(|client| client.draw_start(scenario));
             return starts.min().unwrap_or(Instant::FAR_FUTURE);
         }
         let sessions = Client::workloads(client, scenario);
         let starts = (0..).zip(sessions).map(|(session, workload)| {
             let mut pause = stream(&client.host.name, session, seed, "pause");
-            Instant::ZERO + scenario.workloads[workload].start.draw(&mut pause)
+            let start = client.start.as_ref().unwrap_or(&scenario.workloads[workload].start);
+            Instant::ZERO + start.draw(&mut pause)
         });
         starts.min().unwrap_or(Instant::FAR_FUTURE)
     }
@@ -288,9 +288,11 @@ impl Client {
     }
 
     /// The time of the session's first action.
-    pub(crate) fn draw_start(&mut self, workload: &model::Workload) -> Instant {
+    pub(crate) fn draw_start(&mut self, scenario: &model::Scenario) -> Instant {
+        let workload = &scenario.workloads[self.workload];
+        let start = scenario.clients[self.index].start.as_ref().unwrap_or(&workload.start);
         let begins = if let Task::Generator(generator) = &self.task { generator.begins } else { None };
-        begins.unwrap_or_else(|| Instant::ZERO + workload.start.draw(&mut self.rng.pause))
+        begins.unwrap_or_else(|| Instant::ZERO + start.draw(&mut self.rng.pause))
     }
 
     pub(crate) fn draw_pause(&mut self, workload: &model::Workload) -> Duration {

@@ -5,7 +5,7 @@ use crate::tcp::Info;
 use penstock_core::Counters;
 use penstock_record::tables::Name;
 use penstock_record::{
-    CellRow, CircuitRow, Direction, Outcome, PathRow, Position, RelayRow, Tables, Transfer,
+    CellRow, CircuitRow, ClientRow, Direction, Outcome, PathRow, Position, RelayRow, Tables, Transfer,
 };
 use penstock_units::{Cells, Duration, Instant};
 
@@ -178,6 +178,11 @@ impl Observer {
         });
     }
 
+    pub(crate) fn client(&mut self, now: Instant, client: Name, received_bytes: u64) {
+        reserve_row(&mut self.tables.clients);
+        self.tables.clients.push(ClientRow { client, t_s: now.as_secs_f64(), received_bytes });
+    }
+
     /// Merges the rows of all shards, sorts them by time, and numbers the circuits in the order of their start times.
     pub(crate) fn into_tables(observers: Vec<Observer>, cells: Vec<CellRow>) -> Tables {
         let shards = observers.len();
@@ -202,6 +207,7 @@ impl Observer {
             append(&mut tables.paths, shard.paths);
             append(&mut tables.circuits, shard.circuits);
             append(&mut tables.relays, shard.relays);
+            append(&mut tables.clients, shard.clients);
             ended.extend(of_shard.into_iter().zip(shard.transfers));
         }
         tables.paths.iter_mut().for_each(|row| renumber(&mut row.circuit));
@@ -211,6 +217,9 @@ impl Observer {
             .circuits
             .sort_by(|one, other| one.t_s.total_cmp(&other.t_s).then(one.circuit.cmp(&other.circuit)));
         if shards > 1 {
+            tables.clients.sort_by(|one, other| {
+                one.t_s.total_cmp(&other.t_s).then_with(|| one.client.cmp(&other.client))
+            });
             tables.relays.sort_by(|one, other| {
                 one.t_s.total_cmp(&other.t_s).then_with(|| one.relay.cmp(&other.relay))
             });

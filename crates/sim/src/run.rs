@@ -29,6 +29,7 @@ pub(crate) struct Run<'a> {
     /// The time of the next sample of all relays. `next_trace` is the time of the next sample of traced circuits.
     next_sample: Instant,
     next_trace: Instant,
+    next_client_sample: Instant,
     /// How many changes of the scenario were already applied.
     changed: usize,
     /// Traced circuits, by number.
@@ -65,6 +66,10 @@ impl<'a> Run<'a> {
                 Instant::FAR_FUTURE
             } else {
                 Instant::ZERO + scenario.trace.interval
+            },
+            next_client_sample: match scenario.trace.clients {
+                Some(interval) => Instant::ZERO + interval,
+                None => Instant::FAR_FUTURE,
             },
             changed: 0,
             traced: BTreeMap::new(),
@@ -105,7 +110,8 @@ impl<'a> Run<'a> {
 
     /// The next step, if the first event of all hosts is at `start`.
     fn next(&self, start: Option<Instant>, lookahead: penstock_units::Duration) -> Next {
-        let barrier = self.next_sample.min(self.next_trace).min(self.next_change()).min(self.end());
+        let sample = self.next_sample.min(self.next_trace).min(self.next_client_sample);
+        let barrier = sample.min(self.next_change()).min(self.end());
         match start.filter(|start| *start <= barrier) {
             Some(start) => Next::Window { start, horizon: (start + lookahead).min(barrier + TICK) },
             None => Next::Barrier(barrier),
@@ -130,6 +136,10 @@ impl<'a> Run<'a> {
         if now == self.next_trace {
             self.sample_circuits(worlds, now);
             self.next_trace = now + self.plan.scenario.trace.interval;
+        }
+        if now == self.next_client_sample {
+            worlds.iter_mut().for_each(|world| world.sample_clients());
+            self.next_client_sample = now + self.plan.scenario.trace.clients.unwrap_or_default();
         }
         if now == self.next_sample {
             worlds.iter_mut().for_each(|world| world.sample_relays());

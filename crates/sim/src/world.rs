@@ -126,7 +126,11 @@ impl<'a> World<'a> {
                     let check = Instant::ZERO + bound_interval(scenario);
                     world.net.hosts[id as usize].next_bound_check = check;
                 }
-                Builder::Server(_) => world.wake(id),
+                Builder::Server(server) => {
+                    world.wake(id);
+                    let rng = seed.stream(&format!("{}/think", server.host.name));
+                    world.net.hosts[id as usize].think = Some((server.think_time.clone(), rng));
+                }
             }
         }
         world
@@ -143,8 +147,7 @@ impl<'a> World<'a> {
         self.net.wake(id);
         if let Role::Client(sessions) = &mut node.role {
             for (session, client) in (0..).zip(sessions) {
-                let workload = &scenario.workloads[client.workload];
-                let at = client.draw_start(workload);
+                let at = client.draw_start(scenario);
                 self.net.set_timer(id, at, Timer::Client(session, 0));
             }
         }
@@ -923,6 +926,20 @@ impl World<'_> {
     }
 
     /// Samples all relays of the shard at a barrier.
+    pub(crate) fn sample_clients(&mut self) {
+        let now = self.net.now();
+        for id in &self.plan.client_ids {
+            // A client has no state before it starts, or in another shard.
+            if !self.net.hosts.contains(*id) {
+                continue;
+            }
+            let received = std::mem::take(&mut self.net.hosts[*id as usize].received);
+            if received > 0 {
+                self.observer.client(now, self.nodes[*id as usize].name.clone(), received);
+            }
+        }
+    }
+
     pub(crate) fn sample_relays(&mut self) {
         let now = self.net.now();
         let plan = self.plan;

@@ -92,6 +92,9 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
     if all.iter().flat_map(|one| all.iter().map(move |other| (one, other))).any(has_jitter) {
         return not("network.edges.jitter", "leave it out");
     }
+    if let Some(server) = scenario.servers.iter().find(|server| !server.think_time.is_zero()) {
+        return not(format!("{}.think_time", server.host.name), "leave it out: servers answer at once");
+    }
     let key = |host: &Host, key: &str| format!("{}.{key}", host.name);
     for host in hosts(scenario) {
         if (host.send_buffer, host.receive_buffer) != (None, None) {
@@ -142,6 +145,9 @@ fn client_does(scenario: &Scenario, client: &Client) -> Result<(), Error> {
     let [workload] = client.workloads[..] else {
         return not("workload", "give it one; more clients can do more");
     };
+    if client.start.is_some() {
+        return not("start", "set the start of its workload");
+    }
     if client.circuit_lifetime.is_some() || client.build_timeout.is_some() {
         return not("a circuit_lifetime or build_timeout", "it keeps its circuit");
     }
@@ -237,6 +243,11 @@ mod tests {
                 "clients.one: workloads.web: circuits, fresh_circuit or timeout is not",
             ),
             ("network.loss_of='data'", "network.loss_of is not for the testbed: write \"all\""),
+            ("servers.server.think_time='1 s'", "server.think_time is not for the testbed: leave it out"),
+            (
+                "clients.one.start='1 s'",
+                "clients.one: start is not for the testbed: set the start of its workload",
+            ),
             ("workloads.web.request='4 B'", "request is not for the testbed: it has 12 B at least"),
             ("run.stop={ workload = 'web', downloads = 3 }", "run.stop is not"),
             ("clients.one.count=300", "it has 303 nodes; the testbed takes 200 at most"),

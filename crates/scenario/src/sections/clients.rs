@@ -5,8 +5,9 @@ use super::tor::{OfClient, TorKeys};
 use super::workloads::find_workload;
 use crate::error::{ConfigError, listed_briefly};
 use crate::keys::{Read, section, sections};
-use crate::model::{Activity, Client, Host, Path, Relay, Server, Workload};
-use crate::values::{Choice, Flag, Or, TIME, Texts, Whole};
+use crate::model::{Activity, Client, Host, Path, Relay, Server, Span, Workload};
+use crate::tree::{Node, Value};
+use crate::values::{Choice, Flag, Or, SPAN, Site, TIME, TIME_OR_ZERO, Texts, ValueType, Whole};
 use penstock_core::circuit_policy::PriorityClass;
 use penstock_core::throttle::ThrottleConfig;
 use penstock_units::Duration;
@@ -52,6 +53,9 @@ section! {
         workload: Vec<String> = Texts, Required;
         /// With true, each workload of the client has its own circuits (isolation flags of torrc SocksPort).
         isolate_workloads: bool = Flag, Is("false");
+        /// The time at which the client begins its workloads. A list has a time for each client, in the order of names.
+        /// With "auto", the start of each workload applies.
+        start: Option<Vec<Span>> = Or("auto", Starts), Is("auto");
     }
 }
 
@@ -74,6 +78,35 @@ sections! {
         paths: PathKeys,
         copies: CountKeys,
         work: WorkloadsKeys,
+    }
+}
+
+/// Value type of `start`: a distribution for all clients of a group, or a list with a time for each.
+struct Starts;
+
+impl ValueType for Starts {
+    type Value = Vec<Span>;
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<(Vec<Span>, Value), ConfigError> {
+        let Value::List(list) = &node.value else {
+            let (span, shown) = SPAN.read(node, site)?;
+            return Ok((vec![span], shown));
+        };
+        let (mut spans, mut shown) = (Vec::new(), Vec::new());
+        for node in list {
+            let (span, value) = TIME_OR_ZERO.read(node, &Site { at: node.at, ..*site })?;
+            spans.push(Span::Fixed(span));
+            shown.push(Node { value, at: node.at });
+        }
+        Ok((spans, Value::List(shown)))
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, or a list of durations", SPAN.describe())
+    }
+
+    fn unit(&self) -> &'static str {
+        "s"
     }
 }
 
@@ -103,11 +136,19 @@ impl Clients<'_> {
         let mut clients = Vec::new();
         for (name, keys) in read {
             let model = self.client(name, keys, &all_servers)?;
-            for name in &names.nodes[name] {
-                clients.push(Client {
-                    host: Host { name: name.clone(), ..model.host.clone() },
-                    ..model.clone()
-                });
+            let copies = &names.nodes[name];
+            let starts = keys.keys.work.start.as_deref().unwrap_or_default();
+            let is_list = matches!(keys.written.get("start"), Some(Node { value: Value::List(_), .. }));
+            if is_list && starts.len() != copies.len() {
+                let (times, clients) = (starts.len(), copies.len());
+                let message =
+                    format!("the list has {times} times for {clients} clients; it must have one for each");
+                return Err(keys.wrong("start", message));
+            }
+            for (number, name) in copies.iter().enumerate() {
+                let start = starts.get(if is_list { number } else { 0 }).cloned();
+                let host = Host { name: name.clone(), ..model.host.clone() };
+                clients.push(Client { host, start, ..model.clone() });
             }
         }
         clients.sort_by(|a, b| a.host.name.cmp(&b.host.name));
@@ -141,6 +182,7 @@ impl Clients<'_> {
             refill_phase,
             workloads,
             isolate: work.isolate_workloads,
+            start: None,
             circuit_lifetime: of_tor(paths.circuit_lifetime, MAX_CIRCUIT_DIRTINESS),
             build_timeout: of_tor(paths.build_timeout, CIRCUIT_BUILD_TIMEOUT),
             path,

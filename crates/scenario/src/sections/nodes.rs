@@ -3,8 +3,8 @@
 use super::places::{NodePlaces, PlacesOfNodes};
 use crate::error::ConfigError;
 use crate::keys::{Read, section, sections};
-use crate::model::{Costs, Host, LinkQueue, Place, SampledRates, Server};
-use crate::values::{BUFFER, LINK_RATE, NodeRate, Or, QUEUE, Whole, Word};
+use crate::model::{Costs, Host, LinkQueue, Place, SampledRates, Server, Span};
+use crate::values::{BUFFER, LINK_RATE, NodeRate, Or, QUEUE, SPAN, Whole, Word};
 use penstock_network::{Country, geo};
 use penstock_units::Bytes;
 use std::collections::BTreeMap;
@@ -57,11 +57,20 @@ section! {
     }
 }
 
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct ThinkKeys("") {
+        /// The time from the arrival of a request to the first byte of the answer. Markov models are not delayed.
+        think_time: Span = SPAN, Is("0 s");
+    }
+}
+
 sections! {
     #[derive(Clone, Debug)]
     pub(crate) struct ServerKeys("[server]") {
         link: ServerLinkKeys,
         host: HostKeys,
+        think: ThinkKeys,
     }
 }
 
@@ -70,6 +79,7 @@ sections! {
     pub(crate) struct ServersKeys("[servers.NAME]") {
         link: ServerLinkKeys,
         host: HostKeys,
+        think: ThinkKeys,
         copies: CountKeys,
     }
 }
@@ -112,7 +122,8 @@ pub(crate) fn servers(
     for (name, server) in read {
         let host = host("servers", name, &server.keys.host, None, None);
         for name in &names.nodes[name] {
-            servers.push(Server { host: Host { name: name.clone(), ..host.clone() } });
+            let think_time = server.keys.think.think_time.clone();
+            servers.push(Server { host: Host { name: name.clone(), ..host.clone() }, think_time });
         }
     }
     servers.sort_by(|a, b| a.host.name.cmp(&b.host.name));

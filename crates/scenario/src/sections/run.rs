@@ -65,6 +65,8 @@ section! {
         /// With 10, every tenth DATA cell of a traced circuit is recorded in cells.parquet. With 0, no cell is
         /// recorded.
         cells: u32 = Whole::cells(0, 1_000_000), Is("0");
+        /// The interval of clients.parquet, the bytes that each client receives. With "none", the table is empty.
+        clients: Option<Duration> = Or("none", TIME), Is("none");
     }
 }
 
@@ -98,10 +100,11 @@ pub(crate) fn run(
 }
 
 pub(crate) fn trace(read: &Read<TraceKeys>, workloads: &[Workload]) -> Result<Trace, ConfigError> {
-    let TraceKeys { workloads: names, share, interval, cells } = &read.keys;
+    let TraceKeys { workloads: names, share, interval, cells, clients } = &read.keys;
     let find = |name: &String| find_workload(workloads, name, |message| read.wrong("workloads", message));
     let mut traced = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     traced.sort_unstable();
     traced.dedup();
-    Ok(Trace { workloads: traced, share: share.unwrap_or(1.0), interval: *interval, cells: *cells })
+    let share = share.unwrap_or(1.0);
+    Ok(Trace { workloads: traced, share, interval: *interval, cells: *cells, clients: *clients })
 }

@@ -7,8 +7,8 @@ use crate::cell::Request;
 use crate::queue::{HostId, Timers};
 use crate::tcp::{self, TcpConfig};
 use penstock_core::{ChannelKey, StreamKey};
-use penstock_scenario::model;
-use penstock_units::{Bytes, Instant};
+use penstock_scenario::model::{self, Span};
+use penstock_units::{Bytes, Instant, Rng};
 use slab::Slab;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
@@ -46,6 +46,10 @@ pub(crate) struct Host {
     pub(crate) drain_scheduled: bool,
     /// The time of the next check of the relay's bound; FAR_FUTURE for other hosts.
     pub(crate) next_bound_check: Instant,
+    /// Payload that the applications of a client have received [B].
+    pub(crate) received: u64,
+    /// For a server, the distribution of the time before an answer.
+    pub(crate) think: Option<(Span, Rng)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +159,8 @@ impl Host {
             nic_waiters: VecDeque::new(),
             drain_scheduled: false,
             next_bound_check: Instant::FAR_FUTURE,
+            received: 0,
+            think: None,
         }
     }
 

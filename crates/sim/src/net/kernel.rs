@@ -224,6 +224,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
                     accepted += u64::from(payload.len);
                 }
                 app.receive(now, accepted);
+                host.received += accepted;
             }
             Some(StreamSock::Tcp(sock)) => {
                 let sock = *sock;

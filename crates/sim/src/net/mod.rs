@@ -625,6 +625,7 @@ impl<'a> Net<'a> {
         let host = &mut self.hosts[sock.host as usize];
         let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
         let Owner::Server(mut left) = here.owner else { return };
+        let mut thinks_until = None;
         let readable = here.tcp.readable();
         if readable > 0 {
             here.tcp.read(tcp, now, readable);
@@ -636,7 +637,15 @@ impl<'a> Net<'a> {
             take_first(&mut here.messages);
             requested = true;
             match request.kind() {
-                RequestKind::Bytes(bytes) => left += bytes,
+                RequestKind::Bytes(bytes) => {
+                    left += bytes;
+                    let think = host.think.as_mut();
+                    let think_time = think.map_or(Duration::ZERO, |(span, rng)| span.draw(rng));
+                    if !think_time.is_zero() {
+                        here.cold_mut().thinks = true;
+                        thinks_until = Some(now + think_time);
+                    }
+                }
                 RequestKind::Script { workload, seed } => {
                     let model = self.models[workload]
                         .as_ref()
@@ -645,7 +654,8 @@ impl<'a> Net<'a> {
                 }
             }
         }
-        let mut paused_until = None;
+        let thinks = here.cold().is_some_and(|cold| cold.thinks);
+        let mut paused_until = thinks_until;
         if here.tcp.receive_closed() && here.cold().is_some_and(|cold| cold.script.take().is_some()) {
             left = 0;
         } else if let Some(script) = here.cold.as_mut().and_then(|cold| cold.script.as_mut()) {
@@ -653,7 +663,7 @@ impl<'a> Net<'a> {
                 paused_until =
                     run_server_script(script, &mut here.tcp, tcp, now, &mut left).map(|pause| now + pause);
             }
-        } else if requested || (left > 0 && here.tcp.is_writable(tcp)) {
+        } else if !thinks && (requested || (left > 0 && here.tcp.is_writable(tcp))) {
             let bytes = left.min(here.tcp.write_space(tcp));
             here.tcp.write(tcp, now, bytes);
             left -= bytes;
@@ -680,8 +690,11 @@ impl<'a> Net<'a> {
 
     pub(crate) fn on_server_script_timer(&mut self, sock: SockRef, generation: u32) {
         let here = self.hosts[sock.host as usize].sock_of(sock.slot, generation);
-        let Some(script) = here.and_then(Sock::script) else { return };
-        script.paused = false;
+        let Some(here) = here else { return };
+        match here.script() {
+            Some(script) => script.paused = false,
+            None => here.cold_mut().thinks = false,
+        }
         self.serve_requests(sock);
     }
 

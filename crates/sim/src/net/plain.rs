@@ -43,6 +43,7 @@ impl Net<'_> {
         if readable > 0 {
             here.tcp.read(tcp, now, readable);
             app.receive(now, readable);
+            host.received += readable;
         }
         self.plain_progress = true;
         let ended = here.tcp.receive_closed();

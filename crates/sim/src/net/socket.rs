@@ -67,6 +67,8 @@ pub(crate) struct Cold {
     /// At the exit of a traced circuit, the arrival times of bytes from the server.
     pub(crate) traced: Option<Traced>,
     pub(crate) script: Option<Script>,
+    /// Whether a server does not answer yet.
+    pub(crate) thinks: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

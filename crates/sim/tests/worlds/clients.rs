@@ -59,6 +59,64 @@ fn every_policy_and_edge_control_carries_a_download() {
 }
 
 #[test]
+fn the_bytes_of_clients_add_up_to_their_downloads() {
+    let outcome = Lab::path().set("trace.clients", "500 ms").run(1);
+    for client in ["web", "bulk"] {
+        let rows = outcome.tables.clients.iter().filter(|row| &*row.client == client);
+        let counted: u64 = rows.clone().map(|row| row.received_bytes).sum();
+        let transfers = outcome.tables.transfers.iter().filter(|row| &*row.client == client);
+        let received: u64 = transfers.map(|row| row.bytes_received).sum();
+        // Only the bytes after the last interval are missing.
+        assert!(counted > 0 && counted <= received, "{client}: {counted} of {received}");
+        assert!(received - counted <= 256 * 1024, "{client}: {counted} of {received}");
+        assert!(rows.clone().all(|row| row.received_bytes > 0 && (row.t_s * 2.0).fract() == 0.0));
+    }
+    assert!(Lab::path().run(1).tables.clients.is_empty());
+}
+
+#[test]
+fn a_server_thinks_before_each_answer() {
+    let first_byte = |think_time: &str| {
+        let lab = Lab::path().set("workloads.web.size", "400 B").set("clients.bulk.workload", "web");
+        let outcome =
+            lab.set("trace.workloads", "['web']").set("servers.destination.think_time", think_time).run(1);
+        let times = outcome.tables.transfers.iter().filter_map(|row| row.ttfb_s);
+        times.fold(f64::INFINITY, f64::min)
+    };
+    let added = first_byte("700 ms") - first_byte("0 s");
+    assert!((added - 0.7).abs() < 0.01, "{added}");
+    let outcome = Lab::path().set("server.think_time", "uniform(10 ms, 400 ms)").run(1);
+    assert_conserved(&outcome);
+    assert!(complete(&outcome, "web").len() > 5);
+}
+
+#[test]
+fn clients_begin_at_their_own_times() {
+    let lab = Lab::path()
+        .with("[clients.late]\ncount = 3\nworkload = \"web\"\nstart = [\"3 s\", \"0 s\", \"7 s\"]\n");
+    let outcome = lab.set("relays.middle.link", "10 MiB/s").set("clients.bulk.start", "5 s").run(1);
+    let first = |client: &str| {
+        let own = outcome.tables.transfers.iter().filter(|row| &*row.client == client);
+        own.map(|row| row.start_s).fold(f64::INFINITY, f64::min)
+    };
+    // A client builds its circuit before its first download.
+    for (client, begins) in [("late0001", 3.0), ("late0002", 0.0), ("late0003", 7.0), ("bulk", 5.0)] {
+        assert!((begins..begins + 1.0).contains(&first(client)), "{client}: {}", first(client));
+    }
+    let said = lab_of_starts("[\"1 s\"]");
+    assert_eq!(
+        said,
+        "test.toml:4: clients.late.start: the list has 1 times for 2 clients; it must have one for each"
+    );
+}
+
+/// The error for two clients with these times.
+fn lab_of_starts(start: &str) -> String {
+    let clients = format!("[clients.late]\ncount = 2\nworkload = \"web\"\nstart = {start}\n");
+    Lab::path().with(&clients).parse().unwrap_err().to_string()
+}
+
+#[test]
 fn fresh_circuits_carry_one_download_each() {
     for pause in ["0 s", "uniform(100 ms, 1 s)"] {
         let lab = Lab::path().set("workloads.web.fresh_circuit", "true").set("workloads.web.pause", pause);
