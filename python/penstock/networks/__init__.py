@@ -1,5 +1,6 @@
-"""Converts a consensus, tornettools' relays or Shadow's graph into a network file.
+"""Converts a consensus, tornettools' relays, Shadow's graphs and hosts, or nstor's circuits into a network file.
 
-`relays` has the common format of relays, `consensus` and `staging` read them, `graph` reads latency, and `file` joins
-them.
+`relays` has the common format of relays, which `consensus`, `staging`, `hosts` and `circuits` read. `graph` reads the
+latency between countries. `internet` reads places with their delay and loss, from XML with `xml` and from GML with `gml`.
+`file` joins all parts.
 """
