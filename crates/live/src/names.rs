@@ -118,6 +118,8 @@ const MAX_REQUESTS: usize = 2 * MAX_LOOKUPS;
 fn settings(servers: &NameServers) -> io::Result<(ResolverConfig, ResolverOpts)> {
     let (config, mut options) = servers_and_options(servers)?;
     options.max_active_requests = MAX_REQUESTS;
+    // Answers in a cache would be memory that no limit counts, up to 64 kB for each name. The name server has a cache.
+    options.cache_size = 0;
     // Like C tor's resolver, which asks the next server after a timeout.
     options.num_concurrent_reqs = 1;
     Ok((config, options))

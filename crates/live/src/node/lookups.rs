@@ -44,8 +44,16 @@ pub(super) enum Begun<S> {
 #[derive(Debug)]
 struct Running<S, V> {
     path: PartPath,
-    /// The stream, and the purpose of the lookup. `None` if the stream closed before the thread answered.
-    waiting: Option<(S, V)>,
+    waiting: Waiting<S, V>,
+}
+
+/// The receiver of an answer.
+#[derive(Debug)]
+enum Waiting<S, V> {
+    /// A stream, and the purpose of its lookup.
+    Open(S, V),
+    /// The stream closed before the thread answered. The number is the lookup's number in `ending`.
+    Closed(u64),
 }
 
 /// All running lookups. `S` is a stream, and `V` the purpose of a lookup. Paths end with a circuit.
@@ -56,8 +64,8 @@ pub(super) struct Lookups<S, V> {
     by_stream: BTreeMap<S, u64>,
     /// The lookups of open streams, with their numbers.
     shares: Shares<Holder, S>,
-    /// Number of unanswered lookups of closed streams, by circuit [1].
-    ending: BTreeMap<PartPath, usize>,
+    /// The unanswered lookups of closed streams.
+    ending: Shares<Holder, ()>,
 }
 
 impl<S: Ord + Copy, V> Lookups<S, V> {
@@ -67,15 +75,15 @@ impl<S: Ord + Copy, V> Lookups<S, V> {
             running: BTreeMap::new(),
             by_stream: BTreeMap::new(),
             shares: Shares::new(),
-            ending: BTreeMap::new(),
+            ending: Shares::new(),
         }
     }
 
     /// Starts a lookup for `stream`, whose circuit is at the end of `path`.
     pub(super) fn begin(&mut self, path: PartPath, stream: S, then: V) -> Begun<S> {
-        let ending = self.ending.get(&path).copied().unwrap_or(0);
         // Ending lookups also count. Otherwise, a client that opens and closes streams would fill the thread's queue.
-        let is_excess = self.shares.count(&path) + ending >= self.limits.per_circuit
+        let is_excess = self.shares.count(&path) + self.ending.count(&path) >= self.limits.per_circuit
+            || self.ending.count(&path[..1]) >= self.limits.per_network
             || self.running.len() >= self.limits.with_ending();
         if is_excess {
             return Begun::Refused;
@@ -93,7 +101,7 @@ impl<S: Ord + Copy, V> Lookups<S, V> {
             None => None,
         };
         let number = self.shares.add(&path, stream);
-        self.running.insert(number, Running { path, waiting: Some((stream, then)) });
+        self.running.insert(number, Running { path, waiting: Waiting::Open(stream, then) });
         self.by_stream.insert(stream, number);
         replaced.map_or(Begun::Started(number), |(stream, old)| Begun::Replaces(number, stream, old))
     }
@@ -112,26 +120,25 @@ impl<S: Ord + Copy, V> Lookups<S, V> {
     /// The stream that an answer belongs to; `None` if the stream is closed.
     pub(super) fn answered(&mut self, number: u64) -> Option<(S, V)> {
         let Running { path, waiting } = self.running.remove(&number)?;
-        let Some((stream, then)) = waiting else {
-            let ending = self.ending.get_mut(&path).expect("each lookup without a stream is counted");
-            *ending -= 1;
-            if *ending == 0 {
-                self.ending.remove(&path);
+        match waiting {
+            Waiting::Open(stream, then) => {
+                self.by_stream.remove(&stream);
+                self.shares.remove(&path, number);
+                Some((stream, then))
             }
-            return None;
-        };
-        self.by_stream.remove(&stream);
-        self.shares.remove(&path, number);
-        Some((stream, then))
+            Waiting::Closed(ending) => {
+                self.ending.remove(&path, ending);
+                None
+            }
+        }
     }
 
     /// Drops the lookup of a stream. Returns the lookup's number. A later answer is ignored.
     pub(super) fn forget(&mut self, stream: S) -> Option<u64> {
         let number = self.by_stream.remove(&stream)?;
         let running = self.running.get_mut(&number).expect("a stream's lookup is running");
-        running.waiting = None;
         let path = running.path;
-        *self.ending.entry(path).or_default() += 1;
+        running.waiting = Waiting::Closed(self.ending.add(&path, ()));
         self.shares.remove(&path, number);
         Some(number)
     }
@@ -231,6 +238,20 @@ mod tests {
     }
 
     #[test]
+    fn closed_streams_of_one_network_leave_lookups_to_others() {
+        let mut table = Table::new(LIMITS);
+        let mut stream = 0;
+        for circuit in 0..8 {
+            while table.begin(of(1, circuit), stream, ()) != Begun::Refused {
+                assert!(table.forget(stream).is_some());
+                stream += 1;
+            }
+        }
+        assert_eq!(stream, 6, "the limit of a network");
+        fill(&mut table, of(2, 1), 100..104);
+    }
+
+    #[test]
     fn the_resolver_serves_as_many_lookups_as_can_run() {
         let mut table = Table::new(LookupLimits::of(MAX_LOOKUPS));
         let mut begun = 0;
@@ -270,7 +291,7 @@ mod tests {
                     },
                     _ => {
                         let has = |peer: u8| waiting.values().filter(|(other, _)| *other == peer).count();
-                        let has_none = has(peer) == 0 && !table.ending.contains_key(&of(peer, circuit));
+                        let has_none = has(peer) == 0 && table.ending.count(&of(peer, circuit)[..1]) == 0;
                         let can_yield = (0..3).any(|other| has(other) > 1);
                         match table.begin(of(peer, circuit), stream, ()) {
                             Begun::Started(number) => thread.push(number),
@@ -288,7 +309,7 @@ mod tests {
                 }
                 prop_assert_eq!(table.by_stream.len(), waiting.len());
                 prop_assert!(waiting.len() <= 8 && table.running.len() == thread.len() && thread.len() <= 16);
-                prop_assert_eq!(table.ending.values().sum::<usize>(), thread.len() - waiting.len());
+                prop_assert_eq!(table.ending.len(), thread.len() - waiting.len());
                 prop_assert_eq!(table.shares.len(), waiting.len());
                 for peer in 0..3 {
                     let has = waiting.values().filter(|(other, _)| *other == peer).count();

@@ -110,15 +110,16 @@ pub(crate) fn connections(
     stop: impl Fn() -> bool,
     from: impl Fn(usize) -> IpAddr,
 ) -> usize {
-    let (clock, mut count) = (Clock::start(), 0);
+    let (clock, mut attempts, mut count) = (Clock::start(), 0, 0);
     let mut held = VecDeque::new();
     while !stop() {
-        if count as f64 > seconds(clock) * rate {
+        if attempts as f64 > seconds(clock) * rate {
             thread::sleep(Duration::from_millis(1));
             continue;
         }
+        attempts += 1;
+        let Ok(socket) = dial(from(attempts), to) else { continue };
         count += 1;
-        let Ok(socket) = dial(from(count), to) else { continue };
         // A reset leaves no TIME_WAIT, which would use up the ports.
         socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
         held.push_back(socket);
