@@ -182,6 +182,19 @@ def test_graphml_and_hosts_become_places_relays_and_clients(write: Any) -> None:
     assert found["servers"]["server"] == {"link_down": "102400 KiB/s", "link_up": "102400 KiB/s", "place": "US"}
 
 
+def test_hosts_of_a_country_are_at_all_of_its_places(write: Any) -> None:
+    graph = write("g", GRAPHML.replace(">LA<", ">US<"))
+    hosts = write("h", CONFIG.replace('quantity="3"', 'quantity="100"'))
+    first, again, other = (
+        parsed(file.make(hosts, graph=graph, seed=seed))["clients"]["web"]["place"] for seed in (1, 1, 2)
+    )
+    counts = [count for place, count in first.items() if place != "DE"]
+    assert len(counts) == 2
+    assert sum(counts) == 100
+    assert min(counts) > 30
+    assert first == again != other
+
+
 def test_a_scenario_runs_in_the_network_of_the_files(penstock: Command, tmp_path: Path, write: Any) -> None:
     hosts, graph = write("shadow.config.xml", CONFIG), write("topology.graphml.xml", GRAPHML.replace("0.5<", "0.01<"))
     scenario, out = write("x.toml", SCENARIO), tmp_path / "net.toml"
@@ -319,6 +332,13 @@ WRONG = [
     (HOSTS.replace('software="c1soft"', 'software="c2soft"'), TOPOLOGY, "there is no software 'c2soft'"),
     (HOSTS, TOPOLOGY.replace("USCA DEDE", "USCA FRFR"), "g:5: there is no cluster 'FRFR'"),
     ("<shadow></shadow>", GRAPHML, "there is no <node>"),
+    ('<?xml version="1.0" encoding="gbk"?>' + CONFIG, GRAPHML, "h: this is not XML in a known encoding"),
+    (CONFIG.replace('quantity="2"', f'quantity="{"9" * 5000}"'), GRAPHML, "h:17: the quantity is '99"),
+    (
+        CONFIG.replace('<node id="webclient1"', '<node id="webclient1" bandwidthdown="50"'),
+        GRAPHML,
+        "some hosts of the group web have a bandwidthdown and others do not; give each of them a bandwidthdown",
+    ),
 ]
 
 

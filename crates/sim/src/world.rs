@@ -925,7 +925,7 @@ impl World<'_> {
         }
     }
 
-    /// Samples all relays of the shard at a barrier.
+    /// Records the bytes that each client of the shard has received since the last sample.
     pub(crate) fn sample_clients(&mut self) {
         let now = self.net.now();
         for id in &self.plan.client_ids {
@@ -940,6 +940,7 @@ impl World<'_> {
         }
     }
 
+    /// Samples all relays of the shard at a barrier.
     pub(crate) fn sample_relays(&mut self) {
         let now = self.net.now();
         let plan = self.plan;

@@ -6,6 +6,7 @@ consensus weight [kB/s]. In 1.5.0 the token bucket follows, in 1.9.0 it is in `-
 anywhere.
 """
 
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from penstock import _core
 from penstock.errors import PenstockError
 from penstock.networks import xml
 from penstock.networks.internet import Place
@@ -23,6 +23,9 @@ from penstock.networks.xml import Element
 
 LARGEST = 256 << 20
 """The largest accepted file [B]; the largest of Shadow's own has 3 MiB."""
+
+DIGITS = 18
+"""The largest accepted number of digits."""
 
 ROLES = {"dirauth": "relay", "relay": "relay", "exitrelay": "relay", "client": "client"}
 """The first argument of Tor's plug-in, and the kind of node."""
@@ -88,6 +91,7 @@ def read(data: bytes, path: Path, places: Sequence[Place], seed: int) -> Hosts:
 
 
 def _nodes(root: Element, places: Sequence[Place], seed: int, lost: list[str]) -> Iterator[_Node]:
+    rng = random.Random(f"{seed}/places")  # noqa: S311
     software = {each.need("id"): each for each in root.each("software")}
     names = {place.name for place in places}
     codes: dict[str, list[str]] = {}
@@ -114,8 +118,7 @@ def _nodes(root: Element, places: Sequence[Place], seed: int, lost: list[str]) -
             if not here:
                 lost.append(wanted or "of theirs")
                 here = [place.name for place in places]
-            [drawn] = _core.sample([(False, False, 0)] * len(here), 1, seed + len(lost)) if len(here) > 1 else [0]
-            yield _Node(element, id_, tor[0] if tor else "server", tor, here[drawn])
+            yield _Node(element, id_, tor[0] if tor else "server", tor, rng.choice(here))
 
 
 def _words(element: Element) -> list[str]:
@@ -180,14 +183,14 @@ def _number(element: Element, fact: str, default: int, most: int) -> int:
     text = element.facts.get(fact)
     if text is None:
         return default
-    if not text.isdecimal() or int(text) > most:
+    if not text.isdecimal() or len(text) > DIGITS or int(text) > most:
         element.wrong(f"the {fact} is {text[:40]!r}; it must be a whole number up to {most}")
     return int(text)
 
 
 def _size(node: _Node, text: str, what: str) -> int:
-    if not text.isdecimal():
-        node.element.wrong(f"the {what} of {node.id} is {text[:40]!r}; it must be a whole number")
+    if not text.isdecimal() or len(text) > DIGITS:
+        node.element.wrong(f"the {what} of {node.id} is {text[:40]!r}; it must be a whole number up to {MOST}")
     return min(MOST, int(text))
 
 
@@ -221,3 +224,10 @@ def check(hosts: Hosts, path: Path) -> None:
     """Refuse a file without relays, clients and servers."""
     if not hosts.relays.relays and not hosts.clients and not hosts.servers:
         raise PenstockError(f"{path}: no host is a relay, client or server of the plug-ins scallion and filetransfer")
+    for group in [*hosts.clients.values(), *hosts.servers.values()]:
+        for fact, rates in (("bandwidthdown", group.down), ("bandwidthup", group.up)):
+            if any(rates) and not all(rates):
+                raise PenstockError(
+                    f"{path}: some hosts of the group {group.name} have a {fact} and others do not; "
+                    f"give each of them a {fact}, or give the others names of their own"
+                )

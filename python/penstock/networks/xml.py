@@ -77,7 +77,7 @@ def read(data: bytes, path: Path) -> Element:
     except expat.ExpatError as error:
         why = expat.ErrorString(error.code)
         raise PenstockError(f"{path}:{error.lineno}: this is not XML: {why}") from error
-    except (UnicodeError, LookupError) as error:
+    except (ValueError, LookupError) as error:
         raise PenstockError(f"{path}: this is not XML in a known encoding: {_plain(str(error))}") from error
     return root.children[0]
 

@@ -65,8 +65,9 @@ section! {
         /// With 10, every tenth DATA cell of a traced circuit is recorded in cells.parquet. With 0, no cell is
         /// recorded.
         cells: u32 = Whole::cells(0, 1_000_000), Is("0");
-        /// The interval of clients.parquet, the bytes that each client receives. With "none", the table is empty.
-        clients: Option<Duration> = Or("none", TIME), Is("none");
+        /// The interval of clients.parquet, the bytes that each client receives; at least 1 ms. With "none", the table
+        /// is empty.
+        clients: Option<Duration> = Or("none", INTERVAL), Is("none");
     }
 }
 
