@@ -60,7 +60,7 @@ fn on_new_page(run: u8, at: usize, size: usize) {
 /// Requests that the kernel uses huge pages from now on. Without support, this does nothing.
 fn request(page: usize, count: usize) {
     #[cfg(target_os = "linux")]
-    // SAFETY: the advice does not change the contents of memory, whatever is mapped at this address.
+    // SAFETY: the advice changes the contents of no mapping at this address.
     let _ = unsafe { libc::madvise((page << PAGE_BITS) as *mut _, count * PAGE, libc::MADV_HUGEPAGE) };
 }
 

@@ -8,7 +8,7 @@ use penstock_scenario::model::{self, Scenario};
 use penstock_units::Seed;
 use std::collections::BTreeMap;
 
-/// What all shards of a run share. It does not change during the run.
+/// The data that all shards of a run share. They do not change during the run.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) scenario: &'a Scenario,

@@ -10,7 +10,7 @@ use penstock_record::{CellRow, Position};
 use penstock_units::Instant;
 use std::collections::BTreeMap;
 
-/// What the hosts of one shard record about tracked cells.
+/// The times that the hosts of one shard record about tracked cells.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     /// In a traced circuit, every n-th DATA cell is tracked; zero tracks no cells.

@@ -33,7 +33,7 @@ const FEW_EVENTS: u64 = 100;
 /// The leading thread reports the progress after this many windows.
 const WINDOWS_PER_REPORT: u64 = 64;
 
-/// What the threads of all shards share.
+/// The state that the threads of all shards share.
 struct Crew<'a> {
     plan: &'a Plan<'a>,
     shards: Vec<Shard<'a>>,

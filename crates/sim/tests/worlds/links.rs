@@ -143,7 +143,7 @@ fn look_ahead_does_not_change_other_simulators_links() {
     }
 }
 
-/// Shadow's interface sends what waits at once, and then pauses: cells of a burst have the same time.
+/// Shadow's interface sends all waiting packets together and then pauses, so cells of a burst have the same time.
 #[test]
 fn shadows_interface_receives_in_batches_of_ten_milliseconds() {
     let lab = Lab::only_bulk().set("tcp.profile", "shadow-1.9").set("run.duration", "12 s");
