@@ -162,3 +162,15 @@ def make_up(tmp_path: Path) -> Callable[..., Path]:
         return synthetic.write(tmp_path / name, **how)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
+    """Writes a file with this name and content into a temporary folder; returns its path."""
+
+    def writing(name: str, text: str | bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    return writing

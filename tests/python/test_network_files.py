@@ -107,16 +107,6 @@ GRAPH = """graph [
 """
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Any:
-    def writing(name: str, text: str | bytes) -> Path:
-        path = tmp_path / name
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return path
-
-    return writing
-
-
 def resolved(network: str) -> str:
     """The scenario in that network, with every key; raises if the network is wrong."""
     return _core.Document(SCENARIO, "x.toml", [], (network, "net.toml")).resolved("default")

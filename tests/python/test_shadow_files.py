@@ -123,16 +123,6 @@ pause = "1 s"
 """
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Any:
-    def writing(name: str, text: str | bytes) -> Path:
-        path = tmp_path / name
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return path
-
-    return writing
-
-
 def parsed(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
@@ -348,6 +338,12 @@ def test_a_wrong_file_is_refused_with_its_line(hosts: str, graph: str, said: str
         file.make(write("h", hosts), graph=write("g", graph))
     assert said in str(raised.value).replace(f"{tmp_path}/", "")
     assert "\n" not in str(raised.value)
+
+
+def test_hosts_of_clients_are_checked_like_hosts_of_relays(write: Any) -> None:
+    mixed = CONFIG.replace('<node id="webclient1"', '<node id="webclient1" bandwidthdown="50"')
+    with pytest.raises(PenstockError, match="c: some hosts of the group web have a bandwidthdown"):
+        file.make(write("h", CONFIG), graph=write("g", GRAPHML), clients=write("c", mixed))
 
 
 def test_arguments_that_do_not_fit_are_refused(penstock: Command, write: Any) -> None:

@@ -23,8 +23,8 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// If a file cannot be written. All files then keep their old content. After a crash between two renames, only some
-/// files are new.
+/// If a file cannot be written. All files then keep their old content. After a crash between two renames, or if a
+/// rename fails, only the files before it are new.
 pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     stage(files)?;
     for (path, _) in files {
@@ -37,7 +37,7 @@ pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
 ///
 /// # Errors
 ///
-/// As in [`replace`].
+/// As in [`replace`]. If a rename fails, the second file is missing.
 pub(crate) fn replace_pair(first: (PathBuf, &[u8]), second: (PathBuf, &[u8])) -> Result<(), FileError> {
     let files = [first, second];
     stage(&files)?;

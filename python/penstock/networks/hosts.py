@@ -87,6 +87,8 @@ def read(data: bytes, path: Path, places: Sequence[Place], seed: int) -> Hosts:
         for node in nodes:
             if ROLES.get(node.role, "server") == kind:
                 _join(groups, node)
+        for group in groups.values():
+            _check_mixed(group, path)
     return hosts
 
 
@@ -174,6 +176,15 @@ def _join(groups: dict[str, Group], node: _Node) -> None:
     group.up.append(_link(node, "bandwidthup"))
 
 
+def _check_mixed(group: Group, path: Path) -> None:
+    for fact, rates in (("bandwidthdown", group.down), ("bandwidthup", group.up)):
+        if any(rates) and not all(rates):
+            raise PenstockError(
+                f"{path}: some hosts of the group {group.name} have a {fact} and others do not; "
+                f"give each of them a {fact}, or give the others names of their own"
+            )
+
+
 def _link(node: _Node, fact: str) -> int | None:
     kib = _number(node.element, fact, 0, MOST >> 10)
     return kib * 1024 or None
@@ -224,10 +235,3 @@ def check(hosts: Hosts, path: Path) -> None:
     """Refuse a file without relays, clients and servers."""
     if not hosts.relays.relays and not hosts.clients and not hosts.servers:
         raise PenstockError(f"{path}: no host is a relay, client or server of the plug-ins scallion and filetransfer")
-    for group in [*hosts.clients.values(), *hosts.servers.values()]:
-        for fact, rates in (("bandwidthdown", group.down), ("bandwidthup", group.up)):
-            if any(rates) and not all(rates):
-                raise PenstockError(
-                    f"{path}: some hosts of the group {group.name} have a {fact} and others do not; "
-                    f"give each of them a {fact}, or give the others names of their own"
-                )

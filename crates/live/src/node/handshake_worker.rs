@@ -79,8 +79,8 @@ impl HandshakeWorker {
         Ok(HandshakeWorker { desk, answers, thread })
     }
 
-    /// Queues a handshake from the link at the end of `path`. The answer will have the same number. If the queue is full, returns the
-    /// number of the dropped handshake, which can be `number`.
+    /// Queues a handshake from the link at the end of `path`. The answer will have the same number. If the queue is
+    /// full, returns the number of the dropped handshake, which can be `number`.
     pub(super) fn ask(
         &self,
         number: u64,

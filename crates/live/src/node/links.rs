@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 /// Maximum number of unfinished link handshakes [1], if there are enough file descriptors. Accepted and opened
-/// connections have separate limits. One network may have a quarter of them.
+/// connections have separate limits. One network may have a quarter of the accepted ones.
 pub(super) const MAX_OPENING: usize = 1024;
 /// Maximum number of connections that the node accepts in one turn [1].
 const MAX_ACCEPTS: usize = 64;

@@ -1,5 +1,6 @@
-//! File descriptors. Name lookups have a part of their own. Links and exit streams share the rest. Each kind has half, and may use more while the other kind
-//! needs less. If none is left, the network, host or circuit with the most descriptors loses one.
+//! File descriptors. Name lookups have a part of their own. Links and exit streams share the rest: each kind has half,
+//! and may use more while the other kind needs less, streams up to three quarters. If none is left, the network, host
+//! or circuit with the most descriptors loses one.
 //!
 //! Deviation: C tor closes connections without circuits when descriptors are short (`connection_check_oos()`), without
 //! regard to their addresses, and limits streams only with `DoSStreamCreationEnabled`.
