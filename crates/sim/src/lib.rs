@@ -51,6 +51,9 @@ pub struct Outcome {
     pub nodes: Vec<NodeReport>,
     /// Cells, connections and packets between the nodes at the end of the run.
     pub network: NetworkReport,
+    /// The speed that several threads allow, relative to one thread, if all events take the same time and waiting takes
+    /// none: the number of events, divided by the sum over all windows of the events of the busiest thread.
+    pub balance: f64,
 }
 
 /// The counters and the state of a relay or client at the end of a run. For its counters and cells, `received + made =

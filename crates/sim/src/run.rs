@@ -6,6 +6,7 @@
 //! Samples, changes and the end of the run concern several hosts. They happen at a barrier: a time that all hosts must
 //! reach before any host continues.
 
+mod gate;
 mod shards;
 
 use crate::control::Control;
@@ -20,7 +21,7 @@ use penstock_core::CircuitIndex;
 use penstock_record::tables::Name;
 use penstock_record::{Position, RunStats};
 use penstock_scenario::model::{self, TorNode};
-use penstock_units::{Cells, Instant};
+use penstock_units::{Cells, Duration, Instant};
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct Run<'a> {
     traced: BTreeMap<u32, Traced>,
     traced_plain: Vec<HostId>,
     cells: CellTimes,
+    /// Events that were handled while the busiest thread of their window handled others.
+    parallel_events: u64,
 }
 
 /// A traced circuit: for every node from the client to the exit, the host and the circuit index.
@@ -54,6 +57,17 @@ enum Next {
         horizon: Instant,
     },
     Barrier(Instant),
+}
+
+impl Next {
+    /// The step after which all events before `first`, the first event of all hosts, have been handled. The next
+    /// barrier is at `barrier`.
+    fn after(first: Option<Instant>, lookahead: Duration, barrier: Instant) -> Self {
+        match first.filter(|first| *first <= barrier) {
+            Some(start) => Next::Window { start, horizon: (start + lookahead).min(barrier + TICK) },
+            None => Next::Barrier(barrier),
+        }
+    }
 }
 
 impl<'a> Run<'a> {
@@ -75,13 +89,14 @@ impl<'a> Run<'a> {
             traced: BTreeMap::new(),
             traced_plain: Vec::new(),
             cells: CellTimes::new(plan.shards),
+            parallel_events: 0,
         };
         run.trace_plain();
         run
     }
 
     /// Runs a plan. The only error is [`Error::Cancelled`].
-    pub(crate) fn all(plan: &'a Plan<'a>, control: &Control) -> Result<crate::Outcome, Error> {
+    pub(crate) fn all(plan: &'a Plan<'a>, control: &'a Control) -> Result<crate::Outcome, Error> {
         let run = Run::new(plan);
         if plan.shards > 1 { run.in_threads(control) } else { run.in_this_thread(control) }
     }
@@ -89,9 +104,9 @@ impl<'a> Run<'a> {
     fn in_this_thread(mut self, control: &Control) -> Result<crate::Outcome, Error> {
         let mut world = World::new(self.plan, 0, control);
         loop {
-            match self.next(world.next_event(), world.lookahead()) {
+            match Next::after(world.next_event(), world.lookahead(), self.next_barrier()) {
                 Next::Window { start, horizon } => {
-                    let reports = |finished: &[u64]| control.report(start, self.fraction(start, finished));
+                    let reports = |downloads| control.report(start, self.fraction(start, downloads));
                     world.run_window(horizon, control, reports)?;
                 }
                 Next::Barrier(now) => {
@@ -108,14 +123,9 @@ impl<'a> Run<'a> {
         Instant::ZERO + self.plan.scenario.run.duration
     }
 
-    /// The next step, if the first event of all hosts is at `start`.
-    fn next(&self, start: Option<Instant>, lookahead: penstock_units::Duration) -> Next {
+    fn next_barrier(&self) -> Instant {
         let sample = self.next_sample.min(self.next_trace).min(self.next_client_sample);
-        let barrier = sample.min(self.next_change()).min(self.end());
-        match start.filter(|start| *start <= barrier) {
-            Some(start) => Next::Window { start, horizon: (start + lookahead).min(barrier + TICK) },
-            None => Next::Barrier(barrier),
-        }
+        sample.min(self.next_change()).min(self.end())
     }
 
     /// Applies changes and takes samples at a barrier. All messages have been delivered.
@@ -156,17 +166,15 @@ impl<'a> Run<'a> {
     fn is_over(&self, worlds: &[&World<'a>], now: Instant) -> bool {
         let sampled = now + self.plan.scenario.run.sample == self.next_sample;
         let stop = self.plan.scenario.run.stop.filter(|_| sampled);
-        let finished = |workload: usize| worlds.iter().map(|world| world.finished[workload]).sum::<u64>();
-        now == self.end() || stop.is_some_and(|stop| finished(stop.workload) >= stop.downloads)
+        let downloads = worlds.iter().map(|world| world.downloads_for_stop()).sum::<u64>();
+        now == self.end() || stop.is_some_and(|stop| downloads >= stop.downloads)
     }
 
-    /// The completed fraction of the run. `finished` counts the complete downloads of each workload.
-    fn fraction(&self, now: Instant, finished: &[u64]) -> f64 {
+    /// The completed fraction of the run. `downloads` counts the complete downloads of the workload that ends the run.
+    fn fraction(&self, now: Instant, downloads: u64) -> f64 {
         let run = &self.plan.scenario.run;
         let of_time = now.as_secs_f64() / run.duration.as_secs_f64();
-        let of_downloads =
-            run.stop.map_or(0.0, |stop| finished[stop.workload] as f64 / stop.downloads as f64);
-        of_time.max(of_downloads)
+        of_time.max(run.stop.map_or(0.0, |stop| downloads as f64 / stop.downloads as f64))
     }
 
     /// Takes the records of traced circuits and cells from the shards.
@@ -279,6 +287,8 @@ impl<'a> Run<'a> {
         });
         let network = network.expect("a run has at least one shard");
         let observers = worlds.into_iter().map(|world| world.observer).collect();
-        crate::Outcome { tables: Observer::into_tables(observers, self.cells.rows()), stats, nodes, network }
+        let tables = Observer::into_tables(observers, self.cells.rows());
+        let balance = stats.events as f64 / (stats.events - self.parallel_events).max(1) as f64;
+        crate::Outcome { tables, stats, nodes, network, balance }
     }
 }

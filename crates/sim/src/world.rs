@@ -15,7 +15,8 @@ use crate::client::{Circuit, Client, Download, Phase, Task};
 use crate::control::Control;
 use crate::error::Error;
 use crate::net::{
-    App, HostKernel, Mail, Net, NetEvent, Owner, PLAIN, Peer, Ready, SockRef, Step, StreamSock, TICK, Timer,
+    App, HostKernel, Mail, Net, NetEvent, Outbox, Owner, PLAIN, Peer, Ready, SockRef, Step, StreamSock, TICK,
+    Timer,
 };
 use crate::observer::{Observer, RelaySample, TransferEnd};
 use crate::plan::{Builder, Plan};
@@ -46,7 +47,7 @@ pub(crate) struct World<'a> {
     nodes: Awake<Node>,
     pub(crate) observer: Observer,
     /// The number of complete downloads of each workload.
-    pub(crate) finished: Vec<u64>,
+    finished: Vec<u64>,
     pub(crate) trace_log: Vec<TraceEvent>,
     checked: u64,
 }
@@ -100,7 +101,7 @@ impl<'a> World<'a> {
     pub(crate) fn new(plan: &'a Plan<'a>, shard: usize, control: &Control) -> Self {
         let (scenario, seed, record) = (plan.scenario, plan.seed, plan.record);
         let hosts: Vec<_> = plan.builders.iter().map(Builder::host).collect();
-        let mut net = Net::new(scenario, hosts, seed);
+        let mut net = Net::new(scenario, hosts, seed, Outbox::new(&plan.shard_of, plan.shards));
         net.tracker = Tracker::new(scenario.trace.cells, shard, plan.shards);
         if control.is_one_by_one() {
             net.one_by_one();
@@ -165,13 +166,18 @@ impl<'a> World<'a> {
         self.net.lookahead
     }
 
-    /// Handles all events before `horizon`. Calls `report` from time to time with the complete downloads of each
-    /// workload.
+    /// Complete downloads of the workload that ends the run; zero if no workload does.
+    pub(crate) fn downloads_for_stop(&self) -> u64 {
+        self.scenario.run.stop.map_or(0, |stop| self.finished[stop.workload])
+    }
+
+    /// Handles all events before `horizon`. Calls `report` from time to time with the value of
+    /// [`World::downloads_for_stop`].
     pub(crate) fn run_window(
         &mut self,
         horizon: Instant,
         control: &Control,
-        report: impl Fn(&[u64]),
+        report: impl Fn(u64),
     ) -> Result<(), Error> {
         while let Some(id) = self.net.host_queue.first(horizon) {
             self.run_host(id, horizon);
@@ -180,7 +186,7 @@ impl<'a> World<'a> {
                 if control.is_cancelled() {
                     return Err(Error::Cancelled);
                 }
-                report(&self.finished);
+                report(self.downloads_for_stop());
             }
         }
         Ok(())

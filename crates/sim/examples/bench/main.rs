@@ -284,6 +284,9 @@ fn network(file: &str, variant: &str, sets: &[String]) -> Result<(), Box<dyn std
     println!(
         "  load: relays write {load:.1} MiB/s, {scaled:.0} scaled to {RELAYS_OF_TOR} of them; first byte after {first:.2} s"
     );
+    if threads > 1 {
+        println!("  balance in events: {:.2} of {threads} threads", outcome.balance);
+    }
     if !LOAD.contains(&scaled) || !FIRST_BYTE.contains(&first) || from < 300.0 {
         println!(
             "  this does not count: that takes 5 minutes of warm-up, {} to {} MiB/s (scaled) and, with sequential writes, {} to {} s",

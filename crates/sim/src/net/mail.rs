@@ -55,23 +55,28 @@ impl Mail {
 
 /// Messages to hosts of other shards.
 #[derive(Debug)]
-pub(crate) struct Outbox {
-    pub(crate) mail: Vec<(HostId, Mail)>,
+pub(crate) struct Outbox<'a> {
+    shard_of: &'a [u8],
+    /// The messages to each shard.
+    pub(crate) mail: Vec<Vec<(HostId, Mail)>>,
     /// The earliest arrival of a packet in the outbox.
     pub(crate) earliest: Instant,
 }
 
-impl Default for Outbox {
-    fn default() -> Self {
-        Outbox { mail: Vec::new(), earliest: Instant::FAR_FUTURE }
+impl<'a> Outbox<'a> {
+    /// An empty outbox for this number of `shards`. `shard_of` is the shard of each host.
+    pub(crate) fn new(shard_of: &'a [u8], shards: usize) -> Self {
+        Outbox { shard_of, mail: (0..shards).map(|_| Vec::new()).collect(), earliest: Instant::FAR_FUTURE }
     }
-}
 
-impl Outbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.mail.iter().all(Vec::is_empty)
+    }
+
     #[cold]
     pub(crate) fn push(&mut self, to: HostId, mail: Mail) {
         self.earliest = self.earliest.min(mail.arrival());
-        self.mail.push((to, mail));
+        self.mail[usize::from(self.shard_of[to as usize])].push((to, mail));
     }
 }
 

@@ -20,7 +20,7 @@ mod socket;
 pub(crate) use event::{Step, Timer};
 pub(crate) use host::{App, Host, Ready, StreamSock};
 pub(crate) use kernel::HostKernel;
-pub(crate) use mail::{Mail, remove_closed};
+pub(crate) use mail::{Mail, Outbox, remove_closed};
 pub(crate) use packet::{Packet, Peer, SockRef};
 pub(crate) use plain::PLAIN;
 pub(crate) use socket::Owner;
@@ -35,7 +35,6 @@ use crate::tracker::Tracker;
 use cpu::Work;
 use datagrams::Datagram;
 use host::tcp_config;
-use mail::Outbox;
 use packet::{Arrival, Delivery};
 use penstock_core::datagram::Message;
 use penstock_scenario::markov::Observation;
@@ -66,7 +65,7 @@ pub(crate) struct Net<'a> {
     generations: u32,
     longest_train: u32,
     /// Messages to hosts of other shards.
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: Outbox<'a>,
     /// Closed sockets. A barrier removes a connection after both ends have closed.
     closed: Vec<Peer>,
     topology: Topology<'a>,
@@ -212,7 +211,12 @@ impl<'a> TcpConfigs<'a> {
 
 impl<'a> Net<'a> {
     /// The network of these hosts, which are all dormant.
-    pub(crate) fn new(scenario: &'a Scenario, hosts: Vec<&'a model::Host>, seed: Seed) -> Self {
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        hosts: Vec<&'a model::Host>,
+        seed: Seed,
+        outbox: Outbox<'a>,
+    ) -> Self {
         let count = hosts.len();
         let topology = Topology {
             seed,
@@ -234,7 +238,7 @@ impl<'a> Net<'a> {
             spare_buffers: Vec::new(),
             generations: 0,
             longest_train: u32::MAX,
-            outbox: Outbox::default(),
+            outbox,
             closed: Vec::new(),
             topology,
             models: scenario.workloads.iter().map(model_of).collect(),

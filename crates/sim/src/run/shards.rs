@@ -1,8 +1,14 @@
 //! Several shards, each in its own thread.
 //!
-//! The leading thread runs the first shard, and decides about windows and barriers. Before and after each window, all
-//! threads wait for each other at a gate. If windows have few events, the leading thread runs all shards itself.
+//! The threads work in turns. In a turn, each thread runs a window of its shard, then waits for the others at the gate.
+//! All threads derive the next turn from the same numbers, which each shard published before the gate. At a barrier the
+//! leading thread, which runs the first shard, uses all shards, and the other threads wait. If windows have few events,
+//! the leading thread runs all shards.
+//!
+//! A thread can be one turn ahead of another thread. Therefore published numbers and messages have two places, one for
+//! even turns and one for odd turns.
 
+use super::gate::Gate;
 use super::{Next, Run};
 use crate::control::Control;
 use crate::error::Error;
@@ -10,224 +16,247 @@ use crate::net::Mail;
 use crate::plan::Plan;
 use crate::queue::HostId;
 use crate::world::World;
-use penstock_units::Instant;
+use penstock_units::time::nanos;
+use penstock_units::{Duration, Instant};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// A shard, and the messages of the other shards to it.
 struct Shard<'a> {
     /// The hosts of the shard. The shard's own thread creates them, so that it also allocates their memory.
     world: Mutex<Option<World<'a>>>,
+    turns: [Turn; 2],
+}
+
+/// The result of a shard's turn.
+#[derive(Default)]
+struct Turn {
     /// The messages from each shard, in the order in which it sent them.
     inbox: Vec<Mutex<Vec<(HostId, Mail)>>>,
     /// The time of the first event of the shard's hosts, or of a packet that it has sent to another shard [ns].
-    next: AtomicU64,
-    /// How many events the shard handled in its last window.
+    first: AtomicU64,
+    /// How many events the shard has handled in this turn.
     events: AtomicU64,
+    /// The value of [`World::downloads_for_stop`].
+    downloads: AtomicU64,
 }
 
-/// If the last window had fewer events than this, waiting at the gates would take longer than the work of other shards.
-const FEW_EVENTS: u64 = 100;
+/// If the last window had fewer events than this, waiting at the gate would take longer than the work of other shards.
+const FEW_EVENTS: u64 = 20;
 
-/// The leading thread reports the progress after this many windows.
-const WINDOWS_PER_REPORT: u64 = 64;
+/// The leading thread reports the progress after this many turns.
+const TURNS_PER_REPORT: u64 = 64;
 
 /// The state that the threads of all shards share.
 struct Crew<'a> {
     plan: &'a Plan<'a>,
+    control: &'a Control,
     shards: Vec<Shard<'a>>,
-    gate: Barrier,
-    /// The end of the current window [ns].
-    horizon: AtomicU64,
-    is_over: AtomicBool,
+    gate: Gate,
+    lookahead: AtomicU64,
+    /// The time of the next barrier, as known after an even turn and after an odd turn [ns].
+    barrier: [AtomicU64; 2],
     /// Whether the thread of a shard other than the first has panicked.
     failed: AtomicBool,
-    /// Whether the leading thread is between the two gates of a window.
-    in_window: AtomicBool,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn in_threads(mut self, control: &Control) -> Result<crate::Outcome, Error> {
-        let crew = Crew::new(self.plan);
+    pub(super) fn in_threads(mut self, control: &'a Control) -> Result<crate::Outcome, Error> {
+        let crew = Crew::new(self.plan, control);
         let end = std::thread::scope(|scope| {
+            // The other threads must also end if this thread returns an error or panics.
+            let _end = EndOnDrop(&crew.gate);
             for shard in 1..crew.shards.len() {
                 let crew = &crew;
-                scope.spawn(move || control.in_thread(&mut || crew.follow(shard, control)));
+                scope.spawn(move || control.in_thread(&mut || crew.follow(shard)));
             }
-            // The other threads must also end if this thread returns an error or panics.
-            let _end = EndOnDrop(&crew);
-            self.lead(&crew, control)
+            self.lead(&crew)
         })?;
         let worlds = crew.shards.into_iter().map(|shard| shard.world.into_inner().expect(NO_PANIC));
         Ok(self.finish(worlds.map(|world| world.expect(CREATED)).collect(), end))
     }
 
     /// Runs the first shard. Returns the time at which the run ends.
-    fn lead(&mut self, crew: &Crew<'a>, control: &Control) -> Result<Instant, Error> {
-        crew.window(|| crew.create(0, control));
-        let lookahead = crew.with_world(0, |world| world.lookahead());
-        let mut windows: u64 = 0;
-        loop {
+    fn lead(&mut self, crew: &Crew<'a>) -> Result<Instant, Error> {
+        crew.barrier[0].store(self.next_barrier().as_nanos(), Ordering::Release);
+        crew.create(0);
+        let mut was_shared = false;
+        for turn in 1.. {
+            crew.gate.wait();
             assert!(!crew.failed.load(Ordering::Acquire), "the thread of another shard has panicked");
-            if control.is_cancelled() {
+            if crew.control.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            let first = crew.shards.iter().map(|shard| shard.next.load(Ordering::Acquire)).min();
-            let first = first.map(Instant::from_nanos).filter(|at| *at != Instant::FAR_FUTURE);
-            match self.next(first, lookahead) {
+            if std::mem::take(&mut was_shared) {
+                let events = || crew.published(turn, |turn| &turn.events);
+                self.parallel_events += events().sum::<u64>() - events().max().unwrap_or_default();
+            }
+            match crew.next(turn) {
+                Next::Window { horizon, .. } if crew.has_few_events(turn) => {
+                    (0..crew.shards.len()).for_each(|shard| crew.run_window(shard, turn, horizon));
+                }
                 Next::Window { start, horizon } => {
-                    crew.horizon.store(horizon.as_nanos(), Ordering::Release);
-                    let events = crew.shards.iter().map(|shard| shard.events.load(Ordering::Acquire));
-                    if events.sum::<u64>() < FEW_EVENTS {
-                        (0..crew.shards.len()).for_each(|shard| crew.run_window(shard, control));
-                    } else {
-                        crew.window(|| crew.run_window(0, control));
+                    if turn.is_multiple_of(TURNS_PER_REPORT) {
+                        crew.control.report(
+                            start,
+                            self.fraction(start, crew.published(turn, |turn| &turn.downloads).sum()),
+                        );
                     }
-                    windows += 1;
-                    if !windows.is_multiple_of(WINDOWS_PER_REPORT) {
-                        continue;
-                    }
-                    let of_shard = |shard| crew.with_world(shard, |world| world.finished.clone());
-                    let all = (0..crew.shards.len()).map(of_shard);
-                    let add = |one: Vec<u64>, other: Vec<u64>| {
-                        one.iter().zip(other).map(|(one, other)| one + other).collect()
-                    };
-                    control.report(start, self.fraction(start, &all.reduce(add).unwrap_or_default()));
+                    crew.run_window(0, turn, horizon);
+                    was_shared = true;
                 }
                 Next::Barrier(now) => {
-                    (0..crew.shards.len()).for_each(|shard| crew.deliver(shard));
-                    let mut guards: Vec<_> = crew.shards.iter().map(Shard::lock).collect();
-                    let worlds = guards.iter_mut().map(|guard| guard.as_mut().expect(CREATED));
-                    let mut worlds: Vec<&mut World<'a>> = worlds.collect();
+                    let mut worlds: Vec<_> = crew.shards.iter().map(Shard::lock).collect();
+                    let mut worlds: Vec<_> =
+                        worlds.iter_mut().map(|world| world.as_mut().expect(CREATED)).collect();
+                    (0..worlds.len()).for_each(|shard| crew.deliver(worlds[shard], shard, turn));
                     self.at_barrier(&mut worlds, now);
-                    for (shard, world) in crew.shards.iter().zip(&worlds) {
-                        shard.next.store(next_of(world), Ordering::Release);
-                    }
-                    let worlds: Vec<&World<'a>> = worlds.iter().map(|world| &**world).collect();
+                    let worlds: Vec<_> = worlds.iter().map(|world| &**world).collect();
                     if self.is_over(&worlds, now) {
                         return Ok(now);
                     }
+                    let events = crew.published(turn, |turn| &turn.events);
+                    for ((world, events), shard) in worlds.iter().zip(events).zip(0..) {
+                        debug_assert!(world.net.outbox.is_empty(), "a host sent a message at a barrier");
+                        crew.publish(world, shard, turn, events);
+                    }
                 }
             }
+            crew.barrier[place(turn)].store(self.next_barrier().as_nanos(), Ordering::Release);
         }
+        unreachable!("a run ends at a barrier")
     }
 }
 
+/// The place of a turn's results.
+fn place(turn: u64) -> usize {
+    (turn % 2) as usize
+}
+
 impl<'a> Shard<'a> {
+    fn new(shards: usize) -> Self {
+        let turn = || Turn { inbox: (0..shards).map(|_| Mutex::default()).collect(), ..Turn::default() };
+        Shard { world: Mutex::new(None), turns: [turn(), turn()] }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<World<'a>>> {
         self.world.lock().expect(NO_PANIC)
     }
 }
 
-fn next_of(world: &World<'_>) -> u64 {
-    world.next_event().unwrap_or(Instant::FAR_FUTURE).min(world.net.outbox.earliest).as_nanos()
-}
-
 impl<'a> Crew<'a> {
-    fn new(plan: &'a Plan<'a>) -> Self {
-        let shard = |_| Shard {
-            world: Mutex::new(None),
-            inbox: (0..plan.shards).map(|_| Mutex::default()).collect(),
-            next: AtomicU64::new(0),
-            events: AtomicU64::new(0),
-        };
+    fn new(plan: &'a Plan<'a>, control: &'a Control) -> Self {
         Crew {
             plan,
-            shards: (0..plan.shards).map(shard).collect(),
-            gate: Barrier::new(plan.shards),
-            horizon: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
+            control,
+            shards: (0..plan.shards).map(|_| Shard::new(plan.shards)).collect(),
+            gate: Gate::new(plan.shards),
+            lookahead: AtomicU64::new(0),
+            barrier: Default::default(),
             failed: AtomicBool::new(false),
-            in_window: AtomicBool::new(false),
         }
     }
 
-    /// The leading thread's part of a window.
-    fn window(&self, work: impl FnOnce()) {
-        self.gate.wait();
-        self.in_window.store(true, Ordering::Release);
-        work();
-        self.gate.wait();
-        self.in_window.store(false, Ordering::Release);
-    }
-
-    /// The thread of a shard other than the first. After a panic it still passes the gates, until the run ends.
-    fn follow(&self, shard: usize, control: &Control) {
+    /// The thread of a shard other than the first. After a panic it still waits at the gate, until the run ends.
+    fn follow(&self, shard: usize) {
         let mut panic = None;
-        let mut is_created = false;
-        loop {
-            self.gate.wait();
-            if self.is_over.load(Ordering::Acquire) {
+        for turn in 0.. {
+            if turn > 0 && !self.gate.wait() {
                 break;
             }
-            let work = || match std::mem::replace(&mut is_created, true) {
-                false => self.create(shard, control),
-                true => self.run_window(shard, control),
-            };
+            let work = || self.follow_turn(shard, turn);
             if panic.is_none()
                 && let Err(payload) = catch_unwind(AssertUnwindSafe(work))
             {
                 self.failed.store(true, Ordering::Release);
                 panic = Some(payload);
             }
-            self.gate.wait();
         }
         if let Some(payload) = panic {
             resume_unwind(payload);
         }
     }
 
-    fn with_world<T>(&self, shard: usize, work: impl FnOnce(&mut World<'a>) -> T) -> T {
-        work(self.shards[shard].lock().as_mut().expect(CREATED))
-    }
-
-    fn create(&self, shard: usize, control: &Control) {
-        let world = World::new(self.plan, shard, control);
-        self.shards[shard].next.store(next_of(&world), Ordering::Release);
-        *self.shards[shard].lock() = Some(world);
-    }
-
-    fn run_window(&self, shard: usize, control: &Control) {
-        self.deliver(shard);
-        let horizon = Instant::from_nanos(self.horizon.load(Ordering::Acquire));
-        let outbox = self.with_world(shard, |world| {
-            let before = world.net.handled;
-            // The leading thread also sees that the run was cancelled.
-            let _ = world.run_window(horizon, control, |_| ());
-            self.shards[shard].events.store(world.net.handled - before, Ordering::Release);
-            self.shards[shard].next.store(next_of(world), Ordering::Release);
-            std::mem::take(&mut world.net.outbox)
-        });
-        for (to, mail) in outbox.mail {
-            let receiver = &self.shards[self.plan.shard(to)];
-            receiver.inbox[shard].lock().expect(NO_PANIC).push((to, mail));
+    fn follow_turn(&self, shard: usize, turn: u64) {
+        if turn == 0 {
+            return self.create(shard);
+        }
+        match self.next(turn) {
+            Next::Window { horizon, .. } if !self.has_few_events(turn) => {
+                self.run_window(shard, turn, horizon)
+            }
+            // The leading thread runs this shard.
+            Next::Window { .. } | Next::Barrier(_) => {}
         }
     }
 
-    /// Delivers the messages of all other shards to a shard.
-    fn deliver(&self, shard: usize) {
-        self.with_world(shard, |world| {
-            for inbox in &self.shards[shard].inbox {
-                let mail = std::mem::take(&mut *inbox.lock().expect(NO_PANIC));
-                mail.into_iter().for_each(|(to, mail)| world.deliver(to, mail));
+    /// The numbers that all shards published in the turn before this one.
+    fn published(&self, turn: u64, number: impl Fn(&Turn) -> &AtomicU64) -> impl Iterator<Item = u64> {
+        self.shards.iter().map(move |shard| number(&shard.turns[place(turn - 1)]).load(Ordering::Acquire))
+    }
+
+    fn next(&self, turn: u64) -> Next {
+        let first = self.published(turn, |turn| &turn.first).min().map(Instant::from_nanos);
+        let lookahead = Duration::from_nanos(self.lookahead.load(Ordering::Relaxed));
+        let barrier = Instant::from_nanos(self.barrier[place(turn - 1)].load(Ordering::Acquire));
+        Next::after(first, lookahead, barrier)
+    }
+
+    fn has_few_events(&self, turn: u64) -> bool {
+        self.published(turn, |turn| &turn.events).sum::<u64>() < FEW_EVENTS
+    }
+
+    fn create(&self, shard: usize) {
+        let world = World::new(self.plan, shard, self.control);
+        self.lookahead.store(nanos(world.lookahead()), Ordering::Relaxed);
+        self.publish(&world, shard, 0, 0);
+        *self.shards[shard].lock() = Some(world);
+    }
+
+    fn publish(&self, world: &World<'_>, shard: usize, turn: u64, events: u64) {
+        let first = world.next_event().unwrap_or(Instant::FAR_FUTURE).min(world.net.outbox.earliest);
+        let turn = &self.shards[shard].turns[place(turn)];
+        turn.first.store(first.as_nanos(), Ordering::Release);
+        turn.events.store(events, Ordering::Release);
+        turn.downloads.store(world.downloads_for_stop(), Ordering::Release);
+    }
+
+    fn run_window(&self, shard: usize, turn: u64, horizon: Instant) {
+        let mut guard = self.shards[shard].lock();
+        let world = guard.as_mut().expect(CREATED);
+        self.deliver(world, shard, turn);
+        let before = world.net.handled;
+        // The leading thread also sees that the run was cancelled.
+        let _ = world.run_window(horizon, self.control, |_| ());
+        self.publish(world, shard, turn, world.net.handled - before);
+        world.net.outbox.earliest = Instant::FAR_FUTURE;
+        for (mail, receiver) in world.net.outbox.mail.iter_mut().zip(&self.shards) {
+            if !mail.is_empty() {
+                // The receiver has emptied this buffer, so both buffers are used again.
+                std::mem::swap(mail, &mut *receiver.turns[place(turn)].inbox[shard].lock().expect(NO_PANIC));
+                debug_assert!(mail.is_empty(), "a message was not delivered in its turn");
             }
-        });
+        }
+    }
+
+    /// Delivers the messages that other shards sent to a shard in the turn before this one.
+    fn deliver(&self, world: &mut World<'_>, shard: usize, turn: u64) {
+        for inbox in &self.shards[shard].turns[place(turn - 1)].inbox {
+            let mut mail = inbox.lock().expect(NO_PANIC);
+            mail.drain(..).for_each(|(to, mail)| world.deliver(to, mail));
+        }
     }
 }
 
 /// Lets the threads of the other shards end.
-struct EndOnDrop<'c, 'a>(&'c Crew<'a>);
+struct EndOnDrop<'g>(&'g Gate);
 
-impl Drop for EndOnDrop<'_, '_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        if self.0.in_window.load(Ordering::Acquire) {
-            self.0.gate.wait();
-        }
-        self.0.is_over.store(true, Ordering::Release);
-        self.0.gate.wait();
+        self.0.dismantle();
     }
 }
 
 const NO_PANIC: &str = "a panic of one thread ends the run";
-const CREATED: &str = "each thread creates its shard in the first window";
+const CREATED: &str = "each thread creates its shard in the first turn";
