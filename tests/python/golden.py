@@ -1,14 +1,16 @@
-"""Digests of the five tables of every shipped scenario: the reference that shows when a change moves a result.
+"""Digests of the six tables of every shipped scenario: the reference that shows when a change moves a result.
 
-`python tests/python/golden.py` (`make golden`) rewrites `golden.tsv`; `test_golden.py` compares with it. Every variant
-runs with two seeds, for a few simulated seconds. The digests cover values only, so that a renamed variant or column
-keeps its digest; rename the variant in `golden.tsv` in the same commit.
+`python tests/python/golden.py [SCENARIO...]` (`make golden`) rewrites `golden.tsv`, or only the rows of these
+scenarios; `test_golden.py` compares with it. Every variant runs with two seeds, for a few simulated seconds. The
+digests cover values only, so that a renamed variant or column keeps its digest; rename the variant in `golden.tsv` in
+the same commit.
 """
 
 import hashlib
 import os
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +18,9 @@ from typing import NamedTuple
 import polars
 
 from penstock import _core, catalog
+from penstock.output import TABLES
 
 FILE = Path(__file__).with_name("golden.tsv")
-TABLES = ("transfers", "paths", "relays", "circuits", "cells")
 SEEDS = (1, 2)
 DURATION_S = 10
 """Simulated time of a run [s]."""
@@ -48,18 +50,17 @@ class Run(NamedTuple):
 
 
 def load(scenario: str) -> _core.Document:
-    """A shipped scenario, cut to a few simulated seconds without warm-up."""
+    """A shipped scenario, cut to a few simulated seconds without warm-up, with a table of its clients."""
     seconds = DURATIONS_S.get(scenario, DURATION_S)
-    return catalog.load(scenario, (f'run.duration = "{seconds} s"', 'run.warmup = "0 s"'))[1]
+    return catalog.load(scenario, (f'run.duration = "{seconds} s"', 'run.warmup = "0 s"', 'trace.clients = "1 s"'))[1]
 
 
-def digests(document: _core.Document, run: Run) -> tuple[str, ...]:
+def digests(document: _core.Document, run: Run, threads: int = 1) -> tuple[str, ...]:
     """The digest of each table of one run, without the names of its columns and variant.
 
-    The first variant runs with its last seed in several threads, on which the digests do not depend.
+    The digests must not depend on the number of threads. The file has those of one thread.
     """
-    in_threads = run.seed == SEEDS[-1] and run.variant == document.variants()[0][0]
-    control = _core.Control(3 if in_threads else 1)
+    control = _core.Control(threads)
     with tempfile.TemporaryDirectory() as part:
         _core.run(document, run.variant, None, run.seed, part, control)
         return tuple(_digest(Path(part) / f"{table}.parquet") for table in TABLES)
@@ -70,10 +71,14 @@ def _digest(table: Path) -> str:
     return hashlib.sha256(rows.encode()).hexdigest()[:12]
 
 
-def measured() -> Iterator[tuple[Run, tuple[str, ...]]]:
-    """Every run and its digests, in the order of the file."""
+def measured(only: Sequence[str] = ()) -> Iterator[tuple[Run, tuple[str, ...]]]:
+    """Every run and its digests, in the order of the file; with `only`, other scenarios keep their rows."""
+    known = recorded() if only else {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for scenario in catalog.shipped():
+            if only and scenario not in only:
+                yield from ((run, found) for run, found in known.items() if run.scenario == scenario)
+                continue
             document = load(scenario)
             runs = [Run(scenario, variant, seed) for variant, _ in document.variants() for seed in SEEDS]
             yield from zip(runs, pool.map(lambda run, document=document: digests(document, run), runs), strict=True)
@@ -87,8 +92,11 @@ def recorded() -> dict[Run, tuple[str, ...]]:
 
 def main() -> None:
     """Rewrite `golden.tsv`."""
+    only = sys.argv[1:]
+    if unknown := set(only) - set(catalog.shipped()):
+        raise SystemExit(f"{', '.join(sorted(unknown))}: no such scenario; see `penstock list scenarios`")
     lines = ["\t".join(("scenario", "variant", "seed", *TABLES))]
-    lines += ["\t".join((run.scenario, run.variant, str(run.seed), *found)) for run, found in measured()]
+    lines += ["\t".join((run.scenario, run.variant, str(run.seed), *found)) for run, found in measured(only)]
     FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{FILE}: {len(lines) - 1} runs")
 

@@ -117,18 +117,21 @@ def test_the_manifest_lists_the_runs_and_their_cost(penstock: Command, small: Pa
 
 
 def test_tables_are_identical_when_repeated_or_run_in_threads(penstock: Command, small: Path) -> None:
-    for out, jobs in (("alone", "1"), ("beside", "8")):
-        assert penstock("run", small, "--runs", "4", "--jobs", jobs, "--no-report", "--out", out).status == 0
+    ways = {"alone": ("1", "1"), "beside": ("8", "1"), "threads": ("1", "3"), "both": ("2", "2")}
+    for out, (jobs, threads) in ways.items():
+        arguments = ["--runs", "4", "--set", 'trace.clients="1 s"', "--jobs", jobs, "--threads", threads]
+        assert penstock("run", small, *arguments, "--no-report", "--out", out).status == 0
     for table in TABLES:
-        alone, beside = (penstock.directory / out / f"{table}.parquet" for out in ("alone", "beside"))
-        assert alone.read_bytes() == beside.read_bytes(), table
+        alone, *others = ((penstock.directory / out / f"{table}.parquet").read_bytes() for out in ways)
+        assert all(other == alone for other in others), table
+        assert getattr(package.load(penstock.directory / "threads"), table).height, table
     costs = {"wall_seconds", "cpu_seconds", "peak_heap_bytes", "peak_rss_bytes"}
-    manifests = [json.loads((penstock.directory / out / "manifest.json").read_text()) for out in ("alone", "beside")]
+    manifests = [json.loads((penstock.directory / out / "manifest.json").read_text()) for out in ways]
     for manifest in manifests:
         for each in (manifest, *manifest["runs"]):
             for cost in costs & each.keys():
                 del each[cost]
-    assert manifests[0] == manifests[1]
+    assert all(manifest == manifests[0] for manifest in manifests)
 
 
 def test_rows_are_in_the_order_of_variant_and_seed(penstock: Command, small: Path) -> None:

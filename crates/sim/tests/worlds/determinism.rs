@@ -6,8 +6,14 @@ use penstock_record::{RunKey, Tables};
 use penstock_sim::Outcome;
 use std::path::PathBuf;
 
-const FILES: [&str; 5] =
-    ["transfers.parquet", "paths.parquet", "relays.parquet", "circuits.parquet", "cells.parquet"];
+const FILES: [&str; 6] = [
+    "transfers.parquet",
+    "paths.parquet",
+    "relays.parquet",
+    "circuits.parquet",
+    "cells.parquet",
+    "clients.parquet",
+];
 
 /// The bytes of the tables, written into a directory of this test.
 fn parquet(tables: &Tables, name: &str) -> Vec<Vec<u8>> {
@@ -31,6 +37,7 @@ fn lossy() -> Lab {
     Lab::path()
         .set("network.loss", "0.01")
         .set("relays.entry.bandwidth_rate", "300 KiB/s")
+        .set("trace.clients", "1 s")
         .set("run.duration", "20 s")
 }
 
@@ -90,6 +97,7 @@ fn the_same_run_twice_gives_the_same_bytes() {
         assert_same(&one, &other);
         assert!(parquet(&one.tables, &format!("{name}-a")) == parquet(&other.tables, &format!("{name}-b")));
         assert!(!one.tables.cells.is_empty() && one.tables.transfers.len() > 5);
+        assert_eq!(one.tables.clients.is_empty(), name != "lossy");
     }
 }
 
