@@ -145,7 +145,7 @@ target/tools/bin/cargo-fuzz: | tools
 tools:
 	@.ci/tools "$(PYTHON)" $(PARTS)
 
-SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name Cargo.toml -o -path '*/src/*.rs')
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name Cargo.toml -o -path '*/src/*.rs' -o -path '*/data/*.csv')
 
 $(SETUP): .venv/packages $(SOURCES) | tools
 	VIRTUAL_ENV=$(CURDIR)/.venv PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked

@@ -23,6 +23,8 @@ __all__ = [
     "presets",
     "run",
     "sample",
+    "sample_era",
+    "sample_places",
     "version",
     "workload_kinds",
     "workload_presets",
@@ -176,6 +178,14 @@ def of_consensus(text: bytes, name: str, descriptors: Sequence[tuple[bytes, str]
 
 def sample(relays: Sequence[tuple[bool, bool, int]], count: int, seed: int) -> list[int]:
     """The positions of `count` sampled relays in the list (guard, exit, weight), in order; at most all."""
+
+def sample_era(year: str, count: int, seed: int) -> list[tuple[bool, bool, int, int, int]] | None:
+    """Relays of an era: guard, exit, link, bucket rate and weight [B/s]; none for an unknown year."""
+
+def sample_places(
+    environment: str, seed: int
+) -> tuple[list[tuple[str, float, int | None, int | None]], list[list[float]]] | None:
+    """Places of an environment: name, loss, receiving and sending rate [B/s]; latencies [s]; none if it is unknown."""
 
 def eras() -> list[tuple[str, int, int, int]]:
     """Year, number of relays, mean link and mean capacity [B/s] of each era."""

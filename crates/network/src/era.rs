@@ -23,9 +23,6 @@ pub struct Era {
     pub year: &'static str,
     /// The distributions of four classes of relays: neither guard nor exit, guard, exit, both guard and exit.
     classes: [ClassDistribution; 4],
-    /// The quantiles 0 %, 10 % ... 100 % of the ratio of consensus weight to capacity [1/1000]. The first row is for
-    /// slow relays, the second for all others. Unused if the classes have rows of their own.
-    weight: Option<[[u32; 11]; 2]>,
     /// The quantiles 0 %, 10 % ... 100 % of the ratio of bucket depth to bucket rate [1/1000].
     burst: [u32; 11],
     countries: Vec<(&'static str, u32)>,
@@ -34,13 +31,42 @@ pub struct Era {
 #[derive(Debug)]
 struct ClassDistribution {
     relays: u32,
+    bandwidths: Bandwidths,
+}
+
+#[derive(Debug)]
+enum Bandwidths {
+    OfLinks(Links),
+    OfCapacities(Capacities),
+}
+
+/// Quantiles of links, and ratios that depend on the link.
+#[derive(Debug)]
+struct Links {
     /// Quantiles of the link rate in the slower direction [KiB/s]. [`STEPS`] contains their probabilities.
     link: [u32; STEPS.len()],
     /// The quantiles 0 %, 10 % ... 100 % of the ratio of bucket rate to link rate [1/1000]. The ratio is at most ten.
     /// Each third of the links has one row, the slowest third first.
     rate: [[u32; 11]; 3],
-    /// The quantiles 0 %, 10 % ... 100 % of the ratio of consensus weight to capacity [1/1000], by thirds of the links.
-    weight: Option<[[u32; 11]; 3]>,
+    /// The quantiles 0 %, 10 % ... 100 % of the ratio of consensus weight to capacity [1/1000], for slow relays and for
+    /// all others. All classes have the same.
+    weight: [[u32; 11]; 2],
+}
+
+/// Fitted values of capacities, and ratios that depend on the capacity. The values of a row have equally distant
+/// probabilities from 0 to 1. Between them, logarithms are interpolated linearly.
+///
+/// Source: `benches/eras.py`, for sources with few relays.
+#[derive(Debug)]
+struct Capacities {
+    /// The smaller of link rate and bucket rate [KiB/s].
+    capacity: Vec<u32>,
+    /// The share of relays whose bucket rate is below the link rate [1/1000].
+    limited: u32,
+    /// The ratio of link rate to capacity of these relays [1/1000], by thirds of the capacities.
+    link: [Vec<u32>; 3],
+    /// The ratio of consensus weight to capacity [1/1000], by thirds of the capacities.
+    weight: [Vec<u32>; 3],
 }
 
 /// The probabilities of the link-rate quantiles [1/100]. At the end the steps are smaller, because few relays are fast.
@@ -49,6 +75,9 @@ const STEPS: [u32; 25] =
 
 /// Relays with a capacity below this value count as slow [B/s].
 const SLOW: u64 = 100 * 1024;
+
+/// The bucket rate of relays that are limited by their link [B/s]: the default of C tor 0.2.3 (`BandwidthRate`).
+const DEFAULT_RATE: u64 = 5 << 20;
 
 /// A relay that was sampled from an era.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,20 +108,16 @@ impl Era {
     fn read(year: &'static str) -> Era {
         let class = |class| ClassDistribution {
             relays: numbers::<1>(year, class, "relays")[0],
-            link: numbers(year, class, "link"),
-            rate: ["rate_slow_links", "rate_medium_links", "rate_fast_links"]
-                .map(|quantity| numbers(year, class, quantity)),
-            weight: has(year, class, "weight_slow_links").then(|| {
-                ["weight_slow_links", "weight_medium_links", "weight_fast_links"]
-                    .map(|quantity| numbers(year, class, quantity))
-            }),
+            bandwidths: if has(year, class, "capacity") {
+                Bandwidths::OfCapacities(Capacities::read(year, class))
+            } else {
+                Bandwidths::OfLinks(Links::read(year, class))
+            },
         };
         let countries = rows(year).filter(|row| row[1] == "country");
         Era {
             year,
             classes: ["plain", "guard", "exit", "both"].map(class),
-            weight: has(year, "slow", "weight")
-                .then(|| ["slow", "other"].map(|relays| numbers(year, relays, "weight"))),
             burst: numbers(year, "all", "burst"),
             countries: countries.map(|[code, _, count]| (code, number(count))).collect(),
         }
@@ -122,7 +147,8 @@ impl Era {
         CLASSES.iter().zip(counts).flat_map(|(class, count)| vec![*class; count]).collect()
     }
 
-    /// Samples `count` relays. Within each class, slower links come first.
+    /// Samples `count` relays. Within each class, those with slower links come first, or with lower capacities if the
+    /// year has quantiles of capacities.
     pub fn sample(&self, count: usize, rng: &mut Rng) -> Vec<SampledRelay> {
         let counts = shared(count, &self.classes.each_ref().map(|class| class.relays));
         let mut sampled = Vec::with_capacity(count);
@@ -130,43 +156,76 @@ impl Era {
             let mut limits = strata(count, rng);
             shuffle(&mut limits, rng);
             let ranks = strata(count, rng);
-            let mut weights = if distribution.weight.is_some() { strata(count, rng) } else { Vec::new() };
-            shuffle(&mut weights, rng);
-            for (index, (rank, limit)) in ranks.into_iter().zip(limits).enumerate() {
-                let weight = weights.get(index).copied();
-                sampled.push(self.relay(*class, distribution, [rank, limit], weight, rng));
+            let places = ranks.into_iter().zip(limits);
+            match &distribution.bandwidths {
+                Bandwidths::OfLinks(links) => {
+                    sampled.extend(places.map(|place| self.of_links(*class, links, place, rng)));
+                }
+                Bandwidths::OfCapacities(capacities) => {
+                    let mut weights = strata(count, rng);
+                    shuffle(&mut weights, rng);
+                    let places = places.zip(weights);
+                    sampled.extend(
+                        places.map(|(place, weight)| {
+                            self.of_capacities(*class, capacities, place, weight, rng)
+                        }),
+                    );
+                }
             }
         }
         sampled
     }
 
     /// A relay with quantile `rank` of the link rates. Its bucket rate is quantile `limit` of its third of the links.
-    /// `weight` is the quantile of its weight, if the class has a distribution for it.
-    fn relay(
+    fn of_links(
         &self,
         class: Class,
-        distribution: &ClassDistribution,
-        [rank, limit]: [f64; 2],
-        weight: Option<f64>,
+        links: &Links,
+        (rank, limit): (f64, f64),
         rng: &mut Rng,
     ) -> SampledRelay {
-        let link = (distribution.link_at(rank) * 1024.0) as u64;
-        let third = ((rank * 3.0) as usize).min(2);
-        let of_link = at(&distribution.rate[third], limit);
+        let link = (links.at(rank) * 1024.0) as u64;
+        let of_link = at(&links.rate[third(rank)], limit);
         let rate = ((link as f64 * of_link / 1000.0) as u64).max(1);
         let burst = (rate as f64 * at(&self.burst, rng.unit()) / 1000.0) as u64;
         let capacity = link.min(rate);
-        let weight = match (distribution.weight.zip(weight), &self.weight) {
-            (Some((quantiles, rank)), _) => at(&quantiles[third], rank),
-            (None, Some(quantiles)) => at(&quantiles[usize::from(capacity >= SLOW)], rng.unit()),
-            (None, None) => unreachable!("every year has a distribution of weights"),
-        };
+        let weight = at(&links.weight[usize::from(capacity >= SLOW)], rng.unit());
         SampledRelay {
             class,
             link,
             rate,
             burst: burst.max(rate),
             weight: ((capacity as f64 * weight / 1000.0) as u64).max(1),
+            country: geo::draw(&self.countries, rng),
+        }
+    }
+
+    /// A relay with quantile `rank` of the capacities. Its link rate and its weight are the quantiles `limit` and
+    /// `weight` of its third of the capacities.
+    fn of_capacities(
+        &self,
+        class: Class,
+        capacities: &Capacities,
+        (rank, limit): (f64, f64),
+        weight: f64,
+        rng: &mut Rng,
+    ) -> SampledRelay {
+        let capacity = at_logarithm(&capacities.capacity, rank) * 1024.0;
+        let limited = f64::from(capacities.limited) / 1000.0;
+        let (link, rate) = if limit < limited {
+            let ratio = at_logarithm(&capacities.link[third(rank)], limit / limited);
+            ((capacity * ratio / 1000.0) as u64, capacity as u64)
+        } else {
+            (capacity as u64, DEFAULT_RATE.max(capacity as u64))
+        };
+        let burst = (rate as f64 * at(&self.burst, rng.unit()) / 1000.0) as u64;
+        let weight = capacity * at_logarithm(&capacities.weight[third(rank)], weight) / 1000.0;
+        SampledRelay {
+            class,
+            link,
+            rate,
+            burst: burst.max(rate),
+            weight: (weight as u64).max(1),
             country: geo::draw(&self.countries, rng),
         }
     }
@@ -185,19 +244,43 @@ fn has(year: &str, group: &str, quantity: &str) -> bool {
 }
 
 fn numbers<const N: usize>(year: &str, group: &str, quantity: &str) -> [u32; N] {
+    list(year, group, quantity).try_into().expect("a quantity has as many values as its quantiles")
+}
+
+fn list(year: &str, group: &str, quantity: &str) -> Vec<u32> {
     let row = rows(year).find(|row| row[..2] == [group, quantity]);
     let [_, _, values] = row.expect("eras.csv has every quantity of every group and year");
-    let values: Vec<u32> = values.split(' ').map(number).collect();
-    values.try_into().expect("a quantity has as many values as its quantiles")
+    values.split(' ').map(number).collect()
 }
 
 fn number(text: &str) -> u32 {
     text.parse().expect("the values of eras.csv are whole numbers")
 }
 
-impl ClassDistribution {
+impl Capacities {
+    fn read(year: &str, class: &str) -> Capacities {
+        Capacities {
+            capacity: list(year, class, "capacity"),
+            limited: numbers::<1>(year, class, "limited")[0],
+            link: ["link_slow", "link_medium", "link_fast"].map(|quantity| list(year, class, quantity)),
+            weight: ["weight_slow", "weight_medium", "weight_fast"]
+                .map(|quantity| list(year, class, quantity)),
+        }
+    }
+}
+
+impl Links {
+    fn read(year: &str, class: &str) -> Links {
+        Links {
+            link: numbers(year, class, "link"),
+            rate: ["rate_slow_links", "rate_medium_links", "rate_fast_links"]
+                .map(|quantity| numbers(year, class, quantity)),
+            weight: ["slow", "other"].map(|relays| numbers(year, relays, "weight")),
+        }
+    }
+
     /// The link rate at the quantile `rank` [KiB/s]. The logarithm of the rate is interpolated linearly.
-    fn link_at(&self, rank: f64) -> f64 {
+    fn at(&self, rank: f64) -> f64 {
         let place = rank * 100.0;
         let step = STEPS.partition_point(|step| f64::from(*step) <= place).clamp(1, STEPS.len() - 1);
         let [from, to] = [step - 1, step].map(|step| f64::from(STEPS[step]));
@@ -211,6 +294,20 @@ fn at(values: &[u32; 11], rank: f64) -> f64 {
     let step = ((rank * 10.0) as usize).min(9);
     let [low, high] = [step, step + 1].map(|step| f64::from(values[step]));
     low + (high - low) * (rank * 10.0 - step as f64)
+}
+
+/// The value at the probability `rank`; `values` have equally distant probabilities from 0 to 1. The logarithm of the
+/// value is interpolated linearly.
+fn at_logarithm(values: &[u32], rank: f64) -> f64 {
+    let steps = values.len() - 1;
+    let step = ((rank * steps as f64) as usize).min(steps - 1);
+    let [low, high] = [step, step + 1].map(|step| math::ln(f64::from(values[step].max(1))));
+    math::exp(low + (high - low) * (rank * steps as f64 - step as f64))
+}
+
+/// The third of a class that contains the quantile `rank`.
+fn third(rank: f64) -> usize {
+    ((rank * 3.0) as usize).min(2)
 }
 
 /// Divides `[0, 1)` into `count` equal parts and samples one number in each, in increasing order.
@@ -257,6 +354,39 @@ mod tests {
         }
     }
 
+    /// Relays of the eras with few relays have the quantiles of the rows: capacities, links and weights.
+    #[test]
+    fn capacities_and_ratios_match_their_rows() {
+        for year in ["2012-04", "2013"] {
+            let era = Era::of(year).unwrap();
+            for (class, distribution) in CLASSES.iter().zip(&era.classes) {
+                let Bandwidths::OfCapacities(rows) = &distribution.bandwidths else {
+                    panic!("{year} has capacities")
+                };
+                let drawn = era.sample(20_000, &mut rng(1));
+                let mut of_class: Vec<_> = drawn.iter().filter(|relay| relay.class == *class).collect();
+                of_class.sort_by_key(|relay| capacity(relay));
+                for rank in [0.1, 0.25, 0.5, 0.75, 0.9] {
+                    let found = capacity(of_class[(of_class.len() as f64 * rank) as usize]) as f64 / 1024.0;
+                    let right = at_logarithm(&rows.capacity, rank);
+                    assert!((found / right - 1.0).abs() < 0.02, "{year} {class:?} {rank}: {found}, {right}");
+                }
+                let limited = of_class.iter().filter(|relay| relay.rate < relay.link).count() * 1000;
+                let share = limited as f64 / of_class.len() as f64;
+                assert!((share - f64::from(rows.limited)).abs() < 40.0, "{year} {class:?}: {share}");
+                for (part, row) in of_class.chunks(of_class.len().div_ceil(3)).zip(&rows.weight) {
+                    let mut ratios: Vec<f64> = part
+                        .iter()
+                        .map(|relay| relay.weight as f64 / capacity(relay) as f64 * 1000.0)
+                        .collect();
+                    ratios.sort_by(f64::total_cmp);
+                    let (found, right) = (ratios[ratios.len() / 2], at_logarithm(row, 0.5));
+                    assert!((found / right - 1.0).abs() < 0.1, "{year} {class:?} weight: {found}, {right}");
+                }
+            }
+        }
+    }
+
     /// With any seed, a sample of a fiftieth of the relays has about the same mean capacity as a large sample, and the
     /// same shares of classes.
     #[test]
@@ -298,7 +428,24 @@ mod tests {
             assert_eq!(*year, era.year);
             assert!(era.countries.iter().all(|(code, _)| Country::of(code).is_some()));
             for class in &era.classes {
-                assert!(class.link.is_sorted() && class.rate.iter().all(|rates| rates.is_sorted()), "{year}");
+                match &class.bandwidths {
+                    Bandwidths::OfLinks(links) => {
+                        assert!(
+                            links.link.is_sorted() && links.rate.iter().all(|rates| rates.is_sorted()),
+                            "{year}"
+                        );
+                    }
+                    Bandwidths::OfCapacities(each) => {
+                        let rows = each.link.iter().chain(&each.weight).chain([&each.capacity]);
+                        assert!(rows.clone().all(|row| row.is_sorted()), "{year}");
+                        // More values would publish the source's relays one by one.
+                        assert!(
+                            rows.clone().all(|row| row.len() <= 11 && row.len() < class.relays as usize),
+                            "{year}"
+                        );
+                        assert!(each.link.iter().all(|row| row[0] >= 1000) && each.limited <= 1000, "{year}");
+                    }
+                }
             }
         }
         assert!(Era::of("2015").is_none());
@@ -306,12 +453,25 @@ mod tests {
 
     #[test]
     fn every_row_of_the_tables_is_parsed() {
-        let weights = |era: &Era| if era.weight.is_some() { 2 } else { 4 * 3 };
-        let read: usize = ERAS.iter().map(|era| 4 * 5 + 1 + weights(era) + era.countries.len()).sum();
+        let class = |class: &ClassDistribution| match class.bandwidths {
+            Bandwidths::OfLinks(_) => 5,
+            Bandwidths::OfCapacities(_) => 9,
+        };
+        let slow_and_other = |era: &Era| {
+            if matches!(era.classes[0].bandwidths, Bandwidths::OfLinks(_)) { 2 } else { 0 }
+        };
+        let classes = |era: &Era| era.classes.iter().map(class).sum::<usize>();
+        let read: usize =
+            ERAS.iter().map(|era| classes(era) + 1 + slow_and_other(era) + era.countries.len()).sum();
         assert_eq!(TABLES.lines().count(), read + 1, "a row is unknown or duplicate");
         let era = Era::of("2012").unwrap();
-        assert_eq!((era.classes[1].relays, era.classes[1].link[24]), (94, 11_209));
-        assert_eq!(era.classes[3].rate[2][6..], [1293, 1503, 1914, 4674, 10_000]);
-        assert_eq!((era.weight.unwrap()[1][0], era.burst[1], era.countries[0]), (10, 1166, ("US", 122)));
+        let Bandwidths::OfLinks(guards) = &era.classes[1].bandwidths else {
+            panic!("2012 has quantiles of links")
+        };
+        assert_eq!((era.classes[1].relays, guards.link[24], guards.weight[1][0]), (94, 11_209, 10));
+        assert_eq!(
+            (guards.rate[2][6..].to_vec(), era.burst[1], era.countries[0]),
+            (vec![843, 969, 1890, 4705, 10_000], 1166, ("US", 122))
+        );
     }
 }

@@ -26,7 +26,7 @@ mod core {
     #[pymodule_export]
     use crate::error::{Cancelled, OutputError, PenstockError, ScenarioError};
     #[pymodule_export]
-    use crate::networks::{countries, eras, of_consensus, sample};
+    use crate::networks::{countries, eras, of_consensus, sample, sample_era, sample_places};
     #[pymodule_export]
     use crate::paths::Paths;
     #[pymodule_export]

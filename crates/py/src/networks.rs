@@ -1,5 +1,5 @@
 use crate::error::PyError;
-use penstock_network::{Class, Consensus, Descriptors, Era, Imported, geo};
+use penstock_network::{Class, Consensus, Descriptors, Environment, Era, Imported, geo};
 use penstock_units::Seed;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -57,6 +57,38 @@ pub(crate) fn eras() -> Vec<(&'static str, u32, u64, u64)> {
         (*year, era.relays(), link, capacity)
     };
     Era::YEARS.iter().map(facts).collect()
+}
+
+/// Guard flag, exit flag, link rate, bucket rate and weight [B/s] of a relay.
+type SampledRelay = (bool, bool, u64, u64, u64);
+
+/// Name, loss, receiving and sending rate [B/s] of a place.
+type SampledPlace = (String, f64, Option<u64>, Option<u64>);
+
+/// Relays of an era, as guard flag, exit flag, link rate, bucket rate and weight [B/s]; `None` for an unknown year.
+#[pyfunction]
+pub(crate) fn sample_era(year: &str, count: usize, seed: u64) -> Option<Vec<SampledRelay>> {
+    let sampled = Era::of(year)?.sample(count, &mut Seed(seed).stream("relays"));
+    let facts = |relay: &penstock_network::era::SampledRelay| {
+        (relay.class.is_guard(), relay.class.is_exit(), relay.link, relay.rate, relay.weight)
+    };
+    Some(sampled.iter().map(facts).collect())
+}
+
+/// The places of an environment, as name, loss, receiving and sending rate [B/s], and the latencies between them [s] by
+/// source and target; `None` for an unknown environment.
+#[pyfunction]
+pub(crate) fn sample_places(environment: &str, seed: u64) -> Option<(Vec<SampledPlace>, Vec<Vec<f64>>)> {
+    let places = Environment::of(environment)?.draw(Seed(seed));
+    let count = places.all().len();
+    let rate = |rate: penstock_units::DataRate| rate.bytes_per_sec();
+    let facts = places
+        .all()
+        .iter()
+        .map(|place| (place.name.clone(), place.loss, place.down.map(rate), place.up.map(rate)));
+    let delay = |from, to| places.between(from, to).delay.as_secs_f64();
+    let latencies = (0..count).map(|from| (0..count).map(|to| delay(from, to)).collect()).collect();
+    Some((facts.collect(), latencies))
 }
 
 /// The country codes that a scenario may contain.
