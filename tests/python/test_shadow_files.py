@@ -7,12 +7,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Command, sentence
 
 from penstock import _core
 from penstock.errors import PenstockError
-from penstock.networks import file
+from penstock.networks import file, internet
 
 GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
@@ -329,6 +330,16 @@ WRONG = [
         GRAPHML,
         "some hosts of the group web have a bandwidthdown and others do not; give each of them a bandwidthdown",
     ),
+    (
+        CONFIG,
+        re.sub('<data key="d[34]">[0-9]+</data>', "", GRAPHML),
+        "are at DE, US, and the graph has none there either; give these hosts or these nodes a bandwidthdown",
+    ),
+    (
+        '<shadow><node id="a" geocodehint="DE"><application plugin="x" arguments="idle"/></node></shadow>',
+        GRAPHML,
+        "of the plug-ins scallion and filetransfer; give it hosts with arguments such as",
+    ),
 ]
 
 
@@ -338,6 +349,51 @@ def test_a_wrong_file_is_refused_with_its_line(hosts: str, graph: str, said: str
         file.make(write("h", hosts), graph=write("g", graph))
     assert said in str(raised.value).replace(f"{tmp_path}/", "")
     assert "\n" not in str(raised.value)
+
+
+def test_a_large_graph_is_refused_before_its_matrices_are_made(write: Any) -> None:
+    nodes = [f"node [ id {number} ]" for number in range(5000)]
+    with pytest.raises(PenstockError, match="g: it has 5000 nodes; it must have at most 4096; give a smaller graph"):
+        file.make(None, graph=write("g", "\n".join(["graph [", *nodes, "edge [ source 0 target 1 latency 1 ]", "]"])))
+    many = [internet.Place(f"p{number}", "", None, None, 0.0) for number in range(1_000_000)]
+    with pytest.raises(PenstockError, match="1000000 nodes"):
+        internet.join(many, {}, Path("g"), spares_acks=True)
+    none = np.zeros((1, 1))
+    some = internet.Internet(many[:3000], none, none, none, spares_acks=True, notes=[])
+    with pytest.raises(PenstockError, match=r"3000 nodes of the graph are places; .* at most 2048 places; give"):
+        some.toml(None)
+
+
+def test_places_of_unknown_countries_are_noted(write: Any) -> None:
+    hosts = CONFIG.replace('geocodehint="EU"', 'geocodehint="A1"')
+    text = file.make(write("h", hosts), graph=write("g", GRAPHML.replace(">LA<", ">A1<")))
+    assert "# places without country, since scenarios do not know A1: 1." in text.splitlines()
+    places = parsed(text)["network"]["places"]
+    assert "country" not in places["A1"]
+    assert places["DE"]["country"] == "DE"
+
+
+def test_countries_of_older_graphs_in_gml_are_kept_and_checked(write: Any) -> None:
+    graph = (
+        'graph [\n directed 0\n node [ id 1 geocode "de" ]\n node [ id 2 ]\n edge [ source 1 target 2 latency 5 ]\n]\n'
+    )
+    found = parsed(file.make(None, graph=write("g", graph), places=True))["network"]["places"]
+    assert found["node-1"]["country"] == "DE"
+    assert "country" not in found["node-2"]
+    with pytest.raises(PenstockError, match="g:3: node 1: the geocode is 5; it must have two letters"):
+        file.make(None, graph=write("g", graph.replace('"de"', "5")), places=True)
+
+
+def test_guards_need_250_kib_or_the_median(write: Any) -> None:
+    hosts = HOSTS.replace('"exitrelay 4000 5242880', f'"exitrelay 4000 {250 * 1024}').replace('"81"', '"9000"')
+    hosts = hosts.replace('"78"', '"9000"').replace('"235"', '"9000"').replace("204800 409600", "900000 900000")
+    more = '<software id="m" plugin="scallion" arguments="relay 9 %d 900000"/>\n<node id="more" cluster="DEDE" '
+    more += 'software="m" bandwidthdown="9000" bandwidthup="9000"/>\n</hosts>'
+    for rate, flags in ((250 * 1024, ["guard"]), (250 * 1024 - 1, [])):
+        text = file.make(write("h", hosts.replace("</hosts>", more % rate)), graph=write("g", TOPOLOGY))
+        relays = parsed(text.replace("20480 40960", "1 1"))["relays"]
+        assert relays["more"]["flags"] == flags, rate
+        assert relays["nonexit1"]["flags"] == ["guard"]
 
 
 def test_hosts_of_clients_are_checked_like_hosts_of_relays(write: Any) -> None:

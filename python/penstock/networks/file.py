@@ -102,7 +102,7 @@ def _graph(path: Path, places: bool, seed: int) -> tuple[str, list[str]]:
         found = graphs.read(data, path, seed)
         return _network(found.rtts), found.notes
     whole = internet.read(data, path)
-    return whole.toml(None), whole.notes
+    return whole.toml(None), [*whole.notes, *whole.without_country()]
 
 
 def _shadow(
@@ -130,6 +130,7 @@ def _shadow(
     used = whole.only(kept)
     if len(kept) < len(whole.places):
         notes.append(f"{len(kept)} of {len(whole.places)} places have hosts")
+    notes += used.without_country()
     _check_links(source, (*ends.clients.values(), *ends.servers.values()), used, path)
     parts = [used.toml([counts[place.name] for place in used.places])]
     for section, groups in (("clients", ends.clients), ("servers", ends.servers)):
@@ -147,7 +148,8 @@ def _check_links(source: Source, groups: Sequence[hosts.Group], used: "Internet"
             needing.update(group.places)
     if wrong := sorted(place for place in needing if place in lacking):
         raise PenstockError(
-            f"{path}: hosts without a bandwidth are at {', '.join(wrong[:6])}, and the graph has none there either"
+            f"{path}: hosts without a bandwidth are at {', '.join(wrong[:6])}, and the graph has none there either; "
+            "give these hosts or these nodes a bandwidthdown and a bandwidthup"
         )
 
 

@@ -58,6 +58,5 @@ def _place(node: Any, facts: Mapping[str, Any], document: graphs.Document) -> Pl
             document.node(node, key, f'the {key} is {str(value)[:40]!r}; it must be a rate, like "10 Mbit"')
         return max(1, int(float(found[1]) * scale / 8))
 
-    code = facts.get("country_code", "")
     links = link("host_bandwidth_down"), link("host_bandwidth_up")
-    return Place(name(f"node-{node}"), code if isinstance(code, str) else "", *links, 0.0)
+    return Place(name(f"node-{node}"), graphs.country(node, facts, document) or "", *links, 0.0)

@@ -150,14 +150,9 @@ def _countries(graph: Any, document: Document) -> tuple[dict[str, list[Any]], tu
     where: dict[str, list[Any]] = {}
     elsewhere: list[str] = []
     for node, facts in graph.nodes(data=True):
-        code = facts.get("country_code", facts.get("geocode"))
+        code = country(node, facts, document)
         if code is None:
             continue
-        if not isinstance(code, str) or not re.fullmatch("[A-Za-z]{2}", code):
-            shown = repr(code)[:40]
-            why = f"the country_code is {shown}; it must have two letters, as in ISO 3166-1"
-            document.node(node, "country_code", why)
-        code = code.upper()
         if code in known:
             where.setdefault(code, []).append(node)
         else:
@@ -168,6 +163,17 @@ def _countries(graph: Any, document: Document) -> tuple[dict[str, list[Any]], tu
         )
     names = ", ".join(sorted(set(elsewhere)))
     return where, (len(elsewhere), f"not used as ends, since scenarios have no place for {names}")
+
+
+def country(node: Any, facts: Mapping[str, Any], document: Document) -> str | None:
+    """The two letters of a node's country; none if the node has none."""
+    key = "country_code" if "country_code" in facts else "geocode"
+    code = facts.get(key)
+    if code is None:
+        return None
+    if not isinstance(code, str) or not re.fullmatch("[A-Za-z]{2}", code):
+        document.node(node, key, f"the {key} is {repr(code)[:40]}; it must have two letters, as in ISO 3166-1")
+    return code.upper()
 
 
 def _lengths(graph: Any, document: Document) -> dict[tuple[Any, Any], float]:

@@ -155,12 +155,13 @@ def _relay(node: _Node) -> Relay:
 
 
 def _guards(relays: list[Relay], authorities: set[str]) -> list[Relay]:
-    """Gives the flag Guard as authorities do: to the half of the relays with more bandwidth, and from 250 kB/s on.
+    """Gives the flag Guard as authorities do: to the half of the relays with more bandwidth, and from 250 KiB/s on.
 
-    Source: C tor 0.2.3 `dirserv_compute_performance_thresholds()`, `BANDWIDTH_TO_GUARANTEE_GUARD`.
+    Source: C tor 0.2.3 `dirserv_compute_performance_thresholds()`, `AuthDirGuardBWGuarantee` (250 KB, which
+    C tor reads as 250 * 1024 B).
     """
     bandwidths = [min(relay.link_up or relay.link, relay.link, relay.rate or relay.link) for relay in relays]
-    least = min(median(bandwidths), 250_000) if bandwidths else 0
+    least = min(median(bandwidths), 250 * 1024) if bandwidths else 0
     return [
         replace(relay, guard=bandwidth >= least and relay.nickname not in authorities)
         for relay, bandwidth in zip(relays, bandwidths, strict=True)
@@ -234,4 +235,7 @@ def links(group: Group) -> list[tuple[str, str]]:
 def check(hosts: Hosts, path: Path) -> None:
     """Refuse a file without relays, clients and servers."""
     if not hosts.relays.relays and not hosts.clients and not hosts.servers:
-        raise PenstockError(f"{path}: no host is a relay, client or server of the plug-ins scallion and filetransfer")
+        raise PenstockError(
+            f"{path}: no host is a relay, client or server of the plug-ins scallion and filetransfer; "
+            'give it hosts with arguments such as "relay 1310", "client 10240" or "server 80"'
+        )

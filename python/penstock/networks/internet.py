@@ -29,6 +29,9 @@ from penstock.networks.xml import Element
 MOST = 2048
 """The most places of a network file."""
 
+MOST_NODES = 2 * MOST
+"""The most nodes of a graph, whose matrices then need 1 GiB. Places without hosts are not in a network file."""
+
 LONGEST_MS = 1e6
 """The longest accepted latency [ms]."""
 
@@ -82,10 +85,20 @@ class Internet:
         latency, jitter, loss = (matrix[square] for matrix in (self.latency, self.jitter, self.loss))
         return replace(self, places=[self.places[place] for place in kept], latency=latency, jitter=jitter, loss=loss)
 
+    def without_country(self) -> list[str]:
+        """A note on places whose letters are no country of scenarios, if there are any."""
+        known = {*_core.countries(), ""}
+        codes = [place.code.upper() for place in self.places if place.code.upper() not in known]
+        names = ", ".join(sorted(set(codes)))
+        return [f"places without country, since scenarios do not know {names}: {len(codes)}"] if codes else []
+
     def toml(self, weights: Sequence[int] | None) -> str:
         """The sections of a network file; `weights` are the numbers of hosts by place."""
         if len(self.places) > MOST:
-            raise PenstockError(f"the graph has {len(self.places)} nodes; a network file has at most {MOST} places")
+            raise PenstockError(
+                f"{len(self.places)} nodes of the graph are places; a network file has at most {MOST} places; "
+                "give a graph with fewer nodes, or hosts at fewer of them"
+            )
         known = set(_core.countries())
         lines = ["[network]", 'latency = "places"', f'loss_of = "{"data" if self.spares_acks else "all"}"']
         for index, place in enumerate(self.places):
@@ -202,6 +215,8 @@ def join(
         raise PenstockError(f"{path}: it has no node; a graph has nodes, and edges between them")
     index = {id_: place for place, id_ in enumerate(ids)}
     count = len(places)
+    if count > MOST_NODES:
+        raise PenstockError(f"{path}: it has {count} nodes; it must have at most {MOST_NODES}; give a smaller graph")
     latency, jitter, loss = np.full((count, count), np.inf), np.zeros((count, count)), np.zeros((count, count))
     for (one, other), edge in edges.items():
         pair = index[one], index[other]
