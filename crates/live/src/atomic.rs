@@ -24,12 +24,10 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
 /// # Errors
 ///
 /// If a file cannot be written. All files then keep their old content. After a crash between two renames, or if a
-/// rename fails, only the files before it are new.
+/// rename fails, only the files before it are new. After a failed rename, no temporary file is left.
 pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
     stage(files)?;
-    for (path, _) in files {
-        rename(path)?;
-    }
+    rename_all(files)?;
     sync_folder_of(files)
 }
 
@@ -41,11 +39,9 @@ pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
 pub(crate) fn replace_pair(first: (PathBuf, &[u8]), second: (PathBuf, &[u8])) -> Result<(), FileError> {
     let files = [first, second];
     stage(&files)?;
-    let [(first, _), (second, _)] = &files;
-    remove(second)?;
+    remove(&files[1].0)?;
     sync_folder_of(&files)?;
-    rename(first)?;
-    rename(second)?;
+    rename_all(&files)?;
     sync_folder_of(&files)
 }
 
@@ -92,7 +88,7 @@ pub(crate) fn finish(path: &Path) -> Result<bool, FileError> {
 ///
 /// If it exists and cannot be removed.
 pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
-    match step(Step::Rename).and_then(|()| fs::remove_file(path)) {
+    match step(Step::Remove).and_then(|()| fs::remove_file(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err((path.to_owned(), error)),
         _ => Ok(()),
     }
@@ -164,6 +160,15 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Renames all temporary files. If a rename fails, removes the other temporary files.
+fn rename_all(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
+    let renamed = files.iter().try_for_each(|(path, _)| rename(path));
+    if renamed.is_err() {
+        clean(files);
+    }
+    renamed
+}
+
 fn rename(path: &Path) -> Result<(), FileError> {
     let renamed = step(Step::Rename).and_then(|()| fs::rename(temporary(path), path));
     renamed.map_err(|error| (path.to_owned(), error))
@@ -171,7 +176,7 @@ fn rename(path: &Path) -> Result<(), FileError> {
 
 /// Renames a temporary file, unless a file with the final name exists.
 fn rename_new(path: &Path) -> Result<(), FileError> {
-    let renamed = step(Step::Create).and_then(|()| match rename_exclusively(&temporary(path), path) {
+    let renamed = step(Step::RenameNew).and_then(|()| match rename_exclusively(&temporary(path), path) {
         // The file system or the kernel lacks this flag. The folder's lock excludes other relays.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match fs::symlink_metadata(path) {
             Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
@@ -206,8 +211,11 @@ pub(crate) enum Step {
     Create,
     /// Content of a file or folder.
     Write,
-    /// Renames or removes a file.
+    /// Renames a file to a name that does not exist. This can need space in the folder.
+    RenameNew,
+    /// Renames a file to a name that exists.
     Rename,
+    Remove,
 }
 
 /// Does nothing in the program. Tests use it to make a step fail.
@@ -232,8 +240,25 @@ pub(crate) mod faults {
     pub(crate) enum Fault {
         /// The disk is full: steps that need space fail.
         Full,
+        /// The file system refuses renames.
+        NoRename,
         /// The process is gone: all steps fail.
         Killed,
+    }
+
+    impl Fault {
+        fn affects(self, step: Step) -> bool {
+            match self {
+                Fault::Full => matches!(step, Step::Create | Step::Write | Step::RenameNew),
+                Fault::NoRename => matches!(step, Step::RenameNew | Step::Rename),
+                Fault::Killed => true,
+            }
+        }
+
+        fn error(self) -> io::Error {
+            let code = if self == Fault::NoRename { nix::libc::EIO } else { nix::libc::ENOSPC };
+            io::Error::from_raw_os_error(code)
+        }
     }
 
     thread_local! {
@@ -265,11 +290,100 @@ pub(crate) mod faults {
 
     pub(super) fn step(kind: Step) -> io::Result<()> {
         let Some((fault, from)) = FROM.get() else { return Ok(()) };
-        if kind == Step::Rename && fault == Fault::Full {
+        if !fault.affects(kind) {
             return Ok(());
         }
         let number = STEPS.get();
         STEPS.set(number + 1);
-        if number < from { Ok(()) } else { Err(io::Error::from_raw_os_error(nix::libc::ENOSPC)) }
+        if number < from { Ok(()) } else { Err(fault.error()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::faults::{Fault, with};
+    use super::*;
+
+    /// A folder with the files `a`, `b` and `c` with their old contents. It is gone with the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(test: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("penstock-atomic-{test}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir(&folder).unwrap();
+            for name in ["a", "b", "c"] {
+                fs::write(folder.join(name), "old").unwrap();
+            }
+            Scratch(folder)
+        }
+
+        fn files(&self, names: &[&str]) -> Vec<(PathBuf, &'static [u8])> {
+            names.iter().map(|name| (self.0.join(name), &b"new"[..])).collect()
+        }
+
+        /// The names and contents of all files, in the order of their names.
+        fn content(&self) -> String {
+            let files = fs::read_dir(&self.0).unwrap().map(|file| file.unwrap().path());
+            let mut files: Vec<String> = files
+                .map(|path| {
+                    let name = path.file_name().unwrap().to_str().unwrap();
+                    format!("{name} {}", fs::read_to_string(&path).unwrap())
+                })
+                .collect();
+            files.sort_unstable();
+            files.join(", ")
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn after_a_failed_rename_only_the_files_before_it_are_new() {
+        let scratch = Scratch::new("replace");
+        let files = scratch.files(&["a", "b", "c"]);
+        let expected = ["a old, b old, c old", "a new, b old, c old", "a new, b new, c old"];
+        for (from, content) in expected.into_iter().enumerate() {
+            let (outcome, _) = with(Fault::NoRename, from, || replace(&files));
+            assert_eq!(outcome.unwrap_err().0, files[from].0);
+            assert_eq!(scratch.content(), content, "no temporary file is left");
+        }
+        replace(&files).unwrap();
+        assert_eq!(scratch.content(), "a new, b new, c new");
+    }
+
+    #[test]
+    fn after_a_failed_rename_the_second_file_of_a_pair_is_missing() {
+        let scratch = Scratch::new("pair");
+        let pair = || {
+            let [first, second] = scratch.files(&["a", "b"]).try_into().unwrap();
+            replace_pair(first, second)
+        };
+        for (from, content) in ["a old, c old", "a new, c old"].into_iter().enumerate() {
+            assert!(with(Fault::NoRename, from, pair).0.is_err());
+            assert_eq!(scratch.content(), content);
+        }
+        pair().unwrap();
+        assert_eq!(scratch.content(), "a new, b new, c old");
+    }
+
+    #[test]
+    fn a_failed_rename_creates_no_file() {
+        let scratch = Scratch::new("create");
+        let files = scratch.files(&["d", "e"]);
+        for from in 0..2 {
+            let (outcome, _) = with(Fault::NoRename, from, || create(&files));
+            assert_eq!(outcome.unwrap_err().0, files[from].0);
+            assert_eq!(scratch.content(), "a old, b old, c old");
+        }
+        // A crash leaves a complete temporary file. Each start tries to rename it.
+        fs::write(temporary(&files[0].0), "new").unwrap();
+        assert!(with(Fault::NoRename, 0, || finish(&files[0].0)).0.is_err());
+        assert!(finish(&files[0].0).unwrap());
+        assert_eq!(scratch.content(), "a old, b old, c old, d new");
     }
 }

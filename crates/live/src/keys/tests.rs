@@ -197,7 +197,8 @@ fn at_each_step<S, T>(
     run: impl Fn(&Scratch, &mut S) -> T,
     after: impl Fn(&str, &Scratch, S, T),
 ) {
-    for fault in [Fault::Full, Fault::Killed] {
+    for fault in [Fault::Full, Fault::NoRename, Fault::Killed] {
+        let least = if fault == Fault::NoRename { 1 } else { 4 };
         let mut from = 0;
         loop {
             let step = format!("{fault:?}-{from}");
@@ -206,7 +207,7 @@ fn at_each_step<S, T>(
             let (outcome, failed) = faults::with(fault, from, || run(&folder, &mut state));
             after(&step, &folder, state, outcome);
             if !failed {
-                assert!(from > 4, "{step}: there were no steps");
+                assert!(from > least, "{step}: there were no steps");
                 break;
             }
             from += 1;
@@ -271,6 +272,27 @@ fn a_rotation_that_fails_anywhere_keeps_the_key_that_clients_have() {
             assert_eq!(known(&load(folder, now()).unwrap()), known(&keys), "{step}");
         },
     );
+}
+
+#[test]
+fn a_rotation_recovers_after_each_failed_rename() {
+    let known = |keys: &Keys| keys.identities().onion.iter().map(|key| key.public).collect::<Vec<_>>();
+    let folder = Scratch::new("no-rename");
+    let mut keys = load(&folder, now()).unwrap();
+    let published = keys.onion.public;
+    // A rotation has four renames. The keys in memory stay, also if several attempts fail.
+    for from in [0, 1, 2, 3, 2, 1] {
+        let rotate = || rotate_onion(&mut keys, &folder.0, &mut rand::rng(), now());
+        let (outcome, _) = faults::with(Fault::NoRename, from, rotate);
+        assert!(matches!(outcome, Err(KeyError::Io(..))), "{from}");
+        assert_eq!(known(&keys), [published], "{from}");
+        let left = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().file_name());
+        assert!(left.into_iter().all(|name| !name.to_str().unwrap().ends_with(".tmp")), "{from}");
+        assert!(known(&load(&folder, now()).unwrap()).contains(&published), "{from}");
+    }
+    rotate_onion(&mut keys, &folder.0, &mut rand::rng(), now()).unwrap();
+    assert_eq!((keys.onion.public == published, known(&keys)[1]), (false, published));
+    assert_eq!(known(&load(&folder, now()).unwrap()), known(&keys));
 }
 
 #[test]
