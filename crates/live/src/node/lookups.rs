@@ -79,6 +79,16 @@ impl<S: Ord + Copy, V> Lookups<S, V> {
         }
     }
 
+    /// Sets the limits of new lookups. Running lookups continue.
+    pub(super) fn set_limits(&mut self, limits: LookupLimits) {
+        self.limits = limits;
+    }
+
+    #[cfg(test)]
+    pub(super) fn limits(&self) -> LookupLimits {
+        self.limits
+    }
+
     /// Starts a lookup for `stream`, whose circuit is at the end of `path`.
     pub(super) fn begin(&mut self, path: PartPath, stream: S, then: V) -> Begun<S> {
         // Ending lookups also count. Otherwise, a client that opens and closes streams would fill the thread's queue.

@@ -217,6 +217,8 @@ pub struct Node {
     opened: Shares<Holder, u32>,
     /// For each new channel, the host whose circuit first asked for it.
     requesters: SecondaryMap<ChannelKey, Host>,
+    /// File descriptors of the process [1], and the limits that follow from them.
+    process_descriptors: usize,
     descriptors: DescriptorLimits,
     dos: Dos,
     /// The node forgets peers without channels above this number of peers [1].
@@ -254,7 +256,7 @@ impl Node {
     /// If there are no file descriptors left.
     pub fn on(listener: TcpListener, config: NodeConfig, keys: Keys) -> io::Result<Self> {
         let clock = config.clock;
-        let descriptors = DescriptorLimits::new(config.descriptors);
+        let descriptors = DescriptorLimits::new(config.descriptors, !config.policy.rejects_all());
         let credentials = renewal::first(&keys, clock);
         config.tcp.apply(&listener)?;
         let sockets = Sockets::new(clock)?;
@@ -299,6 +301,7 @@ impl Node {
             accepted: Shares::new(),
             opened: Shares::new(),
             requesters: SecondaryMap::new(),
+            process_descriptors: config.descriptors,
             descriptors,
             dos: Dos::new(config.dos),
             peer_limit: MAX_IDLE_PEERS,

@@ -1,5 +1,7 @@
 //! Methods of a node for its operator.
 
+use super::lookups::LookupLimits;
+use super::room::DescriptorLimits;
 use super::sockets::Token;
 use super::trace::{Trace, TraceConfig, Traced, unknown};
 use super::{DosCounters, DosOptions, Node, NodeCounters, peers, socket_info};
@@ -130,9 +132,11 @@ impl Node {
         self.dos.set(Some(options), &params);
     }
 
-    /// Sets the exit policy for new streams.
+    /// Sets the exit policy for new streams, and the limits of file descriptors that depend on it.
     pub fn set_policy(&mut self, policy: ExitPolicy) {
         self.policy = policy;
+        self.descriptors = DescriptorLimits::new(self.process_descriptors, !self.policy.rejects_all());
+        self.lookups.set_limits(LookupLimits::of(self.descriptors.lookups));
     }
 
     /// Changes settings of the running relay: circuit policy, rates, throttle, and the settings that the operator

@@ -25,14 +25,16 @@ pub(super) struct DescriptorLimits {
     /// Maximum number of unfinished link handshakes of accepted connections, and of opened connections [1]. They use
     /// at most a quarter of `shared`, so that a flood of connections leaves descriptors for links.
     pub(super) opening: usize,
-    /// Maximum number of name lookups [1]. They use at most a quarter of all descriptors.
+    /// Maximum number of name lookups [1]. They use at most a quarter of all descriptors, and none if the exit policy
+    /// rejects everything.
     pub(super) lookups: usize,
 }
 
 impl DescriptorLimits {
-    /// The limits of a process that may have `descriptors` in total.
-    pub(super) fn new(descriptors: usize) -> Self {
+    /// The limits of a process that may have `descriptors` in total. A relay without exit streams looks up no names.
+    pub(super) fn new(descriptors: usize, has_exits: bool) -> Self {
         let lookups = (descriptors / 4 / SOCKETS_PER_LOOKUP).clamp(8, MAX_LOOKUPS);
+        let lookups = if has_exits { lookups } else { 0 };
         let reserve = RESERVE + descriptors / 32 + lookups * SOCKETS_PER_LOOKUP;
         let shared = descriptors.saturating_sub(reserve).max(16);
         DescriptorLimits { shared, opening: (shared / 8).clamp(4, MAX_OPENING), lookups }
@@ -116,11 +118,16 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::NodeConfig;
+    use penstock_core::RelayConfig;
+    use penstock_link::descriptor::{ExitPolicy, Private};
+    use penstock_link::keys::Keys;
+    use std::net::{Ipv4Addr, SocketAddr};
 
     #[test]
     fn lookups_and_unfinished_handshakes_leave_most_descriptors_to_links_and_streams() {
         for descriptors in [512, 1024, 1500, 9000, 20_000, 1 << 20] {
-            let limits = DescriptorLimits::new(descriptors);
+            let limits = DescriptorLimits::new(descriptors, true);
             let lookups = limits.lookups * SOCKETS_PER_LOOKUP;
             assert!(lookups + limits.shared + RESERVE <= descriptors, "{limits:?}");
             assert!(
@@ -128,7 +135,26 @@ mod tests {
                 "{limits:?}"
             );
         }
-        let many = DescriptorLimits::new(1 << 20);
+        let many = DescriptorLimits::new(1 << 20, true);
         assert_eq!((many.lookups, many.opening), (MAX_LOOKUPS, MAX_OPENING));
+    }
+
+    #[test]
+    fn a_relay_without_exits_reserves_no_descriptors_for_lookups() {
+        let localhost = Ipv4Addr::LOCALHOST.into();
+        let policy = |rules: &[&str]| {
+            let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+            ExitPolicy::new(rules, Private::AsRules, Vec::new())
+        };
+        let at = SocketAddr::new(localhost, 0);
+        let config = NodeConfig::new(at, localhost, RelayConfig::default(), policy(&[]));
+        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
+        let mut node = Node::bind(NodeConfig { descriptors: 9000, ..config }, keys).unwrap();
+        assert_eq!((node.descriptors.lookups, node.descriptors.shared), (0, 9000 - RESERVE - 9000 / 32));
+        node.set_policy(policy(&["accept *:80"]));
+        assert_eq!(node.descriptors, DescriptorLimits::new(9000, true));
+        assert!(node.lookups.limits().per_circuit > 40);
+        node.set_policy(policy(&["reject *:*"]));
+        assert_eq!((node.descriptors.lookups, node.lookups.limits().total), (0, 0));
     }
 }
