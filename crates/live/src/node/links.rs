@@ -29,6 +29,9 @@ const BACKLOG: i32 = 4096;
 /// Pause in accepting connections after the process has run out of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
+/// Connections end at most this time after their time limit.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
 /// A connection with an unfinished link handshake.
 #[derive(Debug)]
 pub(super) struct Opening {
@@ -255,7 +258,12 @@ impl Node {
         }
     }
 
+    /// Closes connections above their time limit. It looks at all of them, so it runs once a second.
     pub(super) fn close_timed_out(&mut self, now: Instant) {
+        if now < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now + SWEEP_INTERVAL;
         self.sockets.close_timed_out(now);
         let late = self.opening.iter().filter(|(_, open)| open.until <= now);
         let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
@@ -374,6 +382,26 @@ mod tests {
         node.established(0, &Established { version: 5, peer: Peer::Client, netinfo, rest: Vec::new() });
         assert_eq!((node.opening.len(), node.held(), node.sockets.buffered), (0, [0, 0], 0));
         assert!(!node.sockets.channels.contains(channel));
+    }
+
+    #[test]
+    fn connections_above_their_time_limit_close_within_a_second() {
+        let mut node = node();
+        let start = node.clock.now();
+        node.close_timed_out(start);
+        let conn = conn(&node);
+        node.open(conn, LOCALHOST, None, Host::of(LOCALHOST)).unwrap();
+        let end = node.opening[0].until;
+        node.close_timed_out(end);
+        assert_eq!(node.opening.len(), 0);
+        let conn = self::conn(&node);
+        node.open(conn, LOCALHOST, None, Host::of(LOCALHOST)).unwrap();
+        node.opening[0].until = end;
+        // A turn soon after the sweep does not look at all connections again.
+        node.close_timed_out(end + SWEEP_INTERVAL / 2);
+        assert_eq!(node.opening.len(), 1);
+        node.close_timed_out(end + SWEEP_INTERVAL);
+        assert_eq!(node.opening.len(), 0);
     }
 
     #[test]

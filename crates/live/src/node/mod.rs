@@ -225,6 +225,8 @@ pub struct Node {
     peer_limit: usize,
     /// End of the pause in accepting connections, after the process ran out of file descriptors.
     accept_backoff: Option<Instant>,
+    /// The next time at which the node looks for connections above their time limit.
+    next_sweep: Instant,
     member: Option<Member>,
     relay_list: RelayList,
     /// Ready sockets, in the order in which they became ready. Each socket gets one call per turn. Between turns, the
@@ -306,6 +308,7 @@ impl Node {
             dos: Dos::new(config.dos),
             peer_limit: MAX_IDLE_PEERS,
             accept_backoff: None,
+            next_sweep: clock.now(),
             member: None,
             relay_list: RelayList::new(clock.now()),
             ready: VecDeque::new(),
