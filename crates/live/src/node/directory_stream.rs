@@ -30,12 +30,18 @@ enum State {
 /// The remaining pieces of an answer.
 #[derive(Debug)]
 struct Answer {
-    /// Each piece, and whether this answer alone holds it.
-    pieces: VecDeque<(Arc<str>, bool)>,
+    /// Each piece, and this answer's share of its size at the last count [B].
+    pieces: VecDeque<(Arc<str>, usize)>,
     /// The number of bytes already read from the first piece [B].
     taken: usize,
-    /// The size of the pieces that this answer alone holds [B].
-    own: usize,
+    /// The sum of these shares [B].
+    share: usize,
+}
+
+/// The size of a piece, divided among all its holders [B]. The shares of all streams together are at most the size of
+/// the piece. If the cache has dropped the piece, they are equal to it.
+fn share(piece: &Arc<str>) -> usize {
+    piece.len() / Arc::strong_count(piece)
 }
 
 impl DirectoryStream {
@@ -57,23 +63,33 @@ impl DirectoryStream {
         }
     }
 
-    /// The stream's memory [B]. Documents that the cache or another stream also held at the start are not counted.
+    /// The stream's memory [B], with its share of each document that others also held at the last count.
     pub(super) fn memory(&self) -> u64 {
         let answer = match &self.state {
             State::Asking | State::Asked(_) => 0,
-            State::Answering(answer) => answer.pieces.capacity() * size_of::<(Arc<str>, bool)>() + answer.own,
+            State::Answering(answer) => {
+                answer.pieces.capacity() * size_of::<(Arc<str>, usize)>() + answer.share
+            }
         };
         (self.request.capacity() + answer) as u64
     }
 
     pub(super) fn answer(&mut self, pieces: Vec<Arc<str>>) {
-        let with_owner = |piece: Arc<str>| {
-            let is_own = Arc::strong_count(&piece) == 1;
-            (piece, is_own)
-        };
-        let pieces: VecDeque<_> = pieces.into_iter().map(with_owner).collect();
-        let own = pieces.iter().filter(|(_, is_own)| *is_own).map(|(piece, _)| piece.len()).sum();
-        self.state = State::Answering(Answer { pieces, taken: 0, own });
+        let pieces = pieces.into_iter().map(|piece| (piece, 0)).collect();
+        self.state = State::Answering(Answer { pieces, taken: 0, share: 0 });
+        self.count_shares();
+    }
+
+    /// Counts the stream's shares of its documents again. The cache may have dropped some of them, and other streams
+    /// may have ended. Returns the number of pieces [1].
+    pub(super) fn count_shares(&mut self) -> usize {
+        let State::Answering(answer) = &mut self.state else { return 0 };
+        answer.share = 0;
+        for (piece, counted) in &mut answer.pieces {
+            *counted = share(piece);
+            answer.share += *counted;
+        }
+        answer.pieces.len()
     }
 
     /// Whether the stream has work: a request to read or to answer, or an answer that the core wants.
@@ -90,17 +106,17 @@ impl DirectoryStream {
     /// The next bytes of the answer, at most `limit` [B].
     pub(super) fn read(&mut self, limit: u16) -> StreamRead<LivePayload> {
         let State::Answering(answer) = &mut self.state else { return StreamRead::Blocked };
-        let Answer { pieces, taken, own } = answer;
+        let Answer { pieces, taken, share } = answer;
         let payload = LivePayload::read_with(|room| {
             let most = room.len().min(limit.into());
             let mut len = 0;
-            while let Some((piece, is_own)) = pieces.front().filter(|_| len < most) {
+            while let Some((piece, counted)) = pieces.front().filter(|_| len < most) {
                 let rest = &piece.as_bytes()[*taken..];
                 let part = rest.len().min(most - len);
                 room[len..len + part].copy_from_slice(&rest[..part]);
                 (len, *taken) = (len + part, *taken + part);
                 if *taken == piece.len() {
-                    *own -= if *is_own { piece.len() } else { 0 };
+                    *share -= *counted;
                     pieces.pop_front();
                     *taken = 0;
                 }
@@ -150,14 +166,35 @@ mod tests {
         let shared: Arc<str> = "of the cache".into();
         let pieces = (0..PIECES).map(|_| "abcd".into()).chain([shared.clone()]).collect();
         exchange.answer(pieces);
-        let list = exchange.memory() - 4 * PIECES as u64;
-        assert!(list >= (PIECES * size_of::<Arc<str>>()) as u64, "the shared piece does not count");
+        let half = shared.len() as u64 / 2;
+        let list = exchange.memory() - 4 * PIECES as u64 - half;
+        assert!(list >= (PIECES * size_of::<Arc<str>>()) as u64);
         // With a sum over all pieces at each read, the loop would take some minutes.
         for left in (0..PIECES as u64).rev() {
             assert!(matches!(exchange.read(4), StreamRead::Data(_)));
-            assert_eq!(exchange.memory() - list, 4 * left);
+            assert_eq!(exchange.memory() - list, 4 * left + half);
         }
         assert!(matches!(exchange.read(400), StreamRead::Data(_)));
         assert_eq!(exchange.memory(), list);
+    }
+
+    #[test]
+    fn streams_share_the_size_of_a_document_that_the_cache_dropped() {
+        const SIZE: u64 = 6000;
+        let cached: Arc<str> = "d".repeat(SIZE as usize).into();
+        let mut streams: [DirectoryStream; 2] = Default::default();
+        for stream in &mut streams {
+            stream.answer(vec![cached.clone()]);
+        }
+        let memory = |stream: &mut DirectoryStream| {
+            assert_eq!(stream.count_shares(), 1);
+            stream.memory() - size_of::<(Arc<str>, usize)>() as u64
+        };
+        assert_eq!(streams.each_mut().map(memory), [SIZE / 3; 2]);
+        drop(cached);
+        assert_eq!(streams.each_mut().map(memory), [SIZE / 2; 2]);
+        let [mut left, other] = streams;
+        drop(other);
+        assert_eq!(memory(&mut left), SIZE);
     }
 }

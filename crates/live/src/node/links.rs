@@ -258,12 +258,14 @@ impl Node {
         }
     }
 
-    /// Closes connections above their time limit. It looks at all of them, so it runs once a second.
+    /// Closes connections above their time limit, and counts directory streams again. Both look at many connections, so
+    /// they run once a second.
     pub(super) fn close_timed_out(&mut self, now: Instant) {
         if now < self.next_sweep {
             return;
         }
         self.next_sweep = now + SWEEP_INTERVAL;
+        self.sockets.recount_directory_streams();
         self.sockets.close_timed_out(now);
         let late = self.opening.iter().filter(|(_, open)| open.until <= now);
         let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
+use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Cells in a TLS record [cell]. The last record can be longer or shorter (C tor passes 4 KiB to TLS in one call).
@@ -27,6 +28,9 @@ const RECORD_CELLS: usize = 8;
 
 /// Time limit for sending the last bytes of a closed stream.
 const LINGERING: Duration = Duration::from_secs(60);
+
+/// Documents of directory streams that the node counts again in a second [1]. This takes less than a millisecond.
+const MAX_COUNTED: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Token {
@@ -108,6 +112,8 @@ pub(super) struct Sockets {
     /// The hosts of clients whose links ended.
     pub(super) closed_clients: Vec<Host>,
     pub(super) directory_streams: BTreeMap<StreamKey, DirectoryStream>,
+    /// The directory stream whose memory was counted last; `None` before the first one.
+    counted_stream: Option<StreamKey>,
     /// Directory streams with pending work. Epoll does not watch them.
     pub(super) woken: BTreeSet<StreamKey>,
     /// Channels that the core wants to read, with a whole cell in the buffer.
@@ -137,6 +143,7 @@ impl Sockets {
             held: Shares::new(),
             closed_clients: Vec::new(),
             directory_streams,
+            counted_stream: None,
             woken,
             full,
             trace,
@@ -358,6 +365,27 @@ impl Sockets {
         if let Some(exchange) = self.directory_streams.get_mut(&key) {
             let now = exchange.memory();
             self.buffered = self.buffered + now - std::mem::replace(&mut exchange.counted, now);
+        }
+    }
+
+    /// Counts the memory of directory streams again, because streams keep documents that the cache has dropped. Each
+    /// call continues where the last one ended, and counts about `MAX_COUNTED` documents.
+    pub(super) fn recount_directory_streams(&mut self) {
+        let streams = match self.counted_stream {
+            Some(last) => self.directory_streams.range_mut((Bound::Excluded(last), Bound::Unbounded)),
+            None => self.directory_streams.range_mut(..),
+        };
+        let mut documents = 0;
+        self.counted_stream = None;
+        for (key, stream) in streams {
+            // A stream without documents also takes time.
+            documents += 1 + stream.count_shares();
+            let now = stream.memory();
+            self.buffered = self.buffered + now - std::mem::replace(&mut stream.counted, now);
+            if documents >= MAX_COUNTED {
+                self.counted_stream = Some(*key);
+                break;
+            }
         }
     }
 
@@ -591,17 +619,55 @@ mod tests {
     use penstock_link::descriptor::{ExitPolicy, Private};
     use penstock_link::keys::Keys;
     use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+    use std::sync::Arc;
 
-    /// Cells of one channel close another channel in the same turn, and a new connection gets the index of the closed
-    /// one. An event of the closed channel is still in the queue.
-    #[test]
-    fn an_event_of_a_closed_channel_does_not_touch_its_successor() {
+    fn node() -> Node {
         let localhost = Ipv4Addr::LOCALHOST.into();
         let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
         let at = SocketAddr::new(localhost, 0);
         let config = NodeConfig::new(at, localhost, RelayConfig::default(), policy);
         let keys = Keys::generate(&mut rand::rng(), config.clock.date());
-        let mut node = Node::bind(config, keys).unwrap();
+        Node::bind(config, keys).unwrap()
+    }
+
+    #[test]
+    fn documents_that_only_slow_readers_keep_count_as_memory() {
+        const SIZE: u64 = 1_000_000;
+        let mut node = node();
+        let cached: Arc<str> = "d".repeat(SIZE as usize).into();
+        // The streams need more than one call, because each has many small documents.
+        let small = vec!["".into(); MAX_COUNTED];
+        let streams = [0, 1, 2].map(|number| StreamKey::from_parts(number, 0));
+        for key in streams {
+            let mut stream = DirectoryStream::default();
+            stream.answer([vec![cached.clone()], small.clone()].concat());
+            node.sockets.directory_streams.insert(key, stream);
+            node.sockets.recount_stream(key);
+        }
+        drop(cached);
+        let lists: u64 = streams.len() as u64 * (MAX_COUNTED as u64 + 1) * 24;
+        let sweep = |node: &mut Node| {
+            for _ in 0..=streams.len() {
+                let next = node.next_sweep;
+                node.close_timed_out(next);
+            }
+            node.sockets.buffered - lists
+        };
+        assert_eq!(sweep(&mut node), SIZE / 3 * 3);
+        node.sockets.close_stream(streams[1]);
+        let lists = lists / 3 * 2;
+        let counted: u64 = node.sockets.directory_streams.values().map(|stream| stream.counted).sum();
+        assert_eq!(counted, node.sockets.buffered);
+        sweep(&mut node);
+        assert_eq!(node.sockets.buffered - lists, SIZE);
+    }
+
+    /// Cells of one channel close another channel in the same turn, and a new connection gets the index of the closed
+    /// one. An event of the closed channel is still in the queue.
+    #[test]
+    fn an_event_of_a_closed_channel_does_not_touch_its_successor() {
+        let (mut node, localhost) = (node(), Ipv4Addr::LOCALHOST.into());
+        let at = SocketAddr::new(localhost, 0);
         let (now, peer) = (node.clock.now(), PeerId(1 << 31));
         let old = node.relay.accept_channel(now, peer, true);
         node.relay.close_channel(now, old, &mut node.sockets);
