@@ -4,6 +4,7 @@
 use super::conn::Conn;
 use super::exits::end_reason;
 use super::peers::{LinkAddress, Peers};
+use super::ready::MAX_CALLS;
 use super::shares::{Host, Loses};
 use super::sockets::Token;
 use super::{Node, dial};
@@ -22,8 +23,9 @@ use std::sync::Arc;
 /// Maximum number of unfinished link handshakes [1], if there are enough file descriptors. Accepted and opened
 /// connections have separate limits. One network may have a quarter of the accepted ones.
 pub(super) const MAX_OPENING: usize = 1024;
-/// Maximum number of connections that the node accepts in one turn [1].
-const MAX_ACCEPTS: usize = 64;
+/// Maximum number of connections that the node accepts in one turn [1]. A turn has few calls for other sockets, so the
+/// node accepts thousands of connections a second beside a full load. They take less than half of its time.
+const MAX_ACCEPTS: usize = 2 * MAX_CALLS;
 /// Maximum number of connections that wait in the kernel to be accepted [1] (C tor listens with SOMAXCONN).
 const BACKLOG: i32 = 4096;
 /// Pause in accepting connections after the process has run out of file descriptors.
@@ -51,6 +53,11 @@ pub(super) struct Opening {
 }
 
 impl Opening {
+    /// The host that is charged for the handshake.
+    pub(super) fn host(&self) -> Host {
+        self.share.0
+    }
+
     /// The size of the buffers [B].
     fn buffered(&self) -> u64 {
         self.conn.buffered() + self.link.as_ref().map_or(0, |link| link.memory() as u64)
@@ -318,6 +325,7 @@ fn step(
 mod tests {
     use super::*;
     use crate::node::NodeConfig;
+    use crate::node::room::DescriptorLimits;
     use penstock_core::RelayConfig;
     use penstock_link::certs::Netinfo;
     use penstock_link::descriptor::{ExitPolicy, Private};
@@ -384,6 +392,40 @@ mod tests {
         node.established(0, &Established { version: 5, peer: Peer::Client, netinfo, rest: Vec::new() });
         assert_eq!((node.opening.len(), node.held(), node.sockets.buffered), (0, [0, 0], 0));
         assert!(!node.sockets.channels.contains(channel));
+    }
+
+    /// A host has 100 ready sockets and connects 40 more times. Another host has one ready socket.
+    #[test]
+    fn a_turn_calls_each_host_and_accepts_connections() {
+        let mut node = node();
+        node.descriptors = DescriptorLimits::new(50_000, false);
+        let at = node.listens_at().unwrap();
+        let dial = |last: u8| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.bind(&SocketAddr::new([127, 0, 0, last].into(), 0).into()).unwrap();
+            socket.connect(&at.into()).unwrap();
+            TcpStream::from(socket)
+        };
+        let mut peers: Vec<_> = [2; 100].into_iter().chain([3]).map(dial).collect();
+        let is_idle = |node: &Node| node.waiting.is_empty() && node.ready.is_empty();
+        while node.opening.len() < peers.len() || !is_idle(&node) {
+            node.turn().unwrap();
+        }
+        let more: Vec<_> = [2; 40].map(dial).into();
+        peers.iter_mut().for_each(|peer| peer.write_all(&[22]).unwrap());
+        let read = |node: &Node, last: u8| {
+            let host = Host::of([127, 0, 0, last].into());
+            let of = node.opening.iter().filter(|(_, open)| open.host() == host);
+            of.filter(|(_, open)| open.conn.buffered() > 0).count()
+        };
+        node.turn().unwrap();
+        assert_eq!((read(&node, 2), read(&node, 3)), (MAX_CALLS - 1, 1));
+        assert_eq!(node.opening.len(), peers.len() + MAX_ACCEPTS);
+        node.turn().unwrap();
+        assert_eq!(node.opening.len(), peers.len() + more.len());
+        while read(&node, 2) < 100 {
+            node.turn().unwrap();
+        }
     }
 
     #[test]

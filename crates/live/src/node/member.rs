@@ -155,15 +155,8 @@ impl Node {
         self.relay.on_stream_connected(self.clock.now(), stream, Connected(None), &mut self.sockets);
     }
 
-    pub(super) fn serve_directory_streams(&mut self) {
-        for stream in std::mem::take(&mut self.sockets.woken) {
-            self.serve_directory_stream(stream);
-            self.process_events();
-        }
-    }
-
     /// Answers a complete request, and lets the core read the answer.
-    fn serve_directory_stream(&mut self, stream: StreamKey) {
+    pub(super) fn serve_directory_stream(&mut self, stream: StreamKey) {
         let (now, date) = (self.clock.now(), self.clock.date());
         if self.sockets.directory_streams.get(&stream).is_some_and(|exchange| exchange.interest.writable) {
             self.relay.on_stream_writable(now, stream, &mut self.sockets);

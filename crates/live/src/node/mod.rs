@@ -9,6 +9,7 @@
 //! | `dos` | C tor's defences against denial of service |
 //! | `exits`, `lookups` | exit streams, and limits of name lookups |
 //! | `handshake_worker`, `fair_queue`, `pending`, `wake` | threads, their queues and their answers |
+//! | `ready` | the order in which ready sockets are called |
 //! | `renewal` | new keys and certificates |
 //! | `member`, `directory_stream` | descriptor, consensus, directory documents |
 //! | `operate`, `counters`, `trace`, `stamps` | the operator's calls, counters, traced cells, timestamps |
@@ -26,6 +27,7 @@ mod member;
 mod operate;
 mod peers;
 mod pending;
+mod ready;
 mod relay_list;
 mod renewal;
 mod room;
@@ -62,6 +64,7 @@ use penstock_link::crypto::Identities;
 use penstock_link::descriptor::{ExitPolicy, is_private};
 use penstock_link::keys::Keys;
 use penstock_units::{Bytes, Duration, Instant};
+use ready::ReadyQueue;
 use relay_list::RelayList;
 use renewal::Renewal;
 use room::DescriptorLimits;
@@ -229,9 +232,10 @@ pub struct Node {
     next_sweep: Instant,
     member: Option<Member>,
     relay_list: RelayList,
-    /// Ready sockets, in the order in which they became ready. Each socket gets one call per turn. Between turns, the
-    /// queue has only channels.
+    /// Newly ready sockets, in the order in which they became ready. Between turns, the queue has only channels.
     ready: VecDeque<(Token, Interest)>,
+    /// Ready sockets that got no call in an earlier turn.
+    waiting: ReadyQueue,
     wake: Wake,
     handshake_worker: HandshakeWorker,
     /// Circuits that wait for the handshake worker, with their places in its queue.
@@ -312,6 +316,7 @@ impl Node {
             member: None,
             relay_list: RelayList::new(clock.now()),
             ready: VecDeque::new(),
+            waiting: ReadyQueue::new(),
             rng: rand::rng(),
         })
     }
@@ -334,27 +339,7 @@ impl Node {
     ///
     /// If epoll fails.
     pub fn turn(&mut self) -> io::Result<()> {
-        for key in std::mem::take(&mut self.sockets.full) {
-            self.queue(key);
-        }
-        // Epoll is level-triggered and reports each socket once. Channels in the queue are not added again.
-        let wait = self.max_wait();
-        let (ready, channels) = (&mut self.ready, &self.sockets.channels);
-        let is_queued = |token| match token {
-            Token::Channel(key) => channels.get(key).is_some_and(|conn| conn.is_queued),
-            _ => false,
-        };
-        self.sockets.wait(wait, |token, what| {
-            if !is_queued(token) {
-                ready.push_back((token, what));
-            }
-        })?;
-        // One call per socket. A socket that becomes ready again waits for the next turn.
-        for _ in 0..self.ready.len() {
-            let Some((token, what)) = self.ready.pop_front() else { break };
-            self.serve(token, what);
-        }
-        self.serve_directory_streams();
+        self.serve_ready()?;
         self.relay.set_driver_memory(self.driver_memory());
         self.poll_directory();
         let now = self.clock.now();
@@ -379,7 +364,8 @@ impl Node {
 
     /// Time to wait for events [ns].
     fn max_wait(&self) -> Duration {
-        if !self.ready.is_empty() || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
+        let has_work = !self.ready.is_empty() || !self.waiting.is_empty();
+        if has_work || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
             return Duration::ZERO;
         }
         let due = self.relay.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
@@ -391,6 +377,9 @@ impl Node {
             Token::Listener => self.accept(),
             Token::Opening(number) => self.drive_handshake(number),
             Token::Channel(channel) => self.serve_channel(channel, what),
+            Token::Stream(stream) if self.sockets.directory_streams.contains_key(&stream) => {
+                self.serve_directory_stream(stream);
+            }
             Token::Stream(stream) => self.serve_stream(stream, what),
             Token::Lingering(number) => self.sockets.flush_lingering(number),
             Token::Wake => self.on_wake(),

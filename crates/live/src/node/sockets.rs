@@ -405,6 +405,12 @@ impl Sockets {
 }
 
 impl Stream {
+    /// The network and the host that opened the stream.
+    pub(super) fn host_path(&self) -> [Holder; 2] {
+        let [network, host, _] = self.held.path;
+        [network, host]
+    }
+
     fn flush(&mut self) {
         while !self.unwritten.is_empty() && !self.broken {
             match self.socket.write(&self.unwritten) {

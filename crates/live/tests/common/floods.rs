@@ -130,6 +130,35 @@ pub(crate) fn connections(
     count
 }
 
+/// Opens and closes circuits on all these links in turn, until `stop` returns true. Each link always waits for the relay.
+/// Returns the number of CREATEs.
+pub(crate) fn creates_on(links: &mut [Client], stop: impl Fn() -> bool) -> usize {
+    const CELLS: u32 = 32;
+    let create = |id| {
+        let handshake = Handshake { kind: HandshakeKind::Fast, data: vec![7; 20] };
+        LiveCell::create(circuit(id), handshake).to_bytes()
+    };
+    let cells = |first: u32| (first..first + CELLS).flat_map(create).collect::<Vec<u8>>();
+    let (mut first, mut count) = (1000, 0);
+    links.iter_mut().for_each(|link| link.write(&cells(first)));
+    while !stop() {
+        let next = cells(first + CELLS);
+        for link in &mut *links {
+            let mut bytes = next.clone();
+            for _ in 0..CELLS {
+                let cell = link.receive();
+                if cell.command() == Command::Created {
+                    bytes.extend(LiveCell::destroy(cell.circ_id(), DestroyReason::NONE).to_bytes());
+                }
+            }
+            link.write(&bytes);
+            count += CELLS as usize;
+        }
+        first += CELLS;
+    }
+    count
+}
+
 /// Looks up 200 names per second, which no name server answers, on one circuit of each of `circuits` links, until
 /// `stop` returns true. Returns the number of names.
 pub(crate) fn names(hop: &Hop, circuits: usize, stop: impl Fn() -> bool) -> usize {

@@ -298,6 +298,32 @@ fn a_flood_of_connections_keeps_no_slow_peer_out() {
     }
 }
 
+/// CREATEs on many links of one host, as fast as the relay answers them.
+fn creating(start: Start, links: usize, time: f64, timing: Timing) -> Outcome {
+    let relay = start(&Setup::default());
+    let mut held: Vec<_> = (0..links).map(|_| Client::connect_from(attacker(0), &relay.hop.0)).collect();
+    beside("CREATEs on many links of one host", &relay, timing, false, || {
+        let (clock, cpu) = (Clock::start(), relay.cpu());
+        let stop = || seconds(clock) > time;
+        let count: usize = thread::scope(|scope| {
+            let parts = held.chunks_mut(links.div_ceil(2));
+            let threads: Vec<_> =
+                parts.map(|part| scope.spawn(move || floods::creates_on(part, stop))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        let (took, cpu) = (seconds(clock), relay.cpu() - cpu);
+        drop(held);
+        let [rate, share] = [count as f64 / took, 100.0 * cpu / took];
+        format!("{rate:.0} CREATEs a second on {links} links, {share:.0} % of a processor")
+    })
+}
+
+#[test]
+fn many_links_of_one_host_do_not_delay_another_host() {
+    let _guard = one_at_a_time();
+    creating(Relay::penstock, 200, 4.0, SMALL).assert_good();
+}
+
 /// Whether this user may open the port of a name server. The server runs until the process ends.
 fn has_name_server() -> bool {
     use std::sync::OnceLock;
@@ -422,11 +448,12 @@ fn attacks_at_full_size() {
         Box::new(|start| closing(start, 65_530, 1.0, FULL)),
         Box::new(move |start| connecting(start, 1, 10_000.0, 20.0, slow)),
         Box::new(move |start| connecting(start, floods::ATTACKERS, 10_000.0, 20.0, slow)),
+        Box::new(|start| creating(start, 200, 10.0, FULL)),
         Box::new(|start| streaming(start, 9_000, 1, 4096, FULL)),
         Box::new(|start| streaming(start, 9_000, 5, 4096, FULL)),
     ];
     if has_names {
-        attacks.insert(3, Box::new(|start| looking_up(start, 20.0, FULL)));
+        attacks.insert(4, Box::new(|start| looking_up(start, 20.0, FULL)));
     }
     let heading = "| attack | relay | result | without attack: 99th percentile [s] | during the attack: 99th \
                    percentile [s] | failed honest clients |\n|---|---|---|---|---|---|\n";
