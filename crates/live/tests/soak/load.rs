@@ -279,13 +279,23 @@ impl<'a> Load<'a> {
         )
     }
 
-    /// Failures of honest clients, and floods that did not run.
+    /// Failures and delays of honest clients, lost links, and floods that did not run.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let honest = self.honest.lock().unwrap();
         let failures: usize = honest.iter().map(|(_, served)| served.failures).sum();
         if failures > 0 || honest.is_empty() {
             problems.push(format!("{failures} of {} honest clients failed", honest.len()));
+        }
+        let mut all = Served::default();
+        honest.iter().for_each(|(_, served)| all.add(served));
+        let slow = all.percentile(0.99);
+        if slow > self.plan.delay {
+            problems.push(format!("the 99th percentile of honest clients is {slow:.2} s"));
+        }
+        let lost = self.lost_links.load(Ordering::Relaxed);
+        if lost > 0 {
+            problems.push(format!("the relay closed {lost} links of peers that obeyed"));
         }
         for (number, (count, cut)) in self.floods.lock().unwrap().iter().enumerate() {
             if *count == 0 && (number != 2 || self.has_names) {

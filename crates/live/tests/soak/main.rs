@@ -1,6 +1,7 @@
 //! A relay under load for a long time: many circuits and links that open and close, slow readers, and floods, next to
 //! honest clients. The relay is a process of its own, in its sandbox. The test fails if the memory or the file
-//! descriptors of the relay grow, or if an honest client fails.
+//! descriptors of the relay grow, if an honest client fails or waits for long, or if the relay closes the link of a peer
+//! that obeys.
 //!
 //! `make test` runs a minute. `make soak` runs an hour.
 
@@ -49,6 +50,10 @@ pub(crate) struct Plan {
     connections: f64,
     /// Streams of each of eight circuits [1].
     streams: u16,
+    /// The interval between two samples [s].
+    interval: f64,
+    /// The 99th percentile of the times of honest clients is at most this time [s].
+    delay: f64,
 }
 
 const SHORT: Plan = Plan {
@@ -64,6 +69,9 @@ const SHORT: Plan = Plan {
     idle: 8000,
     connections: 1000.0,
     streams: 500,
+    // The second half of a phase takes a second.
+    interval: 0.1,
+    delay: 3.0,
 };
 
 /// About 200 links and 10,000 circuits are open at any time, because a client waits before it opens its next link.
@@ -80,6 +88,8 @@ const FULL: Plan = Plan {
     idle: 65_530,
     connections: 3000.0,
     streams: 1000,
+    interval: 1.0,
+    delay: 3.0,
 };
 
 #[test]

@@ -4,6 +4,7 @@ use super::common::gauges::Gauges;
 use super::common::honest::Served;
 use super::{Load, PHASES, Plan};
 use penstock_units::Duration;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -13,6 +14,8 @@ use std::thread;
 const GROWTH: f64 = 0.05;
 const GROWTH_OF_MEMORY: f64 = 8e6;
 const GROWTH_OF_DESCRIPTORS: f64 = 20.0;
+/// Least number of samples in a quarter, in the phases without a flood [1].
+const LEAST_SAMPLES: usize = 5;
 /// Most rows of the table.
 const ROWS: usize = 12;
 
@@ -24,7 +27,7 @@ struct Sample {
     gauges: Gauges,
 }
 
-/// Samples a relay each second.
+/// Samples a relay regularly.
 pub(crate) struct Watch<'a> {
     plan: &'a Plan,
     process: u32,
@@ -50,37 +53,53 @@ impl<'a> Watch<'a> {
                 println!("{}", self.row(load, cycle..cycle + 1));
                 cycle = phase / PHASES;
             }
-            thread::sleep(Duration::from_secs(1));
+            thread::sleep(Duration::from_secs_f64(self.plan.interval));
         }
     }
 
-    /// The median of a value in these cycles, in the phases without a flood.
-    fn at_rest(&self, cycles: std::ops::Range<usize>, value: impl Fn(&Gauges) -> f64) -> f64 {
+    /// A value in these cycles, in the phases without a flood, in the order of size.
+    fn values_at_rest(&self, cycles: Range<usize>, value: impl Fn(&Gauges) -> f64) -> Vec<f64> {
         let samples = self.samples.lock().unwrap();
         let rest = samples.iter().filter(|sample| sample.is_rest && cycles.contains(&sample.cycle));
         let mut values: Vec<f64> = rest.map(|sample| value(&sample.gauges)).collect();
         values.sort_by(f64::total_cmp);
+        values
+    }
+
+    /// The median of a value in these cycles, in the phases without a flood.
+    fn at_rest(&self, cycles: Range<usize>, value: impl Fn(&Gauges) -> f64) -> f64 {
+        let values = self.values_at_rest(cycles, value);
         values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
     }
 
+    /// The cycles of the second and of the last quarter.
+    fn quarters(&self) -> [Range<usize>; 2] {
+        [1, 3].map(|number| self.plan.cycles * number / 4..self.plan.cycles * (number + 1) / 4)
+    }
+
     /// The values of memory [B] and descriptors [1] in the second and the last quarter.
-    fn quarters(&self) -> [[f64; 2]; 2] {
-        let quarter = |number: usize| self.plan.cycles * number / 4..self.plan.cycles * (number + 1) / 4;
-        let of = |value: fn(&Gauges) -> f64| [1, 3].map(|number| self.at_rest(quarter(number), value));
+    fn values(&self) -> [[f64; 2]; 2] {
+        let of = |value: fn(&Gauges) -> f64| self.quarters().map(|cycles| self.at_rest(cycles, value));
         [of(|gauges| gauges.rss), of(|gauges| gauges.descriptors)]
     }
 
-    /// Growth between the second and the last quarter that exceeds the criterion.
+    /// Growth between the second and the last quarter that exceeds the criterion, or too few samples to see it.
     pub(crate) fn growth(&self) -> Vec<String> {
         let names = ["memory [B]", "descriptors"];
-        let of = names.into_iter().zip(self.quarters()).zip([GROWTH_OF_MEMORY, GROWTH_OF_DESCRIPTORS]);
+        let of = names.into_iter().zip(self.values()).zip([GROWTH_OF_MEMORY, GROWTH_OF_DESCRIPTORS]);
         // A missing value is NaN, and a comparison with NaN is false.
         let is_stable = |before: f64, after: f64, more: f64| after <= before * (1.0 + GROWTH) + more;
         let grown = of.filter(|((_, [before, after]), more)| !is_stable(*before, *after, *more));
-        grown.map(|((name, values), _)| format!("the relay's {name} grew: {values:.0?}")).collect()
+        let mut problems: Vec<String> =
+            grown.map(|((name, values), _)| format!("the relay's {name} grew: {values:.0?}")).collect();
+        let samples = self.quarters().map(|cycles| self.values_at_rest(cycles, |gauges| gauges.rss).len());
+        if samples.into_iter().any(|samples| samples < LEAST_SAMPLES) {
+            problems.push(format!("too few samples to notice growth: {samples:?}"));
+        }
+        problems
     }
 
-    fn row(&self, load: &Load<'_>, cycles: std::ops::Range<usize>) -> String {
+    fn row(&self, load: &Load<'_>, cycles: Range<usize>) -> String {
         let time = load.phase_time() * PHASES as f64 / 60.0;
         let [from, to] = [cycles.start, cycles.end].map(|cycle| cycle as f64 * time);
         let mut served = Served::default();
@@ -114,7 +133,7 @@ impl<'a> Watch<'a> {
         let step = cycles.div_ceil(ROWS);
         let rows =
             (0..cycles).step_by(step).map(|first| self.row(load, first..cycles.min(first + step)) + "\n");
-        let [[memory, last_memory], [descriptors, last_descriptors]] = self.quarters();
+        let [[memory, last_memory], [descriptors, last_descriptors]] = self.values();
         let heading = "| time [min] | RSS at rest [MB] | highest RSS [MB] | descriptors at rest | highest number of \
                        descriptors | links at rest | circuits at rest | honest clients | their median [s] | their \
                        99th percentile [s] | failures |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
