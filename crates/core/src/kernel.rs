@@ -9,7 +9,7 @@ use crate::datagram::Message;
 use crate::keys::{ChannelKey, StreamKey};
 use crate::reason::EndReason;
 use penstock_units::{Bytes, Duration};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The kernel's state of a socket (Linux: `SO_SNDBUF`, `SIOCOUTQ`, `SIOCOUTQNSD`, `TCP_INFO`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +80,18 @@ pub trait Kernel<C: Cell> {
     /// Memory of the channel's connection [B], a part of the [driver's memory](crate::Relay::set_driver_memory).
     fn memory(&self, _channel: ChannelKey) -> Bytes {
         Bytes::ZERO
+    }
+
+    /// Memory of each holder that belongs to no open channel and to no stream [B], such as that of unfinished link
+    /// handshakes. It is a part of the [driver's memory](crate::Relay::set_driver_memory).
+    fn other_memory(&self) -> BTreeMap<[u128; 2], Bytes> {
+        BTreeMap::new()
+    }
+
+    /// Closes a connection of a holder that has no open channel, without a call of the relay. Returns its memory [B],
+    /// and the channel that waits for it. `None` if the holder has no such connection.
+    fn close_unfinished(&mut self, _holder: [u128; 2]) -> Option<(Bytes, Option<ChannelKey>)> {
+        None
     }
 
     /// Memory of the stream's connection [B], a part of the [driver's memory](crate::Relay::set_driver_memory).

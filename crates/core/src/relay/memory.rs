@@ -69,6 +69,8 @@ struct Holder {
     bytes: u64,
     /// Bytes of circuits that end at this node and have no stream and no queued cell.
     unused: u64,
+    /// Bytes that belong to no open channel and to no stream.
+    other: u64,
     circuits: Vec<Closing>,
     channels: Vec<(u64, ChannelKey)>,
 }
@@ -80,6 +82,22 @@ struct Closing {
     age: Option<u32>,
     is_unused: bool,
     bytes: u64,
+}
+
+impl Holder {
+    /// Closes a connection without an open channel, if most of the `bytes` of the holder belong to no channel, or if the
+    /// holder has no circuits.
+    fn close_unfinished<C: Cell>(
+        &mut self,
+        id: [u128; 2],
+        bytes: u64,
+        kernel: &mut impl Kernel<C>,
+    ) -> Option<(Bytes, Option<ChannelKey>)> {
+        let is_due = self.other * 2 > bytes || self.circuits.is_empty();
+        let closed = if is_due { kernel.close_unfinished(id)? } else { return None };
+        self.other = self.other.saturating_sub(closed.0.get());
+        Some(closed)
+    }
 }
 
 impl MemoryUse {
@@ -105,7 +123,8 @@ impl<C: Cell> Relay<C> {
     /// The network that uses the most memory loses circuits first, and in this network the host that uses the most
     /// ([`Kernel::holder`]). The host loses the circuit with the oldest queued cell or the oldest payload that waits
     /// for an application. A flooded circuit with a slow reader therefore closes before busy circuits. If unused
-    /// circuits use most of the host's memory, they close first. A host without circuits loses its channels.
+    /// circuits use most of the host's memory, they close first, and so do connections without an open channel
+    /// ([`Kernel::other_memory`]). A host without circuits loses its channels.
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
     /// Deviation: C tor compares the circuits of all holders by age, and counts no idle circuits.
@@ -126,7 +145,13 @@ impl<C: Cell> Relay<C> {
         while self.parts.memory_use() > target {
             let Some((bytes, id)) = order.pop_largest() else { break };
             let Some(holder) = holders.get_mut(&id) else { continue };
-            let freed = if let Some(Closing { circuit, bytes, .. }) = holder.circuits.pop() {
+            let freed = if let Some((freed, channel)) = holder.close_unfinished(id, bytes, kernel) {
+                if let Some(channel) = channel {
+                    self.parts.channels.close_soon(channel);
+                }
+                self.parts.memory.free_driver(freed);
+                freed.get()
+            } else if let Some(Closing { circuit, bytes, .. }) = holder.circuits.pop() {
                 self.parts.counters.oom_closed += 1;
                 self.parts.memory.free_driver(self.parts.driver_memory(circuit, kernel));
                 self.close(now, circuit, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
@@ -180,6 +205,11 @@ impl<C: Cell> Parts<C> {
             if channel.open {
                 holder.channels.push((bytes, key));
             }
+        }
+        for (id, bytes) in kernel.other_memory() {
+            let holder = holders.entry(id).or_default();
+            holder.bytes += bytes.get();
+            holder.other += bytes.get();
         }
         for holder in holders.values_mut() {
             let unused_first = holder.unused * 2 > holder.bytes;

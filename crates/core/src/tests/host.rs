@@ -121,6 +121,8 @@ pub(super) struct Host {
     pub(super) sockets: BTreeMap<StreamKey, (usize, Side)>,
     pub(super) stream_interests: BTreeMap<StreamKey, Interest>,
     pub(super) stream_memory: BTreeMap<StreamKey, Bytes>,
+    /// Connections without an open channel: their holders and sizes.
+    pub(super) unfinished: Vec<([u128; 2], Bytes)>,
     /// The networks of remote hosts. Any other host is a network of its own.
     pub(super) networks: BTreeMap<ChannelKey, u128>,
     pub(super) closed: Vec<ChannelKey>,
@@ -183,6 +185,19 @@ impl Kernel<TestCell> for Host {
 
     fn stream_memory(&self, stream: StreamKey) -> Bytes {
         self.stream_memory.get(&stream).copied().unwrap_or(Bytes::ZERO)
+    }
+
+    fn other_memory(&self) -> BTreeMap<[u128; 2], Bytes> {
+        let mut sums = BTreeMap::new();
+        self.unfinished
+            .iter()
+            .for_each(|(holder, size)| *sums.entry(*holder).or_insert(Bytes::ZERO) += *size);
+        sums
+    }
+
+    fn close_unfinished(&mut self, holder: [u128; 2]) -> Option<(Bytes, Option<ChannelKey>)> {
+        let place = self.unfinished.iter().position(|(other, _)| *other == holder)?;
+        Some((self.unfinished.remove(place).1, None))
     }
 
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<TestCell>) -> Bytes {

@@ -195,3 +195,25 @@ fn a_stream_with_much_driver_memory_costs_other_peers_no_circuit() {
     assert!(net.at(transfer).is_complete());
     assert_eq!((closed(&net), net.nodes[1].relay.counters().oom_closed), (vec![], 1));
 }
+
+#[test]
+fn connections_without_a_channel_cost_only_their_own_network() {
+    let limits =
+        Limits { memory: Some(Bytes::new(40 * CIRCUIT)), circuit: Bytes::new(CIRCUIT), ..Limits::default() };
+    let mut net = Net::path(1, &RelayConfig::default());
+    net.configure(1, RelayConfig { limits, ..RelayConfig::default() });
+    let honest: Vec<_> = (0..10).map(|_| net.build(0, &[1])).collect();
+    // Eight hosts of a network use more memory than the honest host, but each of them uses less.
+    let network = 1 << 64;
+    let sizes: Vec<_> = (0..40).map(|n| ([network, network + n % 8], Bytes::new(CIRCUIT))).collect();
+    let node = &mut net.nodes[1];
+    node.relay.set_driver_memory(sizes.iter().map(|(_, size)| *size).sum());
+    node.host.unfinished = sizes;
+    let transfer = net.transfer(0, honest[0], 1000, 1000);
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+    let node = &net.nodes[1];
+    assert_eq!((closed(&net), node.relay.counters().oom_closed), (vec![], 0));
+    assert!((1..=26).contains(&node.host.unfinished.len()), "{:?}", node.host.unfinished.len());
+    assert!(node.relay.memory() <= Bytes::new(40 * CIRCUIT));
+}

@@ -165,6 +165,7 @@ impl Net {
             sockets: BTreeMap::new(),
             stream_interests: BTreeMap::new(),
             stream_memory: BTreeMap::new(),
+            unfinished: Vec::new(),
             networks: BTreeMap::new(),
             closed: Vec::new(),
             transfers: Rc::clone(&self.transfers),
