@@ -1,5 +1,6 @@
 //! One TCP connection with TLS.
 
+use super::claims::Claim;
 use super::shares::Host;
 use super::stamps::{Stamped, Stamps};
 use penstock_core::kernel::Interest;
@@ -33,6 +34,8 @@ pub(super) struct Conn {
     /// The host at the other end. `link` is the link's number among the links of this host.
     pub(super) host: Host,
     pub(super) link: u64,
+    /// On a link that this node opened: the hosts whose circuits asked for it.
+    pub(super) claim: Option<Claim>,
     /// The size of the buffers at the last update of the node's memory count [B].
     pub(super) counted: u64,
     /// Bytes that arrived before the end of the TLS handshake. Until then, TLS may keep all of them [B].
@@ -70,6 +73,7 @@ impl Conn {
             peer,
             host,
             link: 0,
+            claim: None,
             counted: 0,
             handshake: 0,
             unsent: 0,

@@ -87,8 +87,7 @@ impl Node {
         let (Some(names), Some((host, circuit))) = (&self.names, sender) else {
             return self.found(stream, purpose, &Found::Later);
         };
-        self.sockets.resolving.insert(stream);
-        match self.lookups.begin(host.with_circuit(circuit), stream, purpose) {
+        match self.sockets.lookups.begin(host.with_circuit(circuit), stream, purpose) {
             Begun::Started(number) => names.ask(number, question),
             Begun::Replaces(number, other, old) => {
                 names.cancel(old);
@@ -100,16 +99,14 @@ impl Node {
     }
 
     pub(super) fn forget_lookup(&mut self, stream: StreamKey) {
-        self.sockets.resolving.remove(&stream);
-        if let (Some(number), Some(names)) = (self.lookups.forget(stream), &self.names) {
+        if let (Some(number), Some(names)) = (self.sockets.lookups.forget(stream), &self.names) {
             names.cancel(number);
         }
     }
 
     pub(super) fn on_names(&mut self) {
         while let Some((number, found)) = self.names.as_ref().and_then(crate::names::Names::answer) {
-            if let Some((stream, purpose)) = self.lookups.answered(number) {
-                self.sockets.resolving.remove(&stream);
+            if let Some((stream, purpose)) = self.sockets.lookups.answered(number) {
                 self.found(stream, purpose, &found);
             }
         }

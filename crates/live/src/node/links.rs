@@ -1,6 +1,7 @@
 //! New links: the node accepts and opens connections, and performs the link handshakes. Each host has a limited share
 //! of the unfinished handshakes.
 
+use super::claims::Claim;
 use super::conn::Conn;
 use super::exits::end_reason;
 use super::peers::{LinkAddress, Peers};
@@ -44,22 +45,17 @@ pub(super) struct Opening {
     credentials: Arc<Credentials>,
     from: IpAddr,
     /// The channel that waits for the connection, if this node opened it.
-    channel: Option<ChannelKey>,
-    /// The host that is charged for the handshake, and the handshake's number in that host's share.
-    share: (Host, u64),
+    pub(super) channel: Option<ChannelKey>,
+    /// The host that is charged for the handshake.
+    pub(super) claim: Claim,
     /// The size of the buffers at the last update of the node's memory count [B].
-    counted: u64,
+    pub(super) counted: u64,
     until: Instant,
 }
 
 impl Opening {
-    /// The host that is charged for the handshake.
-    pub(super) fn host(&self) -> Host {
-        self.share.0
-    }
-
     /// The size of the buffers [B].
-    fn buffered(&self) -> u64 {
+    pub(super) fn buffered(&self) -> u64 {
         self.conn.buffered() + self.link.as_ref().map_or(0, |link| link.memory() as u64)
     }
 }
@@ -92,20 +88,35 @@ impl Node {
         let Some(LinkAddress::Dial(to)) = self.peers.known(peer).map(|known| known.address) else {
             return Err("connect");
         };
-        let host = self.requesters.remove(channel).unwrap_or_else(|| Host::of(to.ip()));
-        // The circuits of many clients come from one relay, and so does an attacker's. So the oldest handshake makes
-        // room, even if it is one of the same host.
-        if self.opened.len() >= self.descriptors.opening
-            && let Some(oldest) = self.opened.oldest_of_most()
-        {
-            self.fail_link(oldest, "crowded");
-        }
-        if !self.make_room_for_link(host) {
+        let hosts = self.requesters.remove(channel).unwrap_or_else(|| vec![Host::of(to.ip())]);
+        self.make_room_for_opened(hosts[0]);
+        if !self.make_room_for_link(Host::of(to.ip()), Some(hosts[0])) {
             return Err("descriptors");
         }
         let socket = dial(to, self.outbound.relays, self.tcp).map_err(|_| "connect")?;
         let conn = Conn::new(socket, self.tls.connect(), Some(peer), Host::of(to.ip()));
-        self.open(conn, to.ip(), Some(channel), host).map_err(|_| "connect")
+        self.open(conn, to.ip(), Some(channel), &hosts).map_err(|_| "connect")
+    }
+
+    /// Ends the oldest handshakes of opened connections above the limits of the network of `host` and of all networks.
+    /// The circuits of many clients come from one relay, and so does an attacker's. So the oldest handshake makes room,
+    /// even if it is one of the same host. A handshake that other hosts wait for moves to one of them.
+    fn make_room_for_opened(&mut self, host: Host) {
+        let (most, network) = (self.descriptors.opening, &host.path()[..1]);
+        loop {
+            let opened = &self.sockets.openings.opened;
+            let oldest = if opened.count(network) >= most / 4 {
+                opened.oldest_in(network)
+            } else if opened.len() >= most {
+                opened.oldest_of_most()
+            } else {
+                None
+            };
+            let Some(oldest) = oldest else { return };
+            if !self.sockets.openings.pass_on(oldest) {
+                self.fail_link(oldest, "crowded");
+            }
+        }
     }
 
     /// Accepts waiting connections, up to a limit, so that a flood does not delay other events.
@@ -142,24 +153,24 @@ impl Node {
         if !self.dos.may_connect(self.clock.now(), host) {
             return Err("dos");
         }
-        let path = host.path();
-        let full = if self.accepted.count(&path[..1]) >= self.descriptors.opening / 4 {
+        let (path, accepted) = (host.path(), &self.sockets.openings.accepted);
+        let full = if accepted.count(&path[..1]) >= self.descriptors.opening / 4 {
             Some(1)
         } else {
-            (self.accepted.len() >= self.descriptors.opening).then_some(0)
+            (accepted.len() >= self.descriptors.opening).then_some(0)
         };
         if let Some(within) = full {
             let may_take = |own, most| own <= 1 || own < most;
-            let oldest = self.accepted.yielding(within, &path, Loses::Oldest, may_take);
+            let oldest = accepted.yielding(within, &path, Loses::Oldest, may_take);
             self.fail_link(oldest.ok_or("crowded")?, "crowded");
         }
-        if !self.make_room_for_link(host) {
+        if !self.make_room_for_link(host, None) {
             return Err("descriptors");
         }
         socket.set_nonblocking(true).map_err(|_| "accept")?;
         let _ = socket.set_nodelay(self.tcp.nodelay);
         let conn = Conn::new(socket, self.tls.accept(), None, host);
-        self.open(conn, from, None, host).map_err(|_| "accept")
+        self.open(conn, from, None, &[host]).map_err(|_| "accept")
     }
 
     pub(super) fn resume_accepting(&mut self, now: Instant) {
@@ -171,44 +182,34 @@ impl Node {
         }
     }
 
-    fn open(&mut self, conn: Conn, from: IpAddr, channel: Option<ChannelKey>, host: Host) -> io::Result<()> {
+    /// Starts the handshake of a connection, which belongs to the share of the first of these hosts.
+    fn open(
+        &mut self,
+        conn: Conn,
+        from: IpAddr,
+        channel: Option<ChannelKey>,
+        hosts: &[Host],
+    ) -> io::Result<()> {
         let until = self.clock.now() + self.handshake_timeout;
-        let entry = self.opening.vacant_entry();
-        let number = entry.key() as u32;
-        let token = Token::Opening(number);
-        self.sockets.watch(&conn.socket, token, Interest { readable: true, writable: true })?;
-        let shares = if channel.is_some() { &mut self.opened } else { &mut self.accepted };
-        let share = (host, shares.add(&host.path(), number));
+        let number = self.sockets.openings.next_number();
+        let both = Interest { readable: true, writable: true };
+        self.sockets.watch(&conn.socket, Token::Opening(number), both)?;
         let credentials = self.credentials.clone();
-        entry.insert(Opening { conn, link: None, credentials, from, channel, share, counted: 0, until });
-        self.recount_opening(number);
+        let (link, counted) = (None, 0);
+        let make = |claim| Opening { conn, link, credentials, from, channel, claim, counted, until };
+        self.sockets.openings.insert(channel, hosts, make);
+        self.sockets.recount_opening(number);
         Ok(())
-    }
-
-    /// Takes a connection out of the table of unfinished handshakes.
-    fn take_opening(&mut self, number: u32) -> Opening {
-        let open = self.opening.remove(number as usize);
-        let shares = if open.channel.is_some() { &mut self.opened } else { &mut self.accepted };
-        shares.remove(&open.share.0.path(), open.share.1);
-        self.sockets.buffered -= open.counted;
-        open
-    }
-
-    /// Counts the buffers of an unfinished handshake again.
-    fn recount_opening(&mut self, number: u32) {
-        let open = &mut self.opening[number as usize];
-        let now = open.buffered();
-        self.sockets.buffered = self.sockets.buffered + now - std::mem::replace(&mut open.counted, now);
     }
 
     /// Continues a link handshake.
     pub(super) fn drive_handshake(&mut self, number: u32) {
-        let Some(open) = self.opening.get_mut(number as usize) else { return };
+        let Some(open) = self.sockets.openings.get_mut(number) else { return };
         open.conn.fill(&mut self.sockets.scratch);
         let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
         open.conn.flush();
-        self.recount_opening(number);
-        let open = &self.opening[number as usize];
+        self.sockets.recount_opening(number);
+        let Some(open) = self.sockets.openings.get(number) else { return };
         match outcome {
             Ok(None) if !open.conn.broken => {
                 let interest = Interest { readable: true, writable: open.conn.is_stuck() };
@@ -224,7 +225,8 @@ impl Node {
     /// Handles the end of a link handshake. A channel takes the connection.
     fn established(&mut self, number: u32, done: &Established) {
         let now = self.clock.now();
-        let Opening { mut conn, from, channel, .. } = self.take_opening(number);
+        let Some(open) = self.sockets.take_opening(number) else { return };
+        let Opening { mut conn, from, channel, claim, .. } = open;
         if channel.is_some_and(|channel| !self.relay.is_channel(channel)) {
             // The core closed the channel during the handshake.
             return self.counters.no_link("closed");
@@ -243,6 +245,7 @@ impl Node {
             self.dos.on_connected(now, conn.host, &mut self.rng);
         }
         if let Some(channel) = channel {
+            conn.claim = Some(claim);
             // Before this point, the peer's identity was not proven.
             self.relay.set_peer(channel, peer);
         }
@@ -259,7 +262,7 @@ impl Node {
     /// Closes a connection after a failed link handshake.
     pub(super) fn fail_link(&mut self, number: u32, reason: &'static str) {
         self.counters.no_link(reason);
-        let open = self.take_opening(number);
+        let Some(open) = self.sockets.take_opening(number) else { return };
         if let Some(channel) = open.channel {
             self.relay.on_channel_closed(self.clock.now(), channel, &mut self.sockets);
         }
@@ -274,8 +277,8 @@ impl Node {
         self.next_sweep = now + SWEEP_INTERVAL;
         self.sockets.recount_directory_streams();
         self.sockets.close_timed_out(now);
-        let late = self.opening.iter().filter(|(_, open)| open.until <= now);
-        let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
+        let late = self.sockets.openings.iter().filter(|(_, open)| open.until <= now);
+        let late: Vec<u32> = late.map(|(number, _)| number).collect();
         for number in late {
             self.fail_link(number, "timeout");
             self.process_events();
@@ -365,7 +368,7 @@ mod tests {
         while node.sockets.buffered < 4096 {
             node.turn().unwrap();
         }
-        assert_eq!(node.opening.len(), 1);
+        assert_eq!(node.sockets.openings.len(), 1);
         let mut most = 0;
         for _ in 0..14 {
             // The relay may have closed the connection.
@@ -373,7 +376,7 @@ mod tests {
             node.turn().unwrap();
             most = most.max(node.sockets.buffered);
         }
-        while !node.opening.is_empty() {
+        while node.sockets.openings.len() > 0 {
             node.turn().unwrap();
         }
         assert!((8192..40_000).contains(&most), "{most} B");
@@ -386,11 +389,11 @@ mod tests {
         let now = node.clock.now();
         let channel = node.relay.accept_channel(now, PeerId(1 << 31), true);
         let conn = conn(&node);
-        node.open(conn, LOCALHOST, Some(channel), Host::of(LOCALHOST)).unwrap();
+        node.open(conn, LOCALHOST, Some(channel), &[Host::of(LOCALHOST)]).unwrap();
         node.relay.close_channel(now, channel, &mut node.sockets);
         let netinfo = Netinfo { time: 0, yours: None, mine: Vec::new() };
         node.established(0, &Established { version: 5, peer: Peer::Client, netinfo, rest: Vec::new() });
-        assert_eq!((node.opening.len(), node.held(), node.sockets.buffered), (0, [0, 0], 0));
+        assert_eq!((node.sockets.openings.len(), node.held(), node.sockets.buffered), (0, [0, 0], 0));
         assert!(!node.sockets.channels.contains(channel));
     }
 
@@ -408,21 +411,21 @@ mod tests {
         };
         let mut peers: Vec<_> = [2; 100].into_iter().chain([3]).map(dial).collect();
         let is_idle = |node: &Node| node.waiting.is_empty() && node.ready.is_empty();
-        while node.opening.len() < peers.len() || !is_idle(&node) {
+        while node.sockets.openings.len() < peers.len() || !is_idle(&node) {
             node.turn().unwrap();
         }
         let more: Vec<_> = [2; 40].map(dial).into();
         peers.iter_mut().for_each(|peer| peer.write_all(&[22]).unwrap());
         let read = |node: &Node, last: u8| {
             let host = Host::of([127, 0, 0, last].into());
-            let of = node.opening.iter().filter(|(_, open)| open.host() == host);
+            let of = node.sockets.openings.iter().filter(|(_, open)| open.claim.host == host);
             of.filter(|(_, open)| open.conn.buffered() > 0).count()
         };
         node.turn().unwrap();
         assert_eq!((read(&node, 2), read(&node, 3)), (MAX_CALLS - 1, 1));
-        assert_eq!(node.opening.len(), peers.len() + MAX_ACCEPTS);
+        assert_eq!(node.sockets.openings.len(), peers.len() + MAX_ACCEPTS);
         node.turn().unwrap();
-        assert_eq!(node.opening.len(), peers.len() + more.len());
+        assert_eq!(node.sockets.openings.len(), peers.len() + more.len());
         while read(&node, 2) < 100 {
             node.turn().unwrap();
         }
@@ -434,18 +437,18 @@ mod tests {
         let start = node.clock.now();
         node.close_timed_out(start);
         let conn = conn(&node);
-        node.open(conn, LOCALHOST, None, Host::of(LOCALHOST)).unwrap();
-        let end = node.opening[0].until;
+        node.open(conn, LOCALHOST, None, &[Host::of(LOCALHOST)]).unwrap();
+        let end = node.sockets.openings.get(0).unwrap().until;
         node.close_timed_out(end);
-        assert_eq!(node.opening.len(), 0);
+        assert_eq!(node.sockets.openings.len(), 0);
         let conn = self::conn(&node);
-        node.open(conn, LOCALHOST, None, Host::of(LOCALHOST)).unwrap();
-        node.opening[0].until = end;
+        node.open(conn, LOCALHOST, None, &[Host::of(LOCALHOST)]).unwrap();
+        node.sockets.openings.get_mut(0).unwrap().until = end;
         // A turn soon after the sweep does not look at all connections again.
         node.close_timed_out(end + SWEEP_INTERVAL / 2);
-        assert_eq!(node.opening.len(), 1);
+        assert_eq!(node.sockets.openings.len(), 1);
         node.close_timed_out(end + SWEEP_INTERVAL);
-        assert_eq!(node.opening.len(), 0);
+        assert_eq!(node.sockets.openings.len(), 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! network therefore has a limit. At the limit of a network or of the relay, a new lookup replaces the oldest lookup of
 //! the busiest circuit. Unanswered lookups therefore delay only the circuits that start them.
 
-use super::shares::{Holder, Loses, PartPath, Shares};
+use super::shares::{Holder, Host, Loses, PartPath, Shares};
 use std::collections::BTreeMap;
 
 /// Limits of running lookups [1].
@@ -122,6 +122,16 @@ impl<S: Ord + Copy, V> Lookups<S, V> {
         self.shares.yielding(within, path, Loses::Oldest, |own, most| own == 0 || most > own + 1)
     }
 
+    /// Whether a stream waits for a lookup.
+    pub(super) fn has(&self, stream: S) -> bool {
+        self.by_stream.contains_key(&stream)
+    }
+
+    /// The number of unanswered lookups of closed streams of each host [1].
+    pub(super) fn ending_by_host(&self) -> impl Iterator<Item = (Host, usize)> {
+        self.ending.by_host()
+    }
+
     /// The number of running lookups [1].
     pub(super) fn len(&self) -> usize {
         self.running.len()
@@ -156,7 +166,6 @@ impl<S: Ord + Copy, V> Lookups<S, V> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shares::Host;
     use super::*;
     use crate::names::MAX_LOOKUPS;
     use penstock_core::CircuitIndex;
@@ -242,6 +251,9 @@ mod tests {
         }
         assert_eq!(table.begin(of(1, 1), 9, ()), Begun::Refused);
         fill(&mut table, of(1, 2), 10..12);
+        let host = Host::of([192, 0, 2, 1].into());
+        assert_eq!(table.ending_by_host().collect::<Vec<_>>(), [(host, 4)]);
+        assert!(table.has(10) && !table.has(0));
         assert_eq!(table.answered(1), None, "its stream is closed");
         fill(&mut table, of(1, 1), 9..10);
         assert_eq!(table.forget(77), None);

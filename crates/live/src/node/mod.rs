@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `conn`, `sockets`, `socket_info` | TLS connections, the core's kernel, the kernel's state of a socket |
 //! | `peers`, `relay_list` | numbers of other nodes for the core, and which peers are relays |
-//! | `links`, `room`, `shares` | new links, file descriptors, the shares of hosts |
+//! | `links`, `openings`, `room`, `shares`, `claims` | new links, file descriptors, the shares of hosts |
 //! | `dos` | C tor's defences against denial of service |
 //! | `exits`, `lookups` | exit streams, and limits of name lookups |
 //! | `handshake_worker`, `fair_queue`, `pending`, `wake` | threads, their queues and their answers |
@@ -14,6 +14,7 @@
 //! | `member`, `directory_stream` | descriptor, consensus, directory documents |
 //! | `operate`, `counters`, `trace`, `stamps` | the operator's calls, counters, traced cells, timestamps |
 
+mod claims;
 mod conn;
 mod counters;
 mod directory_stream;
@@ -24,6 +25,7 @@ mod handshake_worker;
 mod links;
 mod lookups;
 mod member;
+mod openings;
 mod operate;
 mod peers;
 mod pending;
@@ -44,10 +46,9 @@ use crate::tls::TlsConfigs;
 use crate::torrc::Outbound;
 use conn::Conn;
 use dos::Dos;
-use exits::{ResolvePurpose, end_reason};
+use exits::end_reason;
 use handshake_worker::HandshakeWorker;
-use links::Opening;
-use lookups::{LookupLimits, Lookups};
+use lookups::LookupLimits;
 use member::Member;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -68,8 +69,7 @@ use ready::ReadyQueue;
 use relay_list::RelayList;
 use renewal::Renewal;
 use room::DescriptorLimits;
-use shares::{Holder, Host, PartPath, Shares};
-use slab::Slab;
+use shares::{Host, PartPath};
 use socket2::{Domain, Socket, Type};
 use sockets::{Sockets, Token};
 use std::collections::VecDeque;
@@ -213,13 +213,8 @@ pub struct Node {
     relay: Relay<LiveCell>,
     sockets: Sockets,
     peers: Peers,
-    opening: Slab<Opening>,
-    /// Unfinished link handshakes of accepted connections, by their hosts.
-    accepted: Shares<Holder, u32>,
-    /// Unfinished link handshakes of opened connections, by the hosts that asked for them.
-    opened: Shares<Holder, u32>,
-    /// For each new channel, the host whose circuit first asked for it.
-    requesters: SecondaryMap<ChannelKey, Host>,
+    /// For each new channel without a connection, the hosts whose circuits asked for it.
+    requesters: SecondaryMap<ChannelKey, Vec<Host>>,
     /// File descriptors of the process [1], and the limits that follow from them.
     process_descriptors: usize,
     descriptors: DescriptorLimits,
@@ -241,7 +236,6 @@ pub struct Node {
     /// Circuits that wait for the handshake worker, with their places in its queue.
     opening_circuits: Pending<CircuitIndex, (PartPath, HandshakeKind)>,
     names: Option<Names>,
-    lookups: Lookups<StreamKey, ResolvePurpose>,
     rng: rand::rngs::ThreadRng,
 }
 
@@ -265,7 +259,7 @@ impl Node {
         let descriptors = DescriptorLimits::new(config.descriptors, !config.policy.rejects_all());
         let credentials = renewal::first(&keys, clock);
         config.tcp.apply(&listener)?;
-        let sockets = Sockets::new(clock)?;
+        let sockets = Sockets::new(clock, LookupLimits::of(descriptors.lookups))?;
         sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
         let wake = Wake::new()?;
         sockets.watch(&wake, Token::Wake, Interest { readable: true, writable: false })?;
@@ -295,7 +289,6 @@ impl Node {
             handshake_worker: HandshakeWorker::start(wake.caller())?,
             opening_circuits: Pending::new(),
             names: names.ok(),
-            lookups: Lookups::new(LookupLimits::of(descriptors.lookups)),
             wake,
             outbound: Outbound::default(),
             counters: NodeCounters::default(),
@@ -303,9 +296,6 @@ impl Node {
             listener,
             sockets,
             peers: Peers::default(),
-            opening: Slab::new(),
-            accepted: Shares::new(),
-            opened: Shares::new(),
             requesters: SecondaryMap::new(),
             process_descriptors: config.descriptors,
             descriptors,
@@ -357,8 +347,8 @@ impl Node {
 
     /// Memory of connections, lookups and directory answers [B].
     fn driver_memory(&self) -> Bytes {
-        let links = (self.opening.len() + self.sockets.links.len()) as u64;
-        let lookups = self.lookups.len() as u64;
+        let links = self.held()[0] as u64;
+        let lookups = self.sockets.lookups.len() as u64;
         Bytes::new(links * LINK_MEMORY + lookups * LOOKUP_MEMORY + self.sockets.buffered)
     }
 
@@ -486,6 +476,9 @@ impl Node {
                 | Event::StreamConnected { .. } => {}
             }
         }
+        for _ in 0..std::mem::take(&mut self.sockets.oom_openings) {
+            self.counters.no_link("memory");
+        }
         for host in self.sockets.closed_clients.drain(..) {
             self.dos.on_closed(host);
         }
@@ -560,11 +553,19 @@ impl Node {
         };
         let peer = self.peers.relay(to, at, |peer| self.relay.shares(peer));
         self.relay.extend(now, circuit, peer, handshake, &mut self.sockets);
-        if let (Some((channel, _)), Some(host)) = (self.relay.leg(circuit, Direction::Forward), host)
-            && !self.sockets.channels.contains(channel)
-            && !self.requesters.contains(channel)
-        {
-            self.requesters.insert(channel, host);
+        if let (Some((channel, _)), Some(host)) = (self.relay.leg(circuit, Direction::Forward), host) {
+            self.note_requester(channel, host);
+        }
+    }
+
+    /// A circuit of `host` needs a channel, which may have no connection yet.
+    fn note_requester(&mut self, channel: ChannelKey, host: Host) {
+        if self.sockets.has_link(channel) {
+            self.sockets.join_link(channel, host);
+        } else if let Some(hosts) = self.requesters.get_mut(channel) {
+            hosts.push(host);
+        } else {
+            self.requesters.insert(channel, vec![host]);
         }
     }
 

@@ -77,7 +77,7 @@ impl Node {
             counters: self.relay.counters(),
             node_counters: self.counters.clone(),
             population: self.relay.population(),
-            opening: self.opening.len(),
+            opening: self.sockets.openings.len(),
             queued: self.relay.queued(),
             outbuf: self.relay.outbuf_bytes(),
             kernel_out: conns.map(|conn| socket_info::queued(&conn.socket)).sum(),
@@ -136,7 +136,7 @@ impl Node {
     pub fn set_policy(&mut self, policy: ExitPolicy) {
         self.policy = policy;
         self.descriptors = DescriptorLimits::new(self.process_descriptors, !self.policy.rejects_all());
-        self.lookups.set_limits(LookupLimits::of(self.descriptors.lookups));
+        self.sockets.lookups.set_limits(LookupLimits::of(self.descriptors.lookups));
     }
 
     /// Changes settings of the running relay: circuit policy, rates, throttle, and the settings that the operator
@@ -172,7 +172,10 @@ impl Node {
 
     /// Closes all connections. The peers notice the end of their links.
     pub fn close_all(&mut self) {
-        self.opening.clear();
+        let openings: Vec<u32> = self.sockets.openings.iter().map(|(number, _)| number).collect();
+        for number in openings {
+            self.sockets.take_opening(number);
+        }
         let now = self.clock.now();
         for channel in self.relay.channels() {
             self.relay.close_channel(now, channel, &mut self.sockets);

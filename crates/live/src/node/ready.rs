@@ -100,7 +100,7 @@ impl Node {
     fn path_of(&mut self, token: Token) -> Option<[Holder; 2]> {
         match token {
             Token::Channel(channel) => Some(self.sockets.channels.get(channel)?.host.path()),
-            Token::Opening(number) => Some(self.opening.get(number as usize)?.host().path()),
+            Token::Opening(number) => Some(self.sockets.openings.get(number)?.claim.host.path()),
             Token::Stream(stream) => match self.sockets.stream(stream) {
                 Some(stream) => Some(stream.host_path()),
                 None => Some(self.holder(stream)?.0.path()),

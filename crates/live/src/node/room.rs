@@ -10,7 +10,7 @@ use super::links::MAX_OPENING;
 use super::shares::Host;
 use super::sockets::Token;
 use crate::names::{MAX_LOOKUPS, SOCKETS_PER_LOOKUP};
-use penstock_core::{CircuitIndex, Direction, EndReason, StreamKey};
+use penstock_core::{ChannelKey, CircuitIndex, Direction, EndReason, StreamKey};
 
 /// Descriptors for files and the metrics server [1].
 const RESERVE: usize = 64;
@@ -44,12 +44,15 @@ impl DescriptorLimits {
 impl Node {
     /// The descriptors of links and of exit streams [1].
     pub(super) fn held(&self) -> [usize; 2] {
-        [self.opening.len() + self.sockets.links.len(), self.sockets.held.len()]
+        [self.sockets.openings.len() + self.sockets.links.len(), self.sockets.held.len()]
     }
 
-    /// Makes a descriptor available for a new link of `host`. Returns false if none is left and `host` has the most
-    /// links.
-    pub(super) fn make_room_for_link(&mut self, host: Host) -> bool {
+    /// Makes a descriptor available for a new link to `host`. `requester`: the host whose circuit asked for the link.
+    /// Returns false if none is left, and `host` has the most links or `requester` asked for the most links.
+    ///
+    /// Links that circuits asked for may use half of the links' descriptors. Above this half, the host that asked for
+    /// the most loses one, so that a host with one link cannot use up the descriptors by EXTENDs to many relays.
+    pub(super) fn make_room_for_link(&mut self, host: Host, requester: Option<Host>) -> bool {
         let [links, streams] = self.held();
         if links + streams < self.descriptors.shared {
             return true;
@@ -58,8 +61,27 @@ impl Node {
             let stream = self.sockets.held.newest_of_largest();
             stream.is_some_and(|stream| self.end_stream(stream))
         } else {
-            let link = self.sockets.links.newest_of_most(&host.path());
+            let link = if self.sockets.requested.len() > self.descriptors.shared / 4 {
+                self.link_to_end(requester)
+            } else {
+                self.sockets.links.newest_of_most(&host.path())
+            };
             link.is_some_and(|link| self.close_link(Token::Channel(link)))
+        }
+    }
+
+    /// The newest link of the host that asked for the most links. `None` if this host is `requester`. A link that other
+    /// hosts also use moves to the share of one of them.
+    fn link_to_end(&mut self, requester: Option<Host>) -> Option<ChannelKey> {
+        loop {
+            let requested = &self.sockets.requested;
+            let newest = match requester {
+                Some(requester) => requested.newest_of_most(&requester.path()),
+                None => requested.newest_of_largest(),
+            };
+            if !self.sockets.pass_on_link(newest?) {
+                return newest;
+            }
         }
     }
 
@@ -119,10 +141,13 @@ impl Node {
 mod tests {
     use super::*;
     use crate::node::NodeConfig;
-    use penstock_core::RelayConfig;
+    use crate::node::claims::Claim;
+    use crate::node::conn::Conn;
+    use crate::node::shares::Shares;
+    use penstock_core::{PeerId, RelayConfig};
     use penstock_link::descriptor::{ExitPolicy, Private};
     use penstock_link::keys::Keys;
-    use std::net::{Ipv4Addr, SocketAddr};
+    use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
     #[test]
     fn lookups_and_unfinished_handshakes_leave_most_descriptors_to_links_and_streams() {
@@ -139,22 +164,77 @@ mod tests {
         assert_eq!((many.lookups, many.opening), (MAX_LOOKUPS, MAX_OPENING));
     }
 
+    /// A node without exits that may have this number of file descriptors.
+    fn node(descriptors: usize) -> Node {
+        let localhost = Ipv4Addr::LOCALHOST.into();
+        let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
+        let at = SocketAddr::new(localhost, 0);
+        let config = NodeConfig::new(at, localhost, RelayConfig::default(), policy);
+        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
+        Node::bind(NodeConfig { descriptors, ..config }, keys).unwrap()
+    }
+
+    fn host(last: u8) -> Host {
+        Host::of([192, 0, 2, last].into())
+    }
+
+    /// Adds a link to `host(last)`, which a circuit of `requester` asked for.
+    fn add_link(node: &mut Node, last: u8, requester: Option<Host>) -> ChannelKey {
+        let channel = node.relay.accept_channel(node.clock.now(), PeerId(last.into()), false);
+        let socket = TcpStream::connect(node.listens_at().unwrap()).unwrap();
+        let mut conn = Conn::new(socket, node.tls.connect(), None, host(last));
+        conn.claim = requester.map(|host| Claim::new(&mut Shares::new(), host, channel));
+        node.sockets.attach(channel, conn);
+        channel
+    }
+
+    #[test]
+    fn a_host_that_asks_for_links_to_many_relays_leaves_descriptors_to_others() {
+        let mut node = node(1);
+        assert_eq!(node.descriptors.shared, 16);
+        let [flood, good, new] = [100, 101, 102].map(host);
+        let accepted = [1, 2, 3, 4].map(|last| add_link(&mut node, last, None));
+        let requested: Vec<_> = (5..17).map(|last| add_link(&mut node, last, Some(flood))).collect();
+        assert!(!node.make_room_for_link(host(20), Some(flood)), "the host that asked for the most");
+        assert!(node.make_room_for_link(new, None) && node.make_room_for_link(new, None));
+        assert_eq!(node.held(), [15, 0]);
+        add_link(&mut node, 21, None);
+        assert!(node.make_room_for_link(host(20), Some(good)));
+        let lost: Vec<_> =
+            requested.iter().filter(|channel| !node.sockets.channels.contains(**channel)).collect();
+        assert_eq!(lost, [&requested[10], &requested[11]], "the newest");
+        assert!(accepted.iter().all(|channel| node.sockets.channels.contains(*channel)));
+    }
+
+    #[test]
+    fn a_host_that_asks_first_for_a_link_does_not_end_it_for_others() {
+        let mut node = node(1);
+        let [flood, good] = [100, 101].map(host);
+        let requested: Vec<_> = (1..17).map(|last| add_link(&mut node, last, Some(flood))).collect();
+        let shared = requested[15];
+        node.note_requester(shared, good);
+        node.note_requester(shared, flood);
+        let of = |node: &Node, host: Host| node.sockets.requested.count(&host.path());
+        assert_eq!((of(&node, flood), of(&node, good)), (16, 0));
+        assert!(node.make_room_for_link(host(20), None));
+        assert_eq!((of(&node, flood), of(&node, good)), (14, 1));
+        assert!(node.sockets.channels.contains(shared) && !node.sockets.channels.contains(requested[14]));
+        node.relay.close_channel(node.clock.now(), shared, &mut node.sockets);
+        assert_eq!((of(&node, flood), of(&node, good)), (14, 0));
+    }
+
     #[test]
     fn a_relay_without_exits_reserves_no_descriptors_for_lookups() {
-        let localhost = Ipv4Addr::LOCALHOST.into();
         let policy = |rules: &[&str]| {
             let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
             ExitPolicy::new(rules, Private::AsRules, Vec::new())
         };
-        let at = SocketAddr::new(localhost, 0);
-        let config = NodeConfig::new(at, localhost, RelayConfig::default(), policy(&[]));
-        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
-        let mut node = Node::bind(NodeConfig { descriptors: 9000, ..config }, keys).unwrap();
+        let mut node = node(9000);
         assert_eq!((node.descriptors.lookups, node.descriptors.shared), (0, 9000 - RESERVE - 9000 / 32));
         node.set_policy(policy(&["accept *:80"]));
         assert_eq!(node.descriptors, DescriptorLimits::new(9000, true));
-        assert!(node.lookups.limits().per_circuit > 40);
+        assert!(node.sockets.lookups.limits().per_circuit > 40);
         node.set_policy(policy(&["reject *:*"]));
-        assert_eq!((node.descriptors.lookups, node.lookups.limits().total), (0, 0));
+        assert_eq!((node.descriptors.lookups, node.sockets.lookups.limits().total), (0, 0));
     }
 }

@@ -53,6 +53,11 @@ impl Host {
         [network, host, Holder::Circuit(circuit)]
     }
 
+    /// The host with these [`numbers`](Self::numbers).
+    pub(super) fn with_numbers([_, host]: [u128; 2]) -> Self {
+        Host(Ipv6Addr::from_bits(host))
+    }
+
     /// The network and the host as numbers.
     pub(super) fn numbers(self) -> [u128; 2] {
         [self.network().to_bits(), self.0.to_bits()]
@@ -133,6 +138,11 @@ impl<K: Ord + Copy, T: Copy> Shares<K, T> {
         self.root.of_largest(Loses::Oldest).map(|(_, thing)| thing)
     }
 
+    /// The oldest thing in these groups. If they have smaller groups, it belongs to the largest of them.
+    pub(super) fn oldest_in(&self, path: &[K]) -> Option<T> {
+        self.root.at(path)?.of_largest(Loses::Oldest).map(|(_, thing)| thing)
+    }
+
     /// The thing that makes room for a new one in the groups of `path`. The first `within` groups of `path` are full.
     ///
     /// At each level below, `may_take` gets the number of things of the path's own group and the highest number of one
@@ -155,6 +165,17 @@ impl<K: Ord + Copy, T: Copy> Shares<K, T> {
             group = own?;
         }
         None
+    }
+}
+
+impl<T: Copy> Shares<Holder, T> {
+    /// The number of things of each host [1].
+    pub(super) fn by_host(&self) -> impl Iterator<Item = (Host, usize)> {
+        let hosts = self.root.groups.values().flat_map(|network| &network.groups);
+        hosts.filter_map(|(holder, host)| match holder {
+            Holder::Host(address) => Some((Host(*address), host.len)),
+            _ => None,
+        })
     }
 }
 
@@ -257,6 +278,20 @@ mod tests {
         assert_eq!(shares.newest_of_most(&new), None, "it would make its own network larger");
         shares.add(&host("2001:db8:7:2::1".into()), 22);
         assert_eq!(shares.newest_of_most(&new), Some(22), "one host of its network has two");
+    }
+
+    #[test]
+    fn things_are_counted_by_host() {
+        let hosts = ["2001:db8:7:1::1", "2001:db8:7:2::1", "2001:db8:8::1"];
+        let hosts = hosts.map(|address| Host::of(address.parse().unwrap()));
+        let mut shares = Shares::new();
+        for (number, host) in [2, 0, 0, 1, 2, 0].into_iter().enumerate() {
+            shares.add(&hosts[host].path(), number);
+        }
+        assert_eq!(shares.by_host().collect::<Vec<_>>(), [(hosts[0], 3), (hosts[1], 1), (hosts[2], 2)]);
+        let oldest = |path: &[Holder]| shares.oldest_in(path);
+        assert_eq!((oldest(&hosts[1].path()), oldest(&hosts[1].path()[..1])), (Some(3), Some(1)));
+        assert_eq!(hosts.map(|host| Host::with_numbers(host.numbers())), hosts);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use super::conn::{Conn, READ_SIZE, RECORD_OVERHEAD, is_transient};
 use super::directory_stream::DirectoryStream;
-use super::exits::end_reason;
+use super::exits::{ResolvePurpose, end_reason};
+use super::links::Opening;
+use super::lookups::{LookupLimits, Lookups};
+use super::openings::Openings;
 use super::shares::{Holder, Host, PartPath, Shares};
 use super::socket_info;
 use super::stamps;
@@ -103,10 +106,16 @@ pub(super) struct Sockets {
     pub(super) lingering: slab::Slab<(Stream, Instant)>,
     /// The buffers of all channels, and directory requests with their answers [B].
     pub(super) buffered: u64,
-    /// Streams that wait for a name lookup.
-    pub(super) resolving: BTreeSet<StreamKey>,
+    /// Running name lookups.
+    pub(super) lookups: Lookups<StreamKey, ResolvePurpose>,
+    /// Connections with unfinished link handshakes.
+    pub(super) openings: Openings,
+    /// Unfinished link handshakes that the out-of-memory handler ended since the last look [1].
+    pub(super) oom_openings: u64,
     /// The links of each host.
     pub(super) links: Shares<Holder, ChannelKey>,
+    /// The links that this node opened, by the hosts whose circuits asked for them.
+    pub(super) requested: Shares<Holder, ChannelKey>,
     /// The sockets of streams, open or lingering, of each host and circuit.
     pub(super) held: Shares<Holder, Token>,
     /// The hosts of clients whose links ended.
@@ -126,7 +135,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn new(clock: Clock) -> io::Result<Self> {
+    pub(super) fn new(clock: Clock, lookups: LookupLimits) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (channels, streams, lingering) = (SecondaryMap::new(), SecondaryMap::new(), slab::Slab::new());
         let (directory_streams, woken, full) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
@@ -138,8 +147,11 @@ impl Sockets {
             streams,
             lingering,
             buffered: 0,
-            resolving: BTreeSet::new(),
+            lookups: Lookups::new(lookups),
+            openings: Openings::new(),
+            oom_openings: 0,
             links: Shares::new(),
+            requested: Shares::new(),
             held: Shares::new(),
             closed_clients: Vec::new(),
             directory_streams,
@@ -203,6 +215,9 @@ impl Sockets {
             conn.stamps = stamps::begin(&conn.socket);
         }
         conn.link = self.links.add(&conn.host.path(), key);
+        if let Some(claim) = &mut conn.claim {
+            claim.enter(&mut self.requested, key);
+        }
         self.channels.insert(key, conn);
         self.rewatch(key);
     }
@@ -350,6 +365,40 @@ impl Sockets {
             }
             stays
         });
+    }
+
+    /// Whether a channel has a connection, with a finished or an unfinished handshake.
+    pub(super) fn has_link(&self, channel: ChannelKey) -> bool {
+        self.channels.contains(channel) || self.openings.has(channel)
+    }
+
+    /// A circuit of `host` uses a link that this node opened or opens.
+    pub(super) fn join_link(&mut self, channel: ChannelKey, host: Host) {
+        match self.channels.get_mut(channel) {
+            Some(conn) => conn.claim.iter_mut().for_each(|claim| claim.join(host)),
+            None => self.openings.join(channel, host),
+        }
+    }
+
+    /// The host of a link that this node opened loses it. Returns false if no other host used the link.
+    pub(super) fn pass_on_link(&mut self, channel: ChannelKey) -> bool {
+        let claim = self.channels.get_mut(channel).and_then(|conn| conn.claim.as_mut());
+        claim.is_some_and(|claim| claim.pass_on(&mut self.requested, channel))
+    }
+
+    /// Takes a connection out of the table of unfinished handshakes.
+    pub(super) fn take_opening(&mut self, number: u32) -> Option<Opening> {
+        let open = self.openings.remove(number)?;
+        self.buffered -= open.counted;
+        Some(open)
+    }
+
+    /// Updates the memory count with the buffers of an unfinished handshake.
+    pub(super) fn recount_opening(&mut self, number: u32) {
+        if let Some(open) = self.openings.get_mut(number) {
+            let now = open.buffered();
+            self.buffered = self.buffered + now - std::mem::replace(&mut open.counted, now);
+        }
     }
 
     /// Updates the memory count with the buffers of a channel.
@@ -513,8 +562,28 @@ impl Kernel<LiveCell> for Sockets {
         conn.map_or(Bytes::ZERO, |conn| Bytes::new(conn.counted + super::LINK_MEMORY))
     }
 
+    fn other_memory(&self) -> BTreeMap<[u128; 2], Bytes> {
+        let mut memory = self.openings.memory();
+        for (host, lookups) in self.lookups.ending_by_host() {
+            let sum = memory.entry(host.numbers()).or_insert(Bytes::ZERO);
+            *sum += Bytes::new(lookups as u64 * super::LOOKUP_MEMORY);
+        }
+        memory
+    }
+
+    fn close_unfinished(&mut self, holder: [u128; 2]) -> Option<(Bytes, Option<ChannelKey>)> {
+        let host = Host::with_numbers(holder);
+        let mut number = self.openings.oldest_of(host)?;
+        while self.openings.pass_on(number) {
+            number = self.openings.oldest_of(host)?;
+        }
+        let open = self.take_opening(number)?;
+        self.oom_openings += 1;
+        Some((open.memory(), open.channel))
+    }
+
     fn stream_memory(&self, stream: StreamKey) -> Bytes {
-        let lookup = if self.resolving.contains(&stream) { super::LOOKUP_MEMORY } else { 0 };
+        let lookup = if self.lookups.has(stream) { super::LOOKUP_MEMORY } else { 0 };
         let directory = self.directory_streams.get(&stream).map_or(0, |exchange| exchange.counted);
         Bytes::new(lookup + directory)
     }
@@ -522,6 +591,9 @@ impl Kernel<LiveCell> for Sockets {
     fn close(&mut self, channel: ChannelKey) {
         if let Some(mut conn) = self.channels.remove(channel) {
             self.links.remove(&conn.host.path(), conn.link);
+            if let Some(claim) = &conn.claim {
+                claim.end(&mut self.requested);
+            }
             self.buffered -= conn.counted;
             if conn.is_client {
                 self.closed_clients.push(conn.host);

@@ -5,14 +5,16 @@
 use super::common::dns::name_server;
 use super::common::floods::{self, SilentServer, attacker, open_circuits};
 use super::common::gauges::{Gauges, cpu, rss};
-use super::common::honest::{DOWNLOAD, Served, Visit, all};
+use super::common::honest::{DOWNLOAD, HONEST, Served, Visit, all};
 use super::common::markdown::write_block;
 use super::common::program::{Folder, Program};
 use super::common::{Client, Hop, Running, attacker_identity, dial, pattern, seconds, serve, test_identity};
 use super::ctor::CTor;
-use super::{one_at_a_time, resident};
+use super::{one_at_a_time, resident, silent_server};
 use penstock_core::scheduler::SchedulerConfig;
-use penstock_link::cell::RelayMessage;
+use penstock_core::{Cell, CircId, Command};
+use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell, RelayMessage};
+use penstock_link::crypto::ntor;
 use penstock_live::clock::Clock;
 use penstock_testbed::namespace::{Namespace, ip};
 use penstock_units::Duration;
@@ -424,6 +426,82 @@ fn idle_circuits_count_as_memory() {
     let _guard = one_at_a_time();
     // 64 MB is the lowest limit. The counted size of a circuit is 8 KiB.
     idling(64, 2, 10_000, 16e6, SMALL).assert_good();
+}
+
+/// Circuits of a link whose relay answered DESTROY, up to the answer to a new CREATE with this number.
+fn destroyed(client: &mut Client, next: u32) -> Vec<CircId> {
+    let handshake = Handshake { kind: HandshakeKind::Fast, data: vec![7; 20] };
+    client.write(&LiveCell::create(floods::circuit(next), handshake).to_bytes());
+    let mut destroyed = Vec::new();
+    loop {
+        let cell = client.receive();
+        match cell.command() {
+            Command::Destroy => destroyed.push(cell.circ_id()),
+            _ if cell.circ_id() == floods::circuit(next) => return destroyed,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn memory_of_unfinished_handshakes_costs_no_circuit_of_another_host() {
+    let _guard = one_at_a_time();
+    let node = Running::start_configured(|config| {
+        config.relay.limits.memory = Some(penstock_units::Bytes::mib(2));
+        config.descriptors = 50_000;
+    });
+    let mut client = Client::connect_from(HONEST, &node.spec);
+    assert_eq!(open_circuits(&mut client, 1000, 100), 100);
+    // 800 KiB of circuits, and 16 KiB for each connection.
+    let held: Vec<_> = (0..120).map(|_| dial(attacker(0), node.spec.addresses[0]).unwrap()).collect();
+    let failures = || {
+        let counters = node.observations.next_observation().node_counters;
+        counters.link_failures.get("memory").copied().unwrap_or_default()
+    };
+    let mut next = 2000..2100;
+    while failures() == 0 {
+        let next = next.next().expect("the relay ends unfinished handshakes");
+        assert_eq!(destroyed(&mut client, next), []);
+    }
+    assert_eq!(destroyed(&mut client, 3000), []);
+    let seen = node.observations.next_observation();
+    println!("{} of {} connections are left; {} B", seen.opening, held.len(), seen.memory.get());
+    assert!(seen.memory.get() <= 2 << 20 && (20..held.len()).contains(&seen.opening), "{seen:?}");
+}
+
+/// A host asks first for a link that another host needs, and then asks for many others that never answer.
+#[test]
+fn a_host_that_asks_first_for_a_link_cannot_end_it_for_others() {
+    let _guard = one_at_a_time();
+    let node = Running::start_configured(|config| config.descriptors = 600);
+    let silent = silent_server();
+    // Relays with different identities have different links.
+    let extend = |client: &mut Client, number: u32, identity: u8| {
+        client.new_circuit(number);
+        client.build(&[node.hop()]);
+        let to = LinkSpec { addresses: vec![silent], rsa: [identity; 20], ed25519: None };
+        let start = ntor::Client::start(&mut rand::rng(), to.rsa, node.onion);
+        let handshake = Handshake { kind: HandshakeKind::Ntor, data: start.message() };
+        client.send_message(None, &RelayMessage::Extend(to, handshake));
+    };
+    let opening = |number: usize| {
+        let now = || node.observations.next_observation().opening;
+        assert!((0..100).any(|_| now() == number), "{} handshakes, not {number}", now());
+    };
+    let mut flood = Client::connect_from(attacker(0), &node.spec);
+    extend(&mut flood, 100, 1);
+    opening(1);
+    let mut client = Client::connect_from(HONEST, &node.spec);
+    extend(&mut client, 100, 1);
+    assert_eq!(destroyed(&mut client, 1000), []);
+    for identity in 2..32 {
+        extend(&mut flood, 100 + u32::from(identity), identity);
+    }
+    // One network may have 11 of these handshakes.
+    opening(12);
+    assert_eq!(destroyed(&mut client, 1001), [], "the handshake also belongs to the honest client");
+    let ended = node.observations.next_observation().node_counters.link_failures;
+    assert_eq!(ended.get("crowded"), Some(&19), "{ended:?}");
 }
 
 /// The attacks of the audit, with the full size, against our relay and against C tor.
