@@ -152,14 +152,14 @@ def run(
     control: Control,
     replay: Replay | None = None,
 ) -> RunStats:
-    """Run one variant with one seed and write its five tables into `part_dir`, which exists; releases the GIL.
+    """Run one variant with one seed and write its tables into `part_dir`, which exists; releases the GIL.
 
     The seed `network` samples the network; without it, the run's seed does. The requests of a replay replace the
     clients' loops.
     """
 
 def merge(parts: Sequence[str | PathLike[str]], out_dir: str | PathLike[str]) -> None:
-    """Join the tables of `parts`, in this order, into the five tables of `out_dir`; releases the GIL."""
+    """Join the tables of `parts`, in this order, into the tables of `out_dir`; releases the GIL."""
 
 def algorithms() -> list[Algorithm]:
     """All algorithms with their parameters."""

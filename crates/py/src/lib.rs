@@ -44,7 +44,7 @@ use pyo3::types::PyDict;
 use replay::Replay;
 use std::path::PathBuf;
 
-/// Run one variant with one seed and write its five tables into `part_dir`.
+/// Run one variant with one seed and write its tables into `part_dir`.
 ///
 /// `network` is the network's seed, by default `seed`. If `replay` is given, clients request the recorded downloads
 /// instead of their own.
@@ -88,7 +88,7 @@ fn run<'py>(
     Ok(dict)
 }
 
-/// Merge the tables of `parts`, in this order, into the five tables of `out_dir`.
+/// Merge the tables of `parts`, in this order, into the tables of `out_dir`.
 #[pyfunction]
 fn merge(py: Python<'_>, parts: Vec<PathBuf>, out_dir: PathBuf) -> Result<(), PyError> {
     py.detach(|| penstock_record::merge(&parts, &out_dir)).map_err(|error| Error::Merge(error).into())
