@@ -13,6 +13,7 @@ use penstock_scenario::markov::Walk;
 use penstock_scenario::model;
 use penstock_units::{Bytes, Duration, Instant, Rng, Seed};
 use std::collections::VecDeque;
+use std::slice;
 use std::sync::Arc;
 
 /// One session of a client. A client may have several sessions at the same time.
@@ -310,6 +311,14 @@ impl Client {
     pub(crate) fn draw_server(&mut self, client: &model::Client) -> usize {
         let choice = self.rng.server.below(client.servers.len() as u64);
         client.servers[choice as usize]
+    }
+
+    /// The relays that may be the first hop of the session's circuits; `None` if any relay may be, and without Tor.
+    pub(crate) fn first_hops<'a>(&'a self, scenario: &'a model::Scenario) -> Option<&'a [usize]> {
+        match (&self.path, &scenario.clients[self.index].path) {
+            (Some(path), _) | (None, model::Path::Fixed(path)) => path.first().map(slice::from_ref),
+            _ => Some(&*self.guards).filter(|guards| !guards.is_empty()),
+        }
     }
 
     pub(crate) fn draw_path(&mut self, scenario: &model::Scenario) -> Vec<usize> {

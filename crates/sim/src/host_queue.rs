@@ -1,82 +1,140 @@
-//! Selects the next host, and limits how far it may run ahead of the others (conservative look-ahead).
+//! The next event of each host, and the hosts of a window.
 //!
-//! Hosts affect each other only through packets, and a packet needs at least the shortest delay of the network. No
-//! packet of another host can arrive within this delay. A host may therefore handle all its events of this time in one
-//! step, without a change of their order. Source: Chandy and Misra 1979; Fujimoto, "Parallel and distributed simulation
-//! systems", chapter 3.
+//! Hosts affect each other only through packets, and a packet needs at least the shortest delay of the network, the
+//! look-ahead. In a window of this length, no host can receive a packet that another host sends in the same window. The
+//! hosts of a window may therefore act one after the other, in any order. Source: Chandy and Misra 1979; Fujimoto,
+//! "Parallel and distributed simulation systems", chapter 3.
 
 use crate::queue::HostId;
 use penstock_units::Instant;
 
-/// The number of children of a heap node. Four children are adjacent in memory, and the heap is half as deep as a
-/// binary heap.
-const ARITY: usize = 4;
+/// A bucket has the events of 2^19 ns, about half a millisecond.
+const BUCKET_BITS: u32 = 19;
+
+/// The number of buckets. Together they cover about a second.
+const BUCKETS: u64 = 2048;
 
 /// The time of the next event of each host.
 ///
-/// The heap has exactly one entry for each host, so it never grows. Hosts without events come last.
+/// Each bucket is a list of the hosts with an event in its time, in no particular order. Times that differ by a
+/// multiple of all buckets have the same bucket. The queue never allocates memory after its creation.
 #[derive(Debug)]
 pub(crate) struct HostQueue {
-    heap: Vec<(Instant, HostId)>,
-    places: Vec<u32>,
+    entries: Vec<Entry>,
+    /// The first host of each bucket.
+    buckets: Vec<HostId>,
+    /// No event is before this bucket, counted from time zero.
+    first: u64,
+}
+
+/// A host's next event, and its neighbours in the list of its bucket.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    due: Instant,
+    before: HostId,
+    after: HostId,
+}
+
+/// The end of a list.
+const NONE: HostId = HostId::MAX;
+/// The neighbour of a host that is in no list.
+const UNLISTED: HostId = HostId::MAX - 1;
+
+fn bucket_of(at: Instant) -> u64 {
+    at.as_nanos() >> BUCKET_BITS
+}
+
+/// The place of a bucket in the table.
+fn place(bucket: u64) -> usize {
+    (bucket % BUCKETS) as usize
 }
 
 impl HostQueue {
     pub(crate) fn new(hosts: usize) -> Self {
-        let ids = 0..hosts as HostId;
-        HostQueue { heap: ids.clone().map(|id| (Instant::FAR_FUTURE, id)).collect(), places: ids.collect() }
+        let entry = Entry { due: Instant::FAR_FUTURE, before: NONE, after: UNLISTED };
+        HostQueue { entries: vec![entry; hosts], buckets: vec![NONE; BUCKETS as usize], first: 0 }
     }
 
     /// Records that the host has an event at `at`. An earlier event of the host stays first.
     pub(crate) fn advance(&mut self, id: HostId, at: Instant) {
-        let place = self.places[id as usize] as usize;
-        if at < self.heap[place].0 {
-            self.rise(place, (at, id));
+        if at < self.entries[id as usize].due {
+            self.set(id, at);
         }
     }
 
+    /// Sets the time of the host's next event.
     pub(crate) fn set(&mut self, id: HostId, at: Instant) {
-        let place = self.places[id as usize] as usize;
-        let place = self.rise(place, (at, id));
-        self.sink(place, (at, id));
-    }
-
-    pub(crate) fn next(&self) -> Option<Instant> {
-        self.heap.first().map(|(at, _)| *at).filter(|at| *at != Instant::FAR_FUTURE)
-    }
-
-    /// The host with the earliest event, if the event is before `horizon`. The host stays first until
-    /// [`HostQueue::set`].
-    pub(crate) fn first(&self, horizon: Instant) -> Option<HostId> {
-        self.next().filter(|at| *at < horizon).map(|_| self.heap[0].1)
-    }
-
-    fn put(&mut self, place: usize, entry: (Instant, HostId)) {
-        self.heap[place] = entry;
-        self.places[entry.1 as usize] = place as u32;
-    }
-
-    /// Moves an entry from `place` towards the front. Returns its new position.
-    fn rise(&mut self, mut place: usize, entry: (Instant, HostId)) -> usize {
-        while place > 0 && entry < self.heap[(place - 1) / ARITY] {
-            self.put(place, self.heap[(place - 1) / ARITY]);
-            place = (place - 1) / ARITY;
+        self.remove(id);
+        self.entries[id as usize].due = at;
+        if at == Instant::FAR_FUTURE {
+            return;
         }
-        self.put(place, entry);
-        place
+        let bucket = bucket_of(at);
+        self.first = self.first.min(bucket);
+        let after = std::mem::replace(&mut self.buckets[place(bucket)], id);
+        self.entries[id as usize] = Entry { due: at, before: NONE, after };
+        if after != NONE {
+            self.entries[after as usize].before = id;
+        }
     }
 
-    fn sink(&mut self, mut place: usize, entry: (Instant, HostId)) {
-        while let Some(children) = self.heap.get(ARITY * place + 1..) {
-            let children = children.iter().take(ARITY).enumerate();
-            let Some((child, first)) = children.min_by_key(|(_, child)| **child) else { break };
-            if entry <= *first {
-                break;
+    /// Removes a host from the list of its bucket, if it is in one.
+    fn remove(&mut self, id: HostId) {
+        let Entry { due, before, after } = self.entries[id as usize];
+        if after == UNLISTED {
+            return;
+        }
+        self.entries[id as usize].after = UNLISTED;
+        match before {
+            NONE => self.buckets[place(bucket_of(due))] = after,
+            _ => self.entries[before as usize].after = after,
+        }
+        if after != NONE {
+            self.entries[after as usize].before = before;
+        }
+    }
+
+    /// The times of the hosts in a bucket's list.
+    fn list(&self, bucket: u64) -> impl Iterator<Item = Instant> {
+        let mut id = self.buckets[place(bucket)];
+        std::iter::from_fn(move || {
+            let entry = self.entries.get(id as usize)?;
+            id = entry.after;
+            Some(entry.due)
+        })
+    }
+
+    /// The time of the first event of all hosts.
+    pub(crate) fn next(&mut self) -> Option<Instant> {
+        for bucket in self.first..self.first + BUCKETS {
+            let events = self.list(bucket).filter(|at| bucket_of(*at) == bucket);
+            if let Some(at) = events.min() {
+                self.first = bucket;
+                return Some(at);
             }
-            self.put(place, *first);
-            place = ARITY * place + 1 + child;
         }
-        self.put(place, entry);
+        let listed = self.entries.iter().filter(|entry| entry.after != UNLISTED);
+        let first = listed.map(|entry| entry.due).min()?;
+        self.first = bucket_of(first);
+        Some(first)
+    }
+
+    /// Adds all hosts with an event before `end` to `hosts`. Until [`HostQueue::set`], the queue ignores events of these
+    /// hosts.
+    pub(crate) fn take(&mut self, end: Instant, hosts: &mut Vec<HostId>) {
+        for bucket in (self.first..=bucket_of(end)).take(BUCKETS as usize) {
+            let mut id = self.buckets[place(bucket)];
+            while id != NONE {
+                let Entry { due, after, .. } = self.entries[id as usize];
+                if due < end {
+                    self.remove(id);
+                    self.entries[id as usize].due = Instant::ZERO;
+                    hosts.push(id);
+                }
+                id = after;
+            }
+        }
+        self.first = self.first.max(bucket_of(end));
     }
 }
 
@@ -85,51 +143,75 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn take(queue: &mut HostQueue, end: Instant) -> Vec<HostId> {
+        let mut hosts = Vec::new();
+        queue.take(end, &mut hosts);
+        hosts.sort_unstable();
+        hosts
+    }
+
     #[test]
-    fn hosts_are_ordered_by_time_then_id() {
-        let mut host_queue = HostQueue::new(3);
+    fn a_window_has_each_host_once() {
+        let mut queue = HostQueue::new(4);
         let at = Instant::from_millis;
-        host_queue.set(2, at(5));
-        host_queue.advance(1, at(7));
-        host_queue.advance(1, at(5));
-        host_queue.advance(1, at(6));
-        host_queue.set(0, at(9));
-        assert_eq!(host_queue.next(), Some(at(5)));
-        let take = |host_queue: &mut HostQueue| {
-            host_queue.first(at(9)).inspect(|id| host_queue.set(*id, Instant::FAR_FUTURE))
-        };
-        let taken: Vec<_> = std::iter::from_fn(|| take(&mut host_queue)).collect();
-        assert_eq!(taken, [1, 2]);
-        assert_eq!(host_queue.next(), Some(at(9)));
-        host_queue.set(0, Instant::FAR_FUTURE);
-        assert_eq!(host_queue.next(), None);
+        queue.set(2, at(5));
+        queue.advance(1, at(7));
+        queue.advance(1, at(5));
+        queue.advance(1, at(6));
+        queue.set(0, at(9));
+        queue.set(3, at(60_000));
+        assert_eq!(queue.next(), Some(at(5)));
+        assert_eq!(take(&mut queue, at(9)), [1, 2]);
+        // A packet for a host of the window.
+        queue.advance(2, at(10));
+        (1..3).for_each(|id| queue.set(id, Instant::FAR_FUTURE));
+        assert_eq!(queue.next(), Some(at(9)));
+        assert_eq!(take(&mut queue, at(10)), [0]);
+        queue.set(0, Instant::FAR_FUTURE);
+        assert_eq!(queue.next(), Some(at(60_000)));
+        assert_eq!(take(&mut queue, at(60_001)), [3]);
+        queue.set(3, Instant::FAR_FUTURE);
+        assert_eq!(queue.next(), None);
     }
 
     proptest! {
-        /// The first host is the same as in a linear search.
+        /// The queue gives the same windows as a list of the hosts' times. Times are up to four seconds away,
+        /// and the buckets cover one.
         #[test]
-        fn the_first_is_always_the_earliest(changes in proptest::collection::vec((0u32..20, 0u64..50, 0..3), 1..300)) {
-            let mut host_queue = HostQueue::new(20);
+        fn windows_are_those_of_a_list(
+            windows in proptest::collection::vec(
+                (proptest::collection::vec((0u32..20, 0u64..1 << 32, any::<bool>()), 0..20), 1u64..1 << 28),
+                1..60,
+            )
+        ) {
+            let mut queue = HostQueue::new(20);
             let mut list = [Instant::FAR_FUTURE; 20];
-            for (id, at, how) in changes {
-                let at = Instant::from_nanos(at);
-                match how {
-                    0 => host_queue.set(id, at),
-                    1 => host_queue.advance(id, at),
-                    _ => {
-                        if let Some(first) = host_queue.first(at) {
-                            prop_assert!(list[first as usize] < at);
-                            host_queue.set(first, Instant::FAR_FUTURE);
-                            list[first as usize] = Instant::FAR_FUTURE;
-                        }
+            let mut now = 0;
+            for (changes, length) in windows {
+                for (id, delay, is_new) in changes {
+                    let at = Instant::from_nanos(now + 1 + delay);
+                    let entry = &mut list[id as usize];
+                    if is_new {
+                        queue.set(id, at);
+                        *entry = at;
+                    } else {
+                        queue.advance(id, at);
+                        *entry = at.min(*entry);
                     }
                 }
-                if how == 0 || (how == 1 && at < list[id as usize]) {
-                    list[id as usize] = at;
+                let first = list.iter().min().copied().filter(|at| *at != Instant::FAR_FUTURE);
+                prop_assert_eq!(queue.next(), first);
+                let Some(first) = first else { continue };
+                let end = Instant::from_nanos(first.as_nanos() + length);
+                let hosts = take(&mut queue, end);
+                let wanted: Vec<HostId> = (0..20).filter(|id| list[*id as usize] < end).collect();
+                prop_assert_eq!(&hosts, &wanted);
+                for id in hosts {
+                    queue.set(id, Instant::FAR_FUTURE);
+                    list[id as usize] = Instant::FAR_FUTURE;
                 }
-                let earliest = list.iter().min().copied().filter(|at| *at != Instant::FAR_FUTURE);
-                prop_assert_eq!(host_queue.next(), earliest);
-                prop_assert_eq!(host_queue.heap.len(), 20);
+                queue.next();
+                now = end.as_nanos();
             }
         }
     }

@@ -11,12 +11,12 @@ mod shards;
 
 use crate::control::Control;
 use crate::error::Error;
-use crate::net::{TICK, remove_closed};
+use crate::net::remove_closed;
 use crate::observer::{CircuitSample, Observer};
 use crate::plan::Plan;
 use crate::queue::HostId;
 use crate::tracker::{CellTimes, position};
-use crate::world::{TraceEvent, World};
+use crate::world::{TraceEvent, Window, World};
 use penstock_core::CircuitIndex;
 use penstock_record::tables::Name;
 use penstock_record::{Position, RunStats};
@@ -51,11 +51,7 @@ struct Traced {
 
 /// The next step of a run.
 enum Next {
-    /// All events before this time.
-    Window {
-        start: Instant,
-        horizon: Instant,
-    },
+    Window(Window),
     Barrier(Instant),
 }
 
@@ -64,7 +60,7 @@ impl Next {
     /// barrier is at `barrier`.
     fn after(first: Option<Instant>, lookahead: Duration, barrier: Instant) -> Self {
         match first.filter(|first| *first <= barrier) {
-            Some(start) => Next::Window { start, horizon: (start + lookahead).min(barrier + TICK) },
+            Some(start) => Next::Window(Window::new(start, lookahead, barrier)),
             None => Next::Barrier(barrier),
         }
     }
@@ -105,13 +101,14 @@ impl<'a> Run<'a> {
         let mut world = World::new(self.plan, 0, control);
         loop {
             match Next::after(world.next_event(), world.lookahead(), self.next_barrier()) {
-                Next::Window { start, horizon } => {
+                Next::Window(window) => {
+                    let start = window.start;
                     let reports = |downloads| control.report(start, self.fraction(start, downloads));
-                    world.run_window(horizon, control, reports)?;
+                    world.run_window(window, control, reports)?;
                 }
                 Next::Barrier(now) => {
                     self.at_barrier(&mut [&mut world], now);
-                    if self.is_over(&[&world], now) {
+                    if self.is_over(&[&mut world], now) {
                         return Ok(self.finish(vec![world], now));
                     }
                 }
@@ -163,7 +160,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether the run ends at this barrier. If it ends because enough downloads are complete, it ends at a sample.
-    fn is_over(&self, worlds: &[&World<'a>], now: Instant) -> bool {
+    fn is_over(&self, worlds: &[&mut World<'a>], now: Instant) -> bool {
         let sampled = now + self.plan.scenario.run.sample == self.next_sample;
         let stop = self.plan.scenario.run.stop.filter(|_| sampled);
         let downloads = worlds.iter().map(|world| world.downloads_for_stop()).sum::<u64>();

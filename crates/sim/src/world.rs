@@ -50,6 +50,32 @@ pub(crate) struct World<'a> {
     finished: Vec<u64>,
     pub(crate) trace_log: Vec<TraceEvent>,
     checked: u64,
+    /// The hosts of the current window that have not acted yet.
+    window_hosts: Vec<HostId>,
+}
+
+/// The times between which the hosts of a shard act independently of the other shards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// No host of any shard has an event before this time.
+    pub(crate) start: Instant,
+    /// The end of the window: all hosts handle their events before this time.
+    end: Instant,
+    /// No host handles an event at or after this time.
+    limit: Instant,
+}
+
+impl Window {
+    /// The window before the next `barrier` in which no host can receive a new packet.
+    pub(crate) fn new(start: Instant, lookahead: Duration, barrier: Instant) -> Self {
+        let limit = barrier + TICK;
+        Window { start, end: (start + lookahead).min(limit), limit }
+    }
+
+    /// How far a host with its own look-ahead may go.
+    fn horizon(self, lookahead: Duration) -> Instant {
+        (self.start + lookahead).min(self.limit).max(self.end)
+    }
 }
 
 /// An event of a traced circuit.
@@ -115,6 +141,7 @@ impl<'a> World<'a> {
             finished: vec![0; scenario.workloads.len()],
             trace_log: Vec::new(),
             checked: 0,
+            window_hosts: Vec::new(),
         };
         for id in (0..world.nodes.len() as HostId).filter(|id| plan.shard(*id) == shard) {
             match plan.builders[id as usize] {
@@ -137,6 +164,12 @@ impl<'a> World<'a> {
         world
     }
 
+    fn wake_if_dormant(&mut self, id: HostId) {
+        if !self.nodes.contains(id) {
+            self.wake(id);
+        }
+    }
+
     /// Creates the state of a host, with its first timers.
     #[cold]
     fn wake(&mut self, id: HostId) {
@@ -147,6 +180,12 @@ impl<'a> World<'a> {
         self.net.set_now(Instant::ZERO);
         self.net.wake(id);
         if let Role::Client(sessions) = &mut node.role {
+            let first_hops: Option<Vec<&[usize]>> =
+                sessions.iter().map(|client| client.first_hops(scenario)).collect();
+            if let Some(first_hops) = first_hops {
+                let relays = first_hops.into_iter().flatten().map(|relay| self.plan.relay_ids[*relay]);
+                self.net.limit_peers(id, relays);
+            }
             for (session, client) in (0..).zip(sessions) {
                 let at = client.draw_start(scenario);
                 self.net.set_timer(id, at, Timer::Client(session, 0));
@@ -158,7 +197,7 @@ impl<'a> World<'a> {
     }
 
     /// The time of the first event of the shard's hosts.
-    pub(crate) fn next_event(&self) -> Option<Instant> {
+    pub(crate) fn next_event(&mut self) -> Option<Instant> {
         self.net.host_queue.next()
     }
 
@@ -171,16 +210,19 @@ impl<'a> World<'a> {
         self.scenario.run.stop.map_or(0, |stop| self.finished[stop.workload])
     }
 
-    /// Handles all events before `horizon`. Calls `report` from time to time with the value of
+    /// Handles all events before the end of the window. Calls `report` from time to time with the value of
     /// [`World::downloads_for_stop`].
     pub(crate) fn run_window(
         &mut self,
-        horizon: Instant,
+        window: Window,
         control: &Control,
         report: impl Fn(u64),
     ) -> Result<(), Error> {
-        while let Some(id) = self.net.host_queue.first(horizon) {
-            self.run_host(id, horizon);
+        let mut hosts = std::mem::take(&mut self.window_hosts);
+        self.net.host_queue.take(window.end, &mut hosts);
+        for id in hosts.drain(..) {
+            self.wake_if_dormant(id);
+            self.run_host(id, window.horizon(self.net.hosts[id as usize].lookahead));
             if self.net.handled - self.checked >= STEPS_PER_CHECK {
                 self.checked = self.net.handled;
                 if control.is_cancelled() {
@@ -189,6 +231,7 @@ impl<'a> World<'a> {
                 report(self.downloads_for_stop());
             }
         }
+        self.window_hosts = hosts;
         Ok(())
     }
 
@@ -203,9 +246,7 @@ impl<'a> World<'a> {
     /// Applies a change at a barrier.
     pub(crate) fn apply_change(&mut self, id: HostId, change: Switch) {
         let now = self.net.now();
-        if !self.nodes.contains(id) {
-            self.wake(id);
-        }
+        self.wake_if_dormant(id);
         // The relay's earlier bound checks see its old setting.
         self.run_host(id, now);
         self.net.set_now(now);
@@ -223,9 +264,6 @@ impl<'a> World<'a> {
 
     /// Handles all packets and timers of a host before `horizon`, and makes the bound checks that are due between them.
     fn run_host(&mut self, id: HostId, horizon: Instant) {
-        if !self.nodes.contains(id) {
-            self.wake(id);
-        }
         loop {
             let check = self.net.hosts[id as usize].next_bound_check;
             if check >= horizon {

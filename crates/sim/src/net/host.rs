@@ -8,7 +8,7 @@ use crate::queue::{HostId, Timers};
 use crate::tcp::{self, TcpConfig};
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model::{self, Span};
-use penstock_units::{Bytes, Instant, Rng};
+use penstock_units::{Bytes, Duration, Instant, Rng};
 use slab::Slab;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
@@ -30,6 +30,10 @@ pub(crate) struct Host {
     /// entry.
     pub(crate) inbox: BinaryHeap<Arrival>,
     pub(crate) deliveries: VecDeque<Delivery>,
+    /// All packets that arrive at the access link before this time have joined its queue.
+    pub(crate) horizon: Instant,
+    /// How far the host may run ahead of all others: the shortest delay from a peer.
+    pub(crate) lookahead: Duration,
     pub(crate) timers: Timers<Timer>,
     pub(crate) sent: u64,
     pub(crate) socks: Slab<Sock>,
@@ -148,6 +152,8 @@ impl Host {
             cpu: host.cpu.map(Cpu::new),
             inbox: BinaryHeap::new(),
             deliveries: VecDeque::new(),
+            horizon: Instant::ZERO,
+            lookahead: Duration::ZERO,
             timers: Timers::default(),
             sent: 0,
             socks: Slab::new(),
@@ -162,6 +168,11 @@ impl Host {
             received: 0,
             think: None,
         }
+    }
+
+    /// A packet in transit does not reach the kernel before this time.
+    pub(crate) fn earliest_delivery(&self, packet: &Arrival) -> Instant {
+        self.down.earliest(packet.at, packet.bytes.into())
     }
 
     /// The socket in a slot, if it still has this generation.

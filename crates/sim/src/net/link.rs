@@ -140,6 +140,17 @@ impl Link {
         u32::from(self.has_room(now, bytes))
     }
 
+    /// A packet of `bytes` that enters the queue at `at` or later does not leave before this time.
+    pub(crate) fn earliest(&self, at: Instant, bytes: u64) -> Instant {
+        // Shadow's interface may deliver a packet at once.
+        if self.foreign.is_some() {
+            return at;
+        }
+        let known = self.like_last.iter().find(|known| known.0 == bytes);
+        let each = known.map_or_else(|| self.rate.nanos_for(bytes), |known| known.1);
+        Instant::from_nanos(at.max(self.free_at).as_nanos() + each)
+    }
+
     /// Adds a packet of `bytes` to the queue. Returns when the packet will have left.
     pub(crate) fn send(&mut self, now: Instant, bytes: u64) -> Instant {
         self.send_train(now, bytes, 1).0
@@ -223,7 +234,9 @@ mod tests {
             [wire.room(t, 125), wire.room(t, 250), wire.room(t, 501), wire.room(Instant::from_secs(1), 9000)],
             [4, 1, 0, 1]
         );
+        assert_eq!(wire.earliest(t, 500), wire.clone().send(t, 500));
         let later = Instant::from_secs(1);
+        assert_eq!(wire.earliest(later, 1000), wire.clone().send(later, 1000));
         assert_eq!(wire.backlog(later), Bytes::ZERO);
         assert_eq!(wire.send(later, 1000), later + penstock_units::Duration::from_millis(1));
     }

@@ -115,8 +115,13 @@ impl Net<'_> {
         if !sock.peer.sock.is_known() {
             sock.peer = from;
         }
-        let arrival =
-            Arrival { at: train.at, from: from.sock.host, count: train.count, what: Packet::Segment(slot) };
+        let arrival = Arrival {
+            at: train.at,
+            from: from.sock.host,
+            count: train.count,
+            bytes: train.train.first.wire_bytes() as u32,
+            what: Packet::Segment(slot),
+        };
         sock.inbound.push_back(train);
         if sock.inbound.len() == sock.enqueued + 1 {
             self.transmit(to.host, arrival);
@@ -163,8 +168,9 @@ impl Net<'_> {
     }
 
     fn deliver_datagram(&mut self, to: HostId, at: Instant, from: HostId, count: u64, datagram: Datagram) {
+        let bytes = datagram.wire_bytes() as u32;
         let what = Packet::Datagram(self.datagrams.insert(datagram) as u32);
-        self.transmit(to, Arrival { at, from, count, what });
+        self.transmit(to, Arrival { at, from, count, bytes, what });
     }
 }
 

@@ -253,10 +253,29 @@ impl<'a> Net<'a> {
     pub(crate) fn wake(&mut self, id: HostId) {
         let host = self.topology.hosts[id as usize];
         self.hosts.insert(id, Host::new(host, self.tcp.of(host), self.tcp.tcp.profile));
+        self.hosts[id as usize].lookahead = self.lookahead;
+    }
+
+    /// Promises that a host will receive packets only from these `peers`. The host may then run further ahead.
+    pub(crate) fn limit_peers(&mut self, id: HostId, peers: impl Iterator<Item = HostId>) {
+        if self.is_one_by_one() {
+            return;
+        }
+        let delay = |peer| {
+            let wire = self.wire(peer, id);
+            wire.delay - wire.jitter
+        };
+        if let Some(shortest) = peers.map(delay).min() {
+            self.hosts[id as usize].lookahead = shortest.max(self.lookahead);
+        }
     }
 
     pub(crate) fn one_by_one(&mut self) {
         (self.lookahead, self.longest_train) = (TICK, 1);
+    }
+
+    fn is_one_by_one(&self) -> bool {
+        self.longest_train == 1
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -276,7 +295,8 @@ impl<'a> Net<'a> {
     /// Adds all packets that reach a host's access link before `horizon` to the link's drop-tail queue.
     pub(crate) fn enqueue(&mut self, id: HostId, horizon: Instant) {
         let host = &mut self.hosts[id as usize];
-        while let Some(Arrival { mut at, from, what, .. }) = host.inbox.peek().copied() {
+        host.horizon = horizon;
+        while let Some(Arrival { mut at, from, bytes, what, .. }) = host.inbox.peek().copied() {
             if at >= horizon {
                 break;
             }
@@ -284,7 +304,7 @@ impl<'a> Net<'a> {
                 Packet::Segment(slot) => slot,
                 Packet::Datagram(datagram) => {
                     host.inbox.pop();
-                    let bytes = self.datagrams[datagram as usize].wire_bytes();
+                    let bytes = u64::from(bytes);
                     if host.down.has_room(at, bytes) {
                         host.deliveries.push_back(Delivery { at: host.down.send(at, bytes), what });
                     } else {
@@ -313,7 +333,10 @@ impl<'a> Net<'a> {
             };
             let mut first = host.inbox.peek_mut().expect("it was there before");
             match next {
-                Some((at, count)) => *first = Arrival { at, count, ..*first },
+                Some((at, count)) => {
+                    let bytes = sock.inbound[sock.enqueued].train.first.wire_bytes() as u32;
+                    *first = Arrival { at, count, bytes, ..*first };
+                }
                 None => drop(PeekMut::pop(first)),
             }
         }
@@ -395,7 +418,7 @@ impl<'a> Net<'a> {
         // A packet that has not yet arrived at the link is delivered after all packets in the link's queue.
         let packet = match host.deliveries.front() {
             Some(delivery) => delivery.at,
-            None => host.inbox.peek().map_or(Instant::FAR_FUTURE, |arrival| arrival.at),
+            None => host.inbox.peek().map_or(Instant::FAR_FUTURE, |first| host.earliest_delivery(first)),
         };
         self.host_queue.set(id, packet.min(host.timers.next()));
     }
@@ -486,10 +509,11 @@ impl<'a> Net<'a> {
 
     fn transmit(&mut self, far: HostId, arrival: Arrival) {
         let host = &mut self.hosts[far as usize];
-        let at = arrival.at;
+        assert!(arrival.at >= host.horizon, "a packet arrives in the past of its host");
+        let earliest = host.earliest_delivery(&arrival);
         host.inbox.push(arrival);
         if host.deliveries.is_empty() {
-            self.host_queue.advance(far, at);
+            self.host_queue.advance(far, earliest);
         }
     }
 

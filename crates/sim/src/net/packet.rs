@@ -38,6 +38,8 @@ pub(crate) struct Arrival {
     pub(crate) at: Instant,
     pub(crate) from: HostId,
     pub(crate) count: u64,
+    /// The packet's size on the wire [B].
+    pub(crate) bytes: u32,
     pub(crate) what: Packet,
 }
 

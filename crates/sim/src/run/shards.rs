@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::net::Mail;
 use crate::plan::Plan;
 use crate::queue::HostId;
-use crate::world::World;
+use crate::world::{Window, World};
 use penstock_units::time::nanos;
 use penstock_units::{Duration, Instant};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -93,17 +93,17 @@ impl<'a> Run<'a> {
                 self.parallel_events += events().sum::<u64>() - events().max().unwrap_or_default();
             }
             match crew.next(turn) {
-                Next::Window { horizon, .. } if crew.has_few_events(turn) => {
-                    (0..crew.shards.len()).for_each(|shard| crew.run_window(shard, turn, horizon));
+                Next::Window(window) if crew.has_few_events(turn) => {
+                    (0..crew.shards.len()).for_each(|shard| crew.run_window(shard, turn, window));
                 }
-                Next::Window { start, horizon } => {
+                Next::Window(window) => {
                     if turn.is_multiple_of(TURNS_PER_REPORT) {
                         crew.control.report(
-                            start,
-                            self.fraction(start, crew.published(turn, |turn| &turn.downloads).sum()),
+                            window.start,
+                            self.fraction(window.start, crew.published(turn, |turn| &turn.downloads).sum()),
                         );
                     }
-                    crew.run_window(0, turn, horizon);
+                    crew.run_window(0, turn, window);
                     was_shared = true;
                 }
                 Next::Barrier(now) => {
@@ -112,12 +112,11 @@ impl<'a> Run<'a> {
                         worlds.iter_mut().map(|world| world.as_mut().expect(CREATED)).collect();
                     (0..worlds.len()).for_each(|shard| crew.deliver(worlds[shard], shard, turn));
                     self.at_barrier(&mut worlds, now);
-                    let worlds: Vec<_> = worlds.iter().map(|world| &**world).collect();
                     if self.is_over(&worlds, now) {
                         return Ok(now);
                     }
                     let events = crew.published(turn, |turn| &turn.events);
-                    for ((world, events), shard) in worlds.iter().zip(events).zip(0..) {
+                    for ((world, events), shard) in worlds.into_iter().zip(events).zip(0..) {
                         debug_assert!(world.net.outbox.is_empty(), "a host sent a message at a barrier");
                         crew.publish(world, shard, turn, events);
                     }
@@ -183,11 +182,9 @@ impl<'a> Crew<'a> {
             return self.create(shard);
         }
         match self.next(turn) {
-            Next::Window { horizon, .. } if !self.has_few_events(turn) => {
-                self.run_window(shard, turn, horizon)
-            }
+            Next::Window(window) if !self.has_few_events(turn) => self.run_window(shard, turn, window),
             // The leading thread runs this shard.
-            Next::Window { .. } | Next::Barrier(_) => {}
+            Next::Window(_) | Next::Barrier(_) => {}
         }
     }
 
@@ -208,13 +205,13 @@ impl<'a> Crew<'a> {
     }
 
     fn create(&self, shard: usize) {
-        let world = World::new(self.plan, shard, self.control);
+        let mut world = World::new(self.plan, shard, self.control);
         self.lookahead.store(nanos(world.lookahead()), Ordering::Relaxed);
-        self.publish(&world, shard, 0, 0);
+        self.publish(&mut world, shard, 0, 0);
         *self.shards[shard].lock() = Some(world);
     }
 
-    fn publish(&self, world: &World<'_>, shard: usize, turn: u64, events: u64) {
+    fn publish(&self, world: &mut World<'_>, shard: usize, turn: u64, events: u64) {
         let first = world.next_event().unwrap_or(Instant::FAR_FUTURE).min(world.net.outbox.earliest);
         let turn = &self.shards[shard].turns[place(turn)];
         turn.first.store(first.as_nanos(), Ordering::Release);
@@ -222,14 +219,15 @@ impl<'a> Crew<'a> {
         turn.downloads.store(world.downloads_for_stop(), Ordering::Release);
     }
 
-    fn run_window(&self, shard: usize, turn: u64, horizon: Instant) {
+    fn run_window(&self, shard: usize, turn: u64, window: Window) {
         let mut guard = self.shards[shard].lock();
         let world = guard.as_mut().expect(CREATED);
         self.deliver(world, shard, turn);
         let before = world.net.handled;
         // The leading thread also sees that the run was cancelled.
-        let _ = world.run_window(horizon, self.control, |_| ());
-        self.publish(world, shard, turn, world.net.handled - before);
+        let _ = world.run_window(window, self.control, |_| ());
+        let events = world.net.handled - before;
+        self.publish(world, shard, turn, events);
         world.net.outbox.earliest = Instant::FAR_FUTURE;
         for (mail, receiver) in world.net.outbox.mail.iter_mut().zip(&self.shards) {
             if !mail.is_empty() {
