@@ -421,11 +421,17 @@ mod tests {
             let of = node.sockets.openings.iter().filter(|(_, open)| open.claim.host == host);
             of.filter(|(_, open)| open.conn.buffered() > 0).count()
         };
+        node.max_turn = Duration::from_secs(60);
         node.turn().unwrap();
         assert_eq!((read(&node, 2), read(&node, 3)), (MAX_CALLS - 1, 1));
         assert_eq!(node.sockets.openings.len(), peers.len() + MAX_ACCEPTS);
         node.turn().unwrap();
         assert_eq!(node.sockets.openings.len(), peers.len() + more.len());
+        // If a call takes too long, the turn ends.
+        node.max_turn = Duration::ZERO;
+        let before = read(&node, 2);
+        node.turn().unwrap();
+        assert!(read(&node, 2) <= before + 1);
         while read(&node, 2) < 100 {
             node.turn().unwrap();
         }

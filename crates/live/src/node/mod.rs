@@ -65,7 +65,7 @@ use penstock_link::crypto::Identities;
 use penstock_link::descriptor::{ExitPolicy, is_private};
 use penstock_link::keys::Keys;
 use penstock_units::{Bytes, Duration, Instant};
-use ready::ReadyQueue;
+use ready::{MAX_TURN, ReadyQueue};
 use relay_list::RelayList;
 use renewal::Renewal;
 use room::DescriptorLimits;
@@ -231,6 +231,8 @@ pub struct Node {
     ready: VecDeque<(Token, Interest)>,
     /// Ready sockets that got no call in an earlier turn.
     waiting: ReadyQueue,
+    /// A turn with many ready sockets ends after this time.
+    max_turn: Duration,
     wake: Wake,
     handshake_worker: HandshakeWorker,
     /// Circuits that wait for the handshake worker, with their places in its queue.
@@ -307,6 +309,7 @@ impl Node {
             relay_list: RelayList::new(clock.now()),
             ready: VecDeque::new(),
             waiting: ReadyQueue::new(),
+            max_turn: MAX_TURN,
             rng: rand::rng(),
         })
     }

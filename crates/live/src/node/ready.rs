@@ -6,12 +6,18 @@ use super::fair_queue::FairQueue;
 use super::shares::Holder;
 use super::sockets::Token;
 use penstock_core::kernel::Interest;
+use penstock_units::Duration;
 use std::collections::BTreeMap;
 use std::io;
 
 /// Maximum number of calls for links and streams in a turn [1]. Epoll reports newly ready sockets between turns, so the
 /// first call for another host comes after so many calls at most.
 pub(super) const MAX_CALLS: usize = 16;
+/// A turn with many ready sockets ends after this time, because some calls are expensive: a TLS handshake, or a directory
+/// answer with thousands of documents.
+pub(super) const MAX_TURN: Duration = Duration::from_millis(2);
+/// If so few sockets are ready, each one gets a call at once [1].
+const FEW: usize = 4;
 
 /// Sockets that wait for a later turn.
 #[derive(Debug)]
@@ -79,18 +85,22 @@ impl Node {
                 ready.push_back((token, what));
             }
         })?;
-        let is_short = self.waiting.is_empty() && self.ready.len() <= MAX_CALLS;
+        let are_few = self.waiting.is_empty() && self.ready.len() <= FEW;
         for _ in 0..self.ready.len() {
             let Some((token, what)) = self.ready.pop_front() else { break };
-            let path = if is_short { None } else { self.path_of(token) };
+            let path = if are_few { None } else { self.path_of(token) };
             match path {
                 Some(path) => self.waiting.push(&path, token, what),
                 None => self.serve(token, what),
             }
         }
+        let end = self.clock.now() + self.max_turn;
         for _ in 0..MAX_CALLS {
             let Some((token, what)) = self.waiting.pop() else { break };
             self.serve(token, what);
+            if self.clock.now() >= end {
+                break;
+            }
         }
         Ok(())
     }

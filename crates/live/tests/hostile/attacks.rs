@@ -189,7 +189,12 @@ impl Outcome {
     }
 
     fn assert_good(&self) {
+        let [median, slowest] = [0.5, 1.0].map(|share| self.during.percentile(share));
+        let before = self.before.percentile(0.5);
         println!("{}: {}", self.attack, self.report);
+        println!(
+            "median of honest clients: {before:.3} s before, {median:.3} s during; slowest {slowest:.3} s"
+        );
         let problems = self.problems();
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
