@@ -44,7 +44,8 @@ impl Net<'_> {
         let bytes = size as u64 + RECORD_OVERHEAD;
         let host = &mut self.hosts[sock.host as usize];
         let here = &host.socks[sock.slot as usize];
-        let (to, wire, generation) = (here.peer.sock, here.wire, here.peer.generation);
+        let (to, delay, generation) = (here.peer.sock, here.delay, here.peer.generation);
+        let wire = here.random_wire.as_deref().copied();
         let (id, far) = (sock.host, to.host);
         let datagram = Datagram { to, generation, body: DatagramBody { bytes, messages } };
         let on_wire = datagram.wire_bytes();
@@ -59,6 +60,10 @@ impl Net<'_> {
             self.tracker.written(tag, id, now);
             self.tracker.nic_out(tag, id, left);
         }
+        let Some(wire) = wire else {
+            self.post_datagram(far, (left + delay).max(now + TICK), id, count, datagram);
+            return Bytes::new(bytes);
+        };
         if self.topology.loses(id, far, wire.loss) {
             self.recycle(datagram.body.messages);
             return Bytes::new(bytes);

@@ -481,8 +481,8 @@ impl<'a> Net<'a> {
         let id = sock.host;
         let host = &mut self.hosts[id as usize];
         let here = &mut host.socks[sock.slot as usize];
-        let is_random = here.wire.loss > 0.0 || !here.wire.jitter.is_zero();
-        let most = if is_random || here.has_leaving() { 1 } else { most.min(self.longest_train) };
+        let most =
+            if here.random_wire.is_some() || here.has_leaving() { 1 } else { most.min(self.longest_train) };
         let Some(train) = here.tcp.poll_train(&host.tcp, now, most) else { return false };
         let Train { first: segment, count: segments } = train;
         let (left, gap) = host.up.send_train(now, segment.wire_bytes(), segments);
@@ -490,20 +490,24 @@ impl<'a> Net<'a> {
         here.take_leaving(&segment, |tag| self.tracker.nic_out(tag, id, left));
         let count = host.sent + 1;
         host.sent += u64::from(segments);
-        let (to, wire, owner) = (here.peer.sock, here.wire, here.owner);
+        let (to, owner) = (here.peer.sock, here.owner);
         let from = Peer { sock, generation: here.generation };
-        let loss = if wire.spares_acks && segment.len == 0 { 0.0 } else { wire.loss };
-        if !self.topology.loses(id, to.host, loss) {
-            let mut at = (left + self.topology.delay(id, to.host, wire)).max(now + TICK);
+        let mut at = (left + here.delay).max(now + TICK);
+        if let Some(wire) = here.random_wire.as_deref().copied() {
+            let loss = if wire.spares_acks && segment.len == 0 { 0.0 } else { wire.loss };
+            if self.topology.loses(id, to.host, loss) {
+                return true;
+            }
+            at = (left + self.topology.delay(id, to.host, wire)).max(now + TICK);
             if !wire.jitter.is_zero() {
                 // Segments keep their order.
                 let last = &mut here.cold_mut().last_arrival;
                 at = last.map_or(at, |last| at.max(last));
                 *last = Some(at);
             }
-            let train = TrainInFlight { at, gap, count, train, enqueued: 0, delivered: 0 };
-            self.post_train(to, from, owner, train);
         }
+        let train = TrainInFlight { at, gap, count, train, enqueued: 0, delivered: 0 };
+        self.post_train(to, from, owner, train);
         true
     }
 

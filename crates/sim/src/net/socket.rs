@@ -7,7 +7,7 @@ use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model::Wire;
-use penstock_units::{Instant, fifo::take_first};
+use penstock_units::{Duration, Instant, fifo::take_first};
 use std::collections::VecDeque;
 
 /// A socket: one end of a connection between two hosts. It belongs to its host.
@@ -21,8 +21,10 @@ pub(crate) struct Sock {
     pub(crate) initiator: bool,
     /// The other end of the connection.
     pub(crate) peer: Peer,
-    /// Delay and loss on the way to the peer.
-    pub(crate) wire: Wire,
+    /// The delay on the way to the peer, without jitter.
+    pub(crate) delay: Duration,
+    /// The way to the peer; `None` if it neither loses, delays nor duplicates packets at random.
+    pub(crate) random_wire: Option<Box<Wire>>,
     pub(crate) owner: Owner,
     pub(crate) tcp: Endpoint,
     /// Trains in transit to this end, earliest first.
@@ -221,11 +223,14 @@ impl Owner {
 impl Sock {
     /// A new socket. The end that opens the connection does not know its peer's slot.
     pub(crate) fn new(generation: u32, peer: Peer, wire: Wire, owner: Owner) -> Self {
+        let Wire { delay, jitter, loss, reorder, duplicate, .. } = wire;
+        let is_random = !jitter.is_zero() || [loss, reorder, duplicate].iter().any(|share| *share > 0.0);
         Sock {
             generation,
             initiator: !peer.sock.is_known(),
             peer,
-            wire,
+            delay,
+            random_wire: is_random.then(|| Box::new(wire)),
             owner,
             tcp: Endpoint::new(),
             inbound: VecDeque::new(),
