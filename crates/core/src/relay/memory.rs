@@ -119,6 +119,7 @@ impl<C: Cell> Relay<C> {
     }
 
     /// Closes circuits and channels if peers use more than the memory limit, until nine tenths of the limit are in use.
+    /// Returns whether a circuit or a connection closed.
     ///
     /// The network that uses the most memory loses circuits first, and in this network the host that uses the most
     /// ([`Kernel::holder`]). The host loses the circuit with the oldest queued cell or the oldest payload that waits
@@ -130,15 +131,14 @@ impl<C: Cell> Relay<C> {
     /// Deviation: C tor compares the circuits of all holders by age, and counts no idle circuits.
     /// Deviation: if an application does not read a stream, the whole circuit closes; C tor may close only the stream.
     /// The age of a payload is overestimated by a factor of up to two ([`Wait`](crate::stream::Wait)).
-    pub(super) fn handle_oom(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
-        let Some(limit) = self.parts.config.limits.memory else { return };
-        if self.parts.memory_use() > limit {
-            self.close_worst(now, limit, kernel);
-        }
+    pub(super) fn handle_oom(&mut self, now: Instant, kernel: &mut impl Kernel<C>) -> bool {
+        let limit = self.parts.config.limits.memory;
+        limit.is_some_and(|limit| self.parts.memory_use() > limit && self.close_worst(now, limit, kernel))
     }
 
     #[cold]
-    fn close_worst(&mut self, now: Instant, limit: Bytes, kernel: &mut impl Kernel<C>) {
+    fn close_worst(&mut self, now: Instant, limit: Bytes, kernel: &mut impl Kernel<C>) -> bool {
+        let mut has_closed = false;
         let mut holders = self.parts.holders(now, kernel);
         let mut order = Order::of(&holders);
         let target = Bytes::new(limit.get() / 10 * 9);
@@ -152,20 +152,36 @@ impl<C: Cell> Relay<C> {
                 self.parts.memory.free_driver(freed);
                 freed.get()
             } else if let Some(Closing { circuit, bytes, .. }) = holder.circuits.pop() {
-                self.parts.counters.oom_closed += 1;
-                self.parts.memory.free_driver(self.parts.driver_memory(circuit, kernel));
-                self.close(now, circuit, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
+                // A circuit closes with any of its channels.
+                if self.parts.circuits.contains(circuit) {
+                    self.parts.counters.oom_closed += 1;
+                    self.parts.memory.free_driver(self.parts.driver_memory(circuit, kernel));
+                    self.close(now, circuit, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
+                }
                 bytes
             } else if let Some((bytes, channel)) = holder.channels.pop() {
-                self.parts.counters.oom_channels += 1;
-                self.parts.channels.close_soon(channel);
-                self.parts.memory.free_driver(kernel.memory(channel));
+                self.close_worst_channel(now, channel, kernel);
                 bytes
             } else {
                 continue;
             };
+            has_closed = true;
             order.insert(bytes.saturating_sub(freed), id);
         }
+        has_closed
+    }
+
+    /// Closes a channel immediately, so that its output buffer no longer counts as used. Otherwise other hosts would
+    /// lose circuits for memory that is already free.
+    fn close_worst_channel(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
+        self.parts.counters.oom_channels += 1;
+        let circuits: BTreeSet<_> = self.parts.channels[channel].circuits.all().into_iter().collect();
+        for circuit in circuits {
+            self.parts.memory.free_driver(self.parts.driver_memory(circuit, kernel));
+        }
+        self.parts.memory.free_driver(kernel.memory(channel));
+        kernel.close(channel);
+        self.remove_channel(now, channel, kernel);
     }
 }
 

@@ -253,17 +253,21 @@ impl<C: Cell> Relay<C> {
     }
 
     /// Finishes the work of a call: closes channels and circuits, serves channels that can write, and lets edges resume
-    /// reading.
+    /// reading. Channels that must close free their memory before the out-of-memory handler selects circuits.
     fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         loop {
-            self.handle_oom(now, kernel);
-            let parts = &mut self.parts;
-            if let Some(channel) = parts.channels.take_to_close() {
-                if parts.channels.contains(channel) {
+            if let Some(channel) = self.parts.channels.take_to_close() {
+                if self.parts.channels.contains(channel) {
                     kernel.close(channel);
                     self.remove_channel(now, channel, kernel);
                 }
-            } else if let Some((channel, failure)) = parts.datagrams.take_failed() {
+                continue;
+            }
+            if self.handle_oom(now, kernel) {
+                continue;
+            }
+            let parts = &mut self.parts;
+            if let Some((channel, failure)) = parts.datagrams.take_failed() {
                 self.on_failed(now, channel, failure, kernel);
             } else if let Some(channel) = parts.channels.take_ready() {
                 if parts.channels.get(channel).is_some_and(|state| state.open) {

@@ -1,10 +1,13 @@
 //! The out-of-memory handler closes the circuits with the oldest queues. Other circuits continue.
 
+use super::cell::TestCell;
 use super::host::Side;
 use super::util::{Link, Net};
+use crate::cell::{CircId, Command};
 use crate::config::Limits;
 use crate::{CircuitIndex, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration};
+use std::num::NonZeroU32;
 
 /// A configuration whose memory limit allows `cells` queued cells.
 fn limit(cells: u64) -> RelayConfig {
@@ -172,6 +175,32 @@ fn a_peer_that_uses_memory_without_circuits_loses_its_channel() {
     net.drive();
     let counters = net.nodes[1].relay.counters();
     assert!(counters.oom_closed > 0 && counters.oom_channels == 1, "{counters:?}");
+}
+
+#[test]
+fn a_full_output_buffer_without_circuits_costs_other_peers_nothing() {
+    let mut net = net(1000);
+    // The link to this peer is so slow that the answers to its cells wait in the output buffer.
+    let flood = net.add(true, RelayConfig::default());
+    net.set_link(1, flood, Link { rate: DataRate::kib(1), send_buffer: 4 << 10, ..Link::default() });
+    let honest: Vec<_> = (0..10).map(|_| net.build(0, &[1])).collect();
+    net.build(flood, &[1]);
+    for number in 0..1200 {
+        // The relay refuses the circuit with DESTROY.
+        let id = CircId(NonZeroU32::new((1 << 31) + 1000 + number).expect("the number is not zero"));
+        net.inject(flood, 1, TestCell::malformed(id, Command::Create));
+        net.drive_for(Duration::from_millis(1));
+        if net.channel(1, flood).is_none() {
+            break;
+        }
+    }
+    let counters = net.nodes[1].relay.counters();
+    assert_eq!((counters.oom_closed, counters.oom_channels), (1, 1), "only the flooding peer loses");
+    assert!(net.channel(1, flood).is_none() && net.nodes[1].relay.memory() < Bytes::new(100 * 514));
+    let transfer = net.transfer(0, honest[0], 100_000, 100_000);
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+    assert_eq!(closed(&net), vec![]);
 }
 
 #[test]
