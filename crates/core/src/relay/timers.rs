@@ -8,8 +8,8 @@ pub(super) struct Timers {
     hop_tick: Option<Instant>,
     idle: BTreeSet<(Instant, ChannelKey)>,
     retransmit: BTreeSet<(Instant, ChannelKey)>,
-    /// Times when a channel's single message must leave. All messages wait equally long, so the earliest is first. An
-    /// entry is outdated if it differs from the channel's own [`ChannelTimers::coalesce`].
+    /// Times when a channel's single message must leave, in their order. Messages of channels with short round trips
+    /// wait less than others. An entry is outdated if it differs from the channel's own [`ChannelTimers::coalesce`].
     coalesce: VecDeque<(Instant, ChannelKey)>,
 }
 
@@ -87,8 +87,11 @@ impl Timers {
     }
 
     pub(super) fn set_coalesce(&mut self, channel: ChannelKey, own: &mut ChannelTimers, at: Option<Instant>) {
-        if at != std::mem::replace(&mut own.coalesce, at) {
-            self.coalesce.extend(at.map(|at| (at, channel)));
+        if at != std::mem::replace(&mut own.coalesce, at)
+            && let Some(at) = at
+        {
+            let place = self.coalesce.partition_point(|(due, _)| *due <= at);
+            self.coalesce.insert(place, (at, channel));
         }
     }
 
@@ -111,5 +114,24 @@ impl Timers {
             self.coalesce.pop_front();
             fired.push(entry);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_waits_shorter_is_due_first() {
+        let (mut timers, mut own) = (Timers::default(), [ChannelTimers::default(); 3]);
+        for (index, (at, own)) in (0..).zip([1000, 50, 400].into_iter().zip(&mut own)) {
+            timers.set_coalesce(ChannelKey::first(index), own, Some(Instant::from_nanos(at)));
+        }
+        assert_eq!(timers.next(), Some(Instant::from_nanos(50)));
+        let mut fired = Vec::new();
+        timers.take_coalesce(Instant::from_nanos(400), &mut fired);
+        let due: Vec<u64> = fired.iter().map(|(at, _)| at.as_nanos()).collect();
+        assert_eq!(due, [50, 400]);
+        assert_eq!(timers.next(), Some(Instant::from_nanos(1000)));
     }
 }
