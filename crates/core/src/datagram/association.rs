@@ -26,6 +26,21 @@ pub struct DatagramConfig {
     pub gated_reads: bool,
 }
 
+/// A single message waits for at most this part of the base round trip.
+const HOLD_PART: u32 = 8;
+
+impl DatagramConfig {
+    /// The maximum time for which a single message waits for a second one, on a hop with this base round trip.
+    ///
+    /// Source: nstor, whose FIFO for each channel is flushed when two messages wait or after 1 ms.
+    /// Deviation: nstor's hold does not depend on the round trip. There, ACK and FWD of a cell are two messages, so the
+    /// FWD of a cell that is forwarded immediately never waits. Here, one FEEDBACK has both. A hold of several base
+    /// round trips would look like cells that wait at the next node.
+    pub(crate) fn hold(&self, base: Duration) -> Duration {
+        self.coalesce_delay.min(base / HOLD_PART)
+    }
+}
+
 impl Default for DatagramConfig {
     fn default() -> Self {
         DatagramConfig {
@@ -393,7 +408,7 @@ impl<C: Cell> Association<C> {
         let trip = acknowledged.rtt.map(|rtt| {
             self.base.add(now, rtt);
             let base = self.base.get(now).unwrap_or(rtt);
-            self.packer.set_base(base);
+            self.packer.set_hold(self.config.hold(base));
             (rtt, base)
         });
         self.counters.again += state.send_again(now, circuit, &mut self.packer);
@@ -427,7 +442,7 @@ impl<C: Cell> Association<C> {
 }
 
 impl<C: Cell> Association<C> {
-    /// Reports how many of the peer's cells this node has forwarded. Returns false if no new FEEDBACK is queued.
+    /// Reports how many of the peer's cells this node has forwarded. Returns false if no new message waits or may leave.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,
@@ -441,7 +456,8 @@ impl<C: Cell> Association<C> {
         };
         (state.forwarded, state.downstream) = (forwarded, downstream);
         if state.feedback_pending {
-            return false;
+            // The waiting FEEDBACK now has an ACK and a FWD, which are two messages in nstor.
+            return self.packer.complete();
         }
         state.queue_feedback(now, circuit, false, &mut self.packer);
         true

@@ -14,20 +14,12 @@ pub(super) enum Pending {
     Gone(u16),
 }
 
-/// A single message waits for at most this part of the base round trip.
-const HOLD_PART: u32 = 8;
-
 /// Packs messages into datagrams in their order.
 ///
-/// Two or more waiting messages leave immediately. A single message waits up to `coalesce_delay` for a second one, but
-/// at most an eighth of the channel's base round trip.
-/// Source: nstor, whose FIFO for each channel is flushed when two messages wait or after 1 ms.
-/// Deviation: nstor's hold does not depend on the round trip. There, ACK and FWD of a cell are two messages, so the FWD
-/// of a cell that is forwarded immediately never waits. Here, one FEEDBACK has both. A hold of several base round trips
-/// would look like cells that wait at the next node.
+/// Two or more waiting messages leave immediately. A single message waits for a second one, at most for the time
+/// [`DatagramConfig::hold`](super::DatagramConfig::hold).
 #[derive(Debug)]
 pub(super) struct Packer {
-    coalesce_delay: Duration,
     hold: Duration,
     fifo: VecDeque<(Pending, usize)>,
     bytes: usize,
@@ -36,20 +28,13 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    pub(super) fn new(coalesce_delay: Duration) -> Self {
-        Packer {
-            coalesce_delay,
-            hold: coalesce_delay,
-            fifo: VecDeque::new(),
-            bytes: 0,
-            since: Instant::ZERO,
-            ripe: false,
-        }
+    /// A packer that holds a single message for at most `hold`.
+    pub(super) fn new(hold: Duration) -> Self {
+        Packer { hold, fifo: VecDeque::new(), bytes: 0, since: Instant::ZERO, ripe: false }
     }
 
-    /// Adapts the hold of single messages to the channel's base round trip.
-    pub(super) fn set_base(&mut self, base: Duration) {
-        self.hold = self.coalesce_delay.min(base / HOLD_PART);
+    pub(super) fn set_hold(&mut self, hold: Duration) {
+        self.hold = hold;
     }
 
     pub(super) fn push(&mut self, now: Instant, pending: Pending, bytes: usize) {
@@ -77,6 +62,13 @@ impl Packer {
         self.ripe |= self.poll_timeout().is_some_and(|due| due <= now);
     }
 
+    /// Ends the wait of a single message, because it has got the content of a second one. Returns whether one waited.
+    pub(super) fn complete(&mut self) -> bool {
+        let waits = self.poll_timeout().is_some();
+        self.ripe |= waits;
+        waits
+    }
+
     pub(super) fn pack(&mut self, now: Instant, into: &mut Vec<Pending>) {
         let mut room = MAX_DATAGRAM;
         while let Some((pending, bytes)) = self.fifo.front().copied()
@@ -95,6 +87,7 @@ impl Packer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datagram::DatagramConfig;
 
     const MS: fn(u64) -> Instant = Instant::from_millis;
 
@@ -124,12 +117,25 @@ mod tests {
     #[test]
     fn a_message_waits_for_an_eighth_of_the_base_round_trip() {
         let micros = Duration::from_micros;
-        let mut packer = Packer::new(micros(1000));
+        let config = DatagramConfig { coalesce_delay: micros(1000), ..DatagramConfig::default() };
+        let mut packer = Packer::new(config.coalesce_delay);
         packer.push(MS(3), Pending::Feedback(1), 12);
         for (base, hold) in [(400, 50), (8000, 1000), (80_000, 1000)] {
-            packer.set_base(micros(base));
+            packer.set_hold(config.hold(micros(base)));
             assert_eq!(packer.poll_timeout(), Some(MS(3) + micros(hold)));
         }
+    }
+
+    #[test]
+    fn a_message_with_the_content_of_two_leaves_immediately() {
+        let mut packer = Packer::new(Duration::from_millis(1));
+        assert!(!packer.complete(), "no message waits");
+        packer.push(MS(3), Pending::Feedback(1), 12);
+        assert!(packer.complete());
+        assert_eq!((packer.ready(), packer.poll_timeout()), (12, None));
+        assert_eq!(pack(&mut packer), [Pending::Feedback(1)]);
+        packer.push(MS(9), Pending::Feedback(1), 12);
+        assert_eq!((packer.ready(), packer.poll_timeout()), (0, Some(MS(10))));
     }
 
     #[test]

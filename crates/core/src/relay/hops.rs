@@ -135,10 +135,11 @@ impl<C: Cell> Parts<C> {
     ) -> Result<(), Violation> {
         let Some(circuit) = self.circuit_of(channel, id) else { return Ok(()) };
         let direction = self.circuits[circuit].direction_from(channel, id).opposite();
-        let hold = self.config.datagrams.map_or(Duration::ZERO, |config| config.coalesce_delay);
+        let datagrams = self.config.datagrams;
         let mut feedback = None;
         self.update_hop(now, circuit, direction, |hop| {
             if let Some((rtt, base)) = trip {
+                let hold = datagrams.map_or(Duration::ZERO, |config| config.hold(base));
                 hop.on_round_trip(now, RoundTrip { rtt, base, hold });
             }
             feedback = hop.on_downstream(now, downstream);

@@ -38,7 +38,7 @@ fn counted(outcome: &Outcome, count: fn(&penstock_sim::DatagramCounters) -> u64)
 fn every_cell_is_accounted_for_over_any_network() {
     for control in CONTROLS {
         for loss in ["0.0", "0.02", "0.1"] {
-            let outcome = bad(over_datagrams(control), loss).run(1);
+            let outcome = bad(over_datagrams(control), loss).set("run.duration", "80 s").run(1);
             assert_conserved(&outcome);
             assert!(complete(&outcome, "web").len() >= 3, "{control} {loss}");
             assert!(counted(&outcome, |of| of.again) > 0, "{control} {loss}");
@@ -178,6 +178,28 @@ fn a_short_client_link_does_not_slow_a_download() {
             }
         }
     }
+}
+
+/// On a hop of 2 ms, a message waits for an eighth of the round trip, not for the `coalesce_delay` of 20 ms.
+#[test]
+fn the_cap_counts_the_hold_of_a_short_hop() {
+    let lab = ["relay", "client"].iter().fold(Lab::only_bulk(), |lab, nodes| {
+        lab.set(&format!("{nodes}.transport"), "datagram")
+            .set(&format!("{nodes}.hop_control"), "{ kind = 'backtap' }")
+            .set(&format!("{nodes}.coalesce_delay"), "20 ms")
+            .set(&format!("{nodes}.bandwidth_rate"), "4 MiB/s")
+            .set(&format!("{nodes}.edge_control"), "{ kind = 'windows', ends = 'suppressed' }")
+    });
+    let lab = lab
+        .set("network.pairs", "[{ between = ['bulk', 'entry'], rtt = '2 ms' }]")
+        .set("relays.middle.link", "1 MiB/s")
+        .set("run.duration", "10 s")
+        .set("trace.cells", "0");
+    let outcome = lab.run(1);
+    let guard = outcome.tables.circuits.iter().filter(|row| row.hop == Position::Guard);
+    let most = guard.filter_map(|row| row.window_cells).max().expect("BackTap has a window");
+    // 4 MiB/s carry 18 cells in 2.25 ms. The round trip includes the transmission of a datagram on two links.
+    assert!((18..30).contains(&most), "{most} cells");
 }
 
 /// nstor's relays take every datagram at once and only limit writes, so no cell waits in a socket.

@@ -88,10 +88,11 @@ impl Window {
         self.cwnd
     }
 
-    /// The maximum window: the cells that the node's rate carries in `unqueued`, the round trip without queues.
+    /// The maximum window: the cells that the node's rate carries in `unqueued`, the round trip without queues. The last
+    /// cell counts as a whole, because a smaller window could not carry the rate.
     pub(in super::super) fn most(&self, unqueued: Duration) -> u64 {
         let rate = self.rate.filter(|_| !unqueued.is_zero());
-        let carried = rate.map(|rate| rate.bytes_in(unqueued).get() / PAYLOAD);
+        let carried = rate.map(|rate| rate.bytes_in(unqueued).get().div_ceil(PAYLOAD));
         carried.map_or(MAX_WINDOW.into(), |cells| cells.clamp(1, MAX_WINDOW.into()))
     }
 
