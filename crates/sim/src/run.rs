@@ -261,6 +261,10 @@ impl<'a> Run<'a> {
     }
 
     fn finish(mut self, mut worlds: Vec<World<'a>>, end: Instant) -> crate::Outcome {
+        if self.plan.scenario.trace.clients.is_some() {
+            // The last interval is shorter, unless the run ends at a sample.
+            worlds.iter_mut().for_each(World::sample_clients);
+        }
         worlds.iter_mut().for_each(World::record_unfinished);
         self.collect(&mut worlds.iter_mut().collect::<Vec<_>>());
         let hosts = 0..self.plan.shard_of.len() as HostId;

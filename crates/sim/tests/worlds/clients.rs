@@ -60,16 +60,18 @@ fn every_policy_and_edge_control_carries_a_download() {
 
 #[test]
 fn the_bytes_of_clients_add_up_to_their_downloads() {
-    let outcome = Lab::path().set("trace.clients", "500 ms").run(1);
-    for client in ["web", "bulk"] {
-        let rows = outcome.tables.clients.iter().filter(|row| &*row.client == client);
-        let counted: u64 = rows.clone().map(|row| row.received_bytes).sum();
-        let transfers = outcome.tables.transfers.iter().filter(|row| &*row.client == client);
-        let received: u64 = transfers.map(|row| row.bytes_received).sum();
-        // Only the bytes after the last interval are missing.
-        assert!(counted > 0 && counted <= received, "{client}: {counted} of {received}");
-        assert!(received - counted <= 256 * 1024, "{client}: {counted} of {received}");
-        assert!(rows.clone().all(|row| row.received_bytes > 0 && (row.t_s * 2.0).fract() == 0.0));
+    // A run of 40 s ends between two samples of 7 s, and at a sample of 500 ms.
+    for (interval, seconds) in [("500 ms", 0.5), ("7 s", 7.0)] {
+        let outcome = Lab::path().set("trace.clients", interval).run(1);
+        for client in ["web", "bulk"] {
+            let rows = outcome.tables.clients.iter().filter(|row| &*row.client == client);
+            let counted: u64 = rows.clone().map(|row| row.received_bytes).sum();
+            let transfers = outcome.tables.transfers.iter().filter(|row| &*row.client == client);
+            let received: u64 = transfers.map(|row| row.bytes_received).sum();
+            assert!(counted > 0 && counted == received, "{client}, {interval}: {counted} of {received}");
+            let at_end = |t_s: f64| (t_s / seconds).fract() == 0.0 || t_s == 40.0;
+            assert!(rows.clone().all(|row| row.received_bytes > 0 && at_end(row.t_s)));
+        }
     }
     assert!(Lab::path().run(1).tables.clients.is_empty());
 }
