@@ -1,8 +1,9 @@
 //! G-60, G-62: a path carries the rate of its slowest link and its buffers.
 
-use crate::util::{Lab, assert_conserved, cells_at, complete, node};
+use crate::util::{Lab, assert_conserved, cells_at, complete, node, quantile};
 use penstock_record::Position;
 use penstock_sim::Control;
+use std::collections::BTreeMap;
 
 /// The rate at which the client reads cells after the first 10 s [B/s].
 fn steady_rate(lab: &Lab) -> f64 {
@@ -164,15 +165,31 @@ fn shadows_interface_receives_in_batches_of_ten_milliseconds() {
     assert!(pauses.len() > 50 && 10 * batches > 9 * pauses.len(), "{pauses:?}");
 }
 
-/// A queue of 20 packets holds 20 ACKs or 20 full segments.
+/// The time that most cells need from the guard's link to the client, if the client's link is the bottleneck [s].
+fn wait_before_the_client(queue: &str, mss: &str) -> f64 {
+    let lab =
+        Lab::only_bulk().set("network.link_queue", queue).set("tcp.mss", mss).set("run.duration", "10 s");
+    let outcome = lab.set("relays.middle.link", "10 MiB/s").set("clients.bulk.link", "256 KiB/s").run(1);
+    assert_conserved(&outcome);
+    let [guard, client] = [Position::Guard, Position::Client].map(|hop| cells_at(&outcome, "bulk", hop));
+    let left: BTreeMap<_, _> = guard.iter().map(|row| ((row.circuit, row.cell), row.nic_out_ns)).collect();
+    let waits = client.iter().filter_map(|row| {
+        let left = left.get(&(row.circuit, row.cell)).copied().flatten()?;
+        Some((row.nic_in_ns? - left) as f64 / 1e9)
+    });
+    quantile(waits, 0.9)
+}
+
+/// A queue of 20 packets holds 20 full segments, and also 20 small ones.
 #[test]
 fn a_queue_that_counts_packets_ignores_their_size() {
-    let delivered = |queue: &str| {
-        let lab = Lab::only_bulk().set("network.link_queue", queue).set("run.duration", "10 s");
-        let outcome = lab.set("relays.middle.link", "10 MiB/s").set("clients.bulk.link", "256 KiB/s").run(1);
-        assert_conserved(&outcome);
-        outcome.tables.transfers[0].bytes_received
-    };
-    let (packets, bytes) = (delivered("'20 packets'"), delivered("'30280 B'"));
-    assert!(packets.abs_diff(bytes) * 10 < bytes, "{packets} and {bytes} B");
+    let [packets, small_packets] = ["1448 B", "300 B"].map(|mss| wait_before_the_client("'20 packets'", mss));
+    let [bytes, small_bytes] = ["1448 B", "300 B"].map(|mss| wait_before_the_client("'30280 B'", mss));
+    println!(
+        "full segments: {packets:.3} and {bytes:.3} s, small ones: {small_packets:.3} and {small_bytes:.3} s"
+    );
+    assert!((packets / bytes - 1.0).abs() < 0.2, "{packets} and {bytes} s");
+    // 20 packets of 366 B need 28 ms. 30,280 B need 115 ms in packets of any size.
+    assert!(small_packets < 0.5 * small_bytes, "{small_packets} and {small_bytes} s");
+    assert!(small_packets < 0.5 * packets, "{small_packets} and {packets} s");
 }
