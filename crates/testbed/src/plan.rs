@@ -116,6 +116,12 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
     if scenario.run.stop.is_some() {
         return not("run.stop", "the testbed runs for run.duration; leave it out");
     }
+    if scenario.trace.clients.is_some() {
+        return not(
+            "trace.clients",
+            "the testbed does not count the bytes of clients over time; leave it out",
+        );
+    }
     Ok(())
 }
 
@@ -130,6 +136,12 @@ fn tcp(scenario: &Scenario) -> Result<(), Error> {
     }
     if tcp.mss != MSS {
         return not("tcp.mss", "write \"1448 B\", what packets of 1500 B carry");
+    }
+    if tcp.congestion == Congestion::NewReno {
+        return not(
+            "tcp.congestion",
+            "write \"reno\": Linux has no Reno that counts ACKs instead of segments",
+        );
     }
     let module = fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart").unwrap_or_default();
     if tcp.congestion == Congestion::Cubic && tcp.hystart == (module.trim() == "0") {
@@ -232,6 +244,8 @@ mod tests {
         for (set, expected) in [
             ("tcp.profile='linux-3.2'", "tcp.profile is not for the testbed: write \"linux-6\""),
             ("tcp.mss='536 B'", "tcp.mss is not"),
+            ("tcp.congestion='newreno'", "tcp.congestion is not for the testbed: write \"reno\""),
+            ("trace.clients='1 s'", "trace.clients is not for the testbed: the testbed does not count"),
             (
                 "tcp.send_buffer='64 KiB'",
                 "entry.send_buffer and receive_buffer is not for the testbed: write \"auto\"",

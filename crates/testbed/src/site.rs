@@ -45,14 +45,24 @@ pub struct Closed {
 }
 
 impl Site {
-    /// Creates and connects all hosts. `settings` are values of `/proc/sys/net/ipv4` for every host. The process must
-    /// have only the calling thread. This thread is in the last host afterwards. Returns an error if the machine does
-    /// not allow this.
-    pub fn open(hosts: &[Access], edges: Edges, settings: &[(&str, &str)]) -> Result<Site, Error> {
+    /// Creates and connects all hosts. `settings` are values of `/proc/sys/net/ipv4` for every host.
+    /// `initial_window` is the congestion window of new connections [segment]; `None` keeps the kernel's.
+    ///
+    /// The process must have only the calling thread. This thread is in the last host afterwards. Returns an error if
+    /// the machine does not allow this.
+    pub fn open(
+        hosts: &[Access],
+        edges: Edges,
+        settings: &[(&str, &str)],
+        initial_window: Option<u32>,
+    ) -> Result<Site, Error> {
         isolate()?;
         let (mut places, mut cables) = (Vec::new(), Vec::new());
         for (number, access) in hosts.iter().enumerate() {
             let (place, cable) = host(number, access, settings)?;
+            if let Some(segments) = initial_window {
+                ip(&route(number, segments))?;
+            }
             places.push(place);
             cables.push(cable);
         }
@@ -105,6 +115,15 @@ fn host(number: usize, access: &Access, settings: &[(&str, &str)]) -> Result<(Na
     Ok((namespace, cable))
 }
 
+/// The arguments of `ip` for a route to all hosts, whose new connections begin with a window of `segments`.
+fn route(number: usize, segments: u32) -> String {
+    let (own, network) = (address(number), address(0));
+    let [one, two, ..] = network.octets();
+    format!(
+        "route change {one}.{two}.0.0/16 dev {CABLE} proto kernel scope link src {own} initcwnd {segments}"
+    )
+}
+
 /// Number of packets that a queue dropped, from the output of `tc -s` [packet].
 fn queue_drops(said: &str) -> Result<u64, Error> {
     let mut words = said.split([' ', ',', '(', '\n']).skip_while(|word| *word != "dropped");
@@ -115,6 +134,14 @@ fn queue_drops(said: &str) -> Result<u64, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_route_has_the_initial_window() {
+        let of_host = route(2, 3);
+        let network = Ipv4Addr::from_bits(address(2).to_bits() & 0xffff_0000);
+        assert!(of_host.starts_with(&format!("route change {network}/16 dev cable0 ")), "{of_host}");
+        assert!(of_host.ends_with(&format!(" src {} initcwnd 3", address(2))), "{of_host}");
+    }
 
     #[test]
     fn dropped_packets_are_parsed_from_the_output_of_tc() {

@@ -58,7 +58,6 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     let tcp = SocketTcp {
         congestion: Some(match scenario.tcp.congestion {
             Congestion::Cubic => "cubic",
-            // Linux has no other Reno.
             Congestion::Reno | Congestion::NewReno => "reno",
         }),
         nodelay: scenario.tcp.sets_nodelay(),
@@ -68,7 +67,8 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     let mut keys = || Keys::generate(&mut rng, date);
     let relay_keys: Vec<Keys> = scenario.relays.iter().map(|_| keys()).collect();
     let client_keys: Vec<Keys> = scenario.clients.iter().map(|_| keys()).collect();
-    let site = Site::open(&accesses(scenario), edges(scenario, seed), &OWN_BUFFERS)?;
+    let accesses = accesses(scenario);
+    let site = Site::open(&accesses, edges(scenario, seed), &OWN_BUFFERS, scenario.tcp.initial_window)?;
     let mut servers = Vec::new();
     for server in 0..scenario.servers.len() {
         let host = server_host(scenario, server);
