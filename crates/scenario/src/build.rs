@@ -66,7 +66,9 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
         }
         None if listed > 0 && scenario.relays.len() < Path::Listed.hops() => {
             let hops = Path::Listed.hops();
-            let message = format!("a circuit has {hops} relays, and there are {}", scenario.relays.len());
+            let there = scenario.relays.len();
+            let message =
+                format!("a circuit has {hops} relays, and there are {there}; add relays, or list circuits");
             return Err(sections.network.wrong("circuits", message));
         }
         _ => {}
@@ -141,7 +143,7 @@ fn settle_host<S>(
     keys: &HostKeys,
     host: &mut Host,
 ) -> Result<(), ConfigError> {
-    let Latency::Places(places, _) = latency else {
+    let Latency::Places(places, environment) = latency else {
         let key = match host.sampled.of_place {
             [false, false] if keys.place.is_none() => return Ok(()),
             [false, false] => "place",
@@ -153,6 +155,11 @@ fn settle_host<S>(
     };
     let wanted = keys.place.as_ref().map(|wanted| places::indices(places, wanted)).transpose();
     host.places = wanted.map_err(|why| read.wrong("place", why))?;
+    if let (Some(country), None, None) = (keys.country, &keys.place, environment)
+        && let Some(message) = places::without_country(places, country)
+    {
+        return Err(read.wrong("country", message));
+    }
     for (of_place, up) in host.sampled.of_place.into_iter().zip([true, false]) {
         if of_place && let Some(message) = places::without_rate(places, host.places.as_deref(), up) {
             let key = if up { "link_up" } else { "link_down" };

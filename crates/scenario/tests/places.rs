@@ -177,7 +177,15 @@ fn errors_in_places_are_sentences() {
         ),
         (
             sentence("link_up = \"1 Mbit/s\"\n", ""),
-            "x.toml:33: clients.far.link: it is \"place\", and these places have no link_up: berlin",
+            "x.toml:33: clients.far.link: it is \"place\", and these places have no link_up: berlin; set their link_up, or write a rate",
+        ),
+        (
+            sentence("[relays.b]\ncountry = \"FR\"", "[relays.b]\ncountry = \"SE\""),
+            "x.toml:29: relays.b.country: no node can be in \"SE\", because places with a weight above 0 are in DE, FR; set place, or leave country out",
+        ),
+        (
+            sentence("weight = 3", "weight = 0"),
+            "x.toml:29: relays.b.country: no node can be in \"FR\", because places with a weight above 0 are in DE; set place, or leave country out",
         ),
         (
             sentence("latency = \"places\"", "latency = \"even\""),
@@ -206,6 +214,7 @@ latency = "places"
 link_down = "1 MiB/s"
 link_up = "1 MiB/s"
 [network.places.oslo]
+country = "FR"
 link_down = "2 MiB/s"
 link_up = "2 MiB/s"
 [network.edges]
@@ -233,12 +242,12 @@ fn a_network_file_places_the_clients_of_the_scenario() {
     let warnings = document.warnings();
     assert_eq!(
         warnings,
-        ["net.toml:15: clients.bulk: the scenario has no such nodes, so this has no effect"]
+        ["net.toml:16: clients.bulk: the scenario has no such nodes, so this has no effect"]
     );
     let wrong = in_network(&FILE.replace("link = \"place\"\n", "count = 3\n")).unwrap_err().to_string();
     assert_eq!(
         wrong,
-        "net.toml:14: clients.web.count: this key belongs in a scenario; here a network file sets only place, country, link, link_up, link_down, link_queue"
+        "net.toml:15: clients.web.count: this key belongs in a scenario; here a network file sets only place, country, link, link_up, link_down, link_queue"
     );
 }
 
@@ -268,6 +277,8 @@ fn an_environment_generates_places_for_each_network() {
     assert!(parse(&text).unwrap().describe().contains("places that are drawn as in shadow-2014"));
     let again = in_network_of(&text, FILE).unwrap();
     assert!(matches!(again.scenario("default").unwrap().network.latency, Latency::Places(_, None)));
+    let elsewhere = in_network_of(&text, &FILE.replace("country = \"FR\"\n", "")).unwrap_err().to_string();
+    assert!(elsewhere.contains("no node can be in \"FR\", because no place has a country"), "{elsewhere}");
 }
 
 fn in_network_of(text: &str, network: &str) -> Result<Document, Error> {

@@ -40,7 +40,7 @@ section! {
         receive_buffer: Option<Bytes> = BUFFER, As("tcp.receive_buffer");
         /// The country of the node, if network.latency is "geographic" or "rtt-matrix". With "any", each node draws a
         /// country. A relay with an era draws from the countries of relays of that year. Any other node draws from the
-        /// countries of Tor's users.
+        /// countries of Tor's users. If network.latency is "places", the node is at a place in this country.
         country: Option<&'static str> = Or("any", Word(&geo::CODES)), Is("any");
         /// The place of the node, if network.latency is "places". A table of places with numbers divides the nodes of
         /// this section in proportion. With "any", nodes with a country are at the places of this country, and all

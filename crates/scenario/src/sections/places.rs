@@ -8,7 +8,7 @@ use crate::values::{Fraction, Or, RATE, Site, Texts, ValueType, Whole, Word};
 use penstock_network::places::Edge;
 use penstock_network::{Country, Environment, Place, Places, geo};
 use penstock_units::DataRate;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 section! {
@@ -241,6 +241,18 @@ pub(crate) fn indices(places: &Places, wanted: &NodePlaces) -> Result<PlaceCount
     wanted.0.iter().map(index).collect()
 }
 
+/// The message for a country that no place has with a weight above 0.
+pub(crate) fn without_country(places: &Places, code: &str) -> Option<String> {
+    let usable = places.all().iter().filter(|place| place.weights[0] > 0);
+    let codes: BTreeSet<&str> = usable.filter_map(|place| Some(place.country?.code)).collect();
+    let known = match codes.is_empty() {
+        true => "no place has a country".to_owned(),
+        false => format!("places with a weight above 0 are in {}", listed_briefly(codes.iter().copied())),
+    };
+    let message = || format!("no node can be in {code:?}, because {known}; set place, or leave country out");
+    (!codes.contains(code)).then(message)
+}
+
 /// The message for a place without a rate that a node with the link "place" may need.
 pub(crate) fn without_rate(places: &Places, at: Option<&[(usize, u32)]>, up: bool) -> Option<String> {
     let possible =
@@ -250,5 +262,7 @@ pub(crate) fn without_rate(places: &Places, at: Option<&[(usize, u32)]>, up: boo
     let names: Vec<_> = all.filter(|place| lacks(place)).map(|place| place.name.as_str()).collect();
     let key = if up { "link_up" } else { "link_down" };
     let names = (!names.is_empty()).then(|| listed_briefly(names))?;
-    Some(format!("it is \"place\", and these places have no {key}: {names}"))
+    Some(format!(
+        "it is \"place\", and these places have no {key}: {names}; set their {key}, or write a rate"
+    ))
 }
