@@ -194,7 +194,7 @@ impl Receiver {
             self.delay = self.delay / 2 + least / 2;
         } else if gap < self.delay {
             self.delay = (self.delay / 2 + gap).min(nanos(cfg.max_delayed_ack));
-        } else if gap > nanos(cfg.max_delayed_ack) {
+        } else if gap > nanos(cfg.max_delayed_ack) && cfg.kernel != Kernel::Ns3 {
             // After a pause the sender may be in slow start again.
             self.add_quick_acks(cfg);
         }

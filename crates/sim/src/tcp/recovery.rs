@@ -43,6 +43,8 @@ pub(super) struct Recovery {
     out: u32,
     /// A partial ACK has restarted the timer in this recovery (ns-3 `m_isFirstPartialAck`).
     restarted: bool,
+    /// A partial ACK allows one segment beyond the window (ns-3 `DoRetransmit`).
+    pub(super) extra: bool,
 }
 
 impl Recovery {
@@ -123,6 +125,10 @@ impl Sender {
                     }
                     return;
                 }
+                if cfg.kernel == Kernel::Ns3 {
+                    // ns-3 computes ssthresh without the segments that count as lost.
+                    self.board.mark_lost(true, u64::MAX);
+                }
                 self.enter_recovery(cfg);
                 true
             }
@@ -135,6 +141,7 @@ impl Sender {
         }
         if cfg.kernel == Kernel::Ns3 {
             self.reduce_like_ns3(cfg, delivered, sacked_new || entered, entered, acked);
+            self.recovery.extra = advanced && !entered && !self.board.head_is_resent();
             return;
         }
         let clean = advanced && self.board.lost_out() <= lost;
@@ -195,7 +202,7 @@ impl Sender {
     /// Source: Linux 3.2 `tcp_try_undo_recovery`, `tcp_complete_cwr`.
     fn complete(&mut self, cfg: &TcpConfig, echo: Instant) {
         if !self.try_undo(cfg, echo) && self.recovery.state == CaState::Recovery {
-            self.window.cwnd = self.window.ssthresh.max(1);
+            self.window.leave_recovery();
         }
         self.recovery.undo = false;
         self.recovery.state = CaState::Open;
@@ -205,18 +212,18 @@ impl Sender {
         self.remember();
         self.recovery.state = CaState::Recovery;
         self.tail_high = 0;
-        // In ns-3, the first segment already counts as lost.
-        let lost = u32::from(cfg.kernel == Kernel::Ns3);
-        self.window.on_loss(cfg, self.board.in_flight().saturating_sub(lost));
+        self.window.on_loss(cfg, self.board.in_flight());
     }
 
     /// Handles the retransmission timeout.
-    /// Source: Linux `tcp_enter_loss`, where several timeouts in the same loss event reduce ssthresh only once. In ns-3
-    /// `TcpSocketBase::ReTxTimeout`, a timeout in Recovery reduces it again.
+    /// Source: Linux `tcp_enter_loss`, where several timeouts in the same loss event reduce ssthresh only once. In ns-3.44
+    /// `TcpSocketBase::ReTxTimeout`, each timeout reduces it, because the sender forgets its retransmissions before it
+    /// checks whether the first segment was retransmitted.
     pub(super) fn enter_loss(&mut self, cfg: &TcpConfig, now: Instant) {
         let fresh = match self.recovery.state {
             CaState::Open | CaState::Disorder => true,
-            CaState::Recovery => cfg.kernel == Kernel::Ns3 || self.una >= self.recovery.high_seq,
+            CaState::Recovery | CaState::Loss if cfg.kernel == Kernel::Ns3 => true,
+            CaState::Recovery => self.una >= self.recovery.high_seq,
             CaState::Loss => self.una >= self.recovery.high_seq || self.retries == 0,
         };
         if fresh {
@@ -283,7 +290,6 @@ impl Sender {
     /// counts one segment more than it delivered. An ACK with progress counts twice. The reduction starts from the data
     /// in flight after the loss was detected. A product in bytes is limited to 32 bits.
     /// Source: ns-3.44 `TcpSocketBase::DupAck`, `ProcessAck`, `TcpPrrRecovery::DoRecovery`.
-    /// Deviation: a partial ACK sends no data beyond the window.
     fn reduce_like_ns3(
         &mut self,
         cfg: &TcpConfig,
@@ -306,19 +312,23 @@ impl Sender {
         }
     }
 
-    /// Applies one step of the reduction. `again`: the ACK covered a retransmission.
+    /// Applies one step of the reduction. `again`: the ACK covered a retransmission. If more segments were sent than
+    /// delivered, ns-3 subtracts unsigned numbers, and the step allows no segment.
     fn reduce_once(&mut self, cfg: &TcpConfig, in_flight: u32, delivered: u32, again: bool) {
         let state = &mut self.recovery;
         state.delivered += delivered;
-        let ssthresh = self.window.ssthresh;
-        let may_send = if in_flight > ssthresh {
-            let product = (state.delivered * cfg.mss).wrapping_mul(ssthresh.wrapping_mul(cfg.mss));
-            let due = product.div_ceil(state.prior_cwnd * cfg.mss);
-            due.saturating_sub(state.out * cfg.mss) / cfg.mss
+        let mss = i64::from(cfg.mss);
+        let ssthresh = self.window.ssthresh_bytes(cfg);
+        let [in_flight_bytes, out] = [in_flight, state.out].map(|segments| i64::from(segments) * mss);
+        let may_send = if in_flight_bytes as u64 > ssthresh {
+            let product = (state.delivered * cfg.mss).wrapping_mul(ssthresh as u32);
+            i64::from(product.div_ceil(state.prior_cwnd * cfg.mss)) - out
         } else {
-            let earned = state.delivered.saturating_sub(state.out).max(delivered) + u32::from(again);
-            earned.min(ssthresh - in_flight)
+            let left = i64::from(state.delivered) - i64::from(state.out);
+            let earned = if left < 0 { left } else { left.max(delivered.into()) } + i64::from(again);
+            (earned * mss).min(ssthresh as i64 - in_flight_bytes)
         };
+        let may_send = (may_send.max(0) / mss) as u32;
         self.window.cwnd = (in_flight + may_send.max(u32::from(state.out == 0))).max(1);
     }
 }

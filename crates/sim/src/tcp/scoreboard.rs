@@ -1,4 +1,4 @@
-use super::config::LossDetection;
+use super::config::{Kernel, LossDetection, TcpConfig};
 use penstock_units::{Instant, fifo::take_first, time::nanos};
 use std::collections::VecDeque;
 
@@ -87,14 +87,22 @@ pub(super) struct Scoreboard {
     /// Whether FACK is in use. Reordering disables it.
     fack: bool,
     rack_in_use: bool,
+    /// Whether a retransmission counts as in flight until the cumulative ACK, even if the segment is SACKed. ns-3.44
+    /// `TcpTxBuffer::Update` does not clear `m_retrans`.
+    counts_resent: bool,
     reorders: bool,
     rack: Rack,
 }
 
 impl Scoreboard {
-    pub(super) fn new(reordering: u32, detection: LossDetection) -> Self {
-        let (fack, rack) = (detection == LossDetection::Fack, detection == LossDetection::Rack);
-        Scoreboard { reordering, fack, rack_in_use: rack, ..Scoreboard::default() }
+    pub(super) fn new(cfg: &TcpConfig) -> Self {
+        Scoreboard {
+            reordering: cfg.reordering,
+            fack: cfg.loss_detection == LossDetection::Fack,
+            rack_in_use: cfg.loss_detection == LossDetection::Rack,
+            counts_resent: cfg.kernel == Kernel::Ns3,
+            ..Scoreboard::default()
+        }
     }
 
     /// Unacknowledged segments (`packets_out`).
@@ -130,6 +138,16 @@ impl Scoreboard {
             return 0;
         }
         self.queue.partition_point(|sent| sent.seq < self.highest_sacked) as u32
+    }
+
+    /// Whether the first segment was retransmitted, and this retransmission may still arrive.
+    pub(super) fn head_is_resent(&self) -> bool {
+        self.queue.front().is_some_and(|sent| sent.is(RETRANS))
+    }
+
+    /// Whether any segment is SACKed, but none at or after the sequence number `seq`.
+    pub(super) fn is_beyond_sacks(&self, seq: u64) -> bool {
+        self.sacked_out > 0 && seq >= self.highest_sacked
     }
 
     pub(super) fn on_send(&mut self, now: Instant, seq: u64, len: u32) {
@@ -201,13 +219,14 @@ impl Scoreboard {
             while let Some(sent) = self.queue.get_mut(at).filter(|sent| sent.end() <= end) {
                 let before = *sent;
                 if sent.seq >= start && !sent.is(SACKED) {
-                    sent.marks = (sent.marks | SACKED) & !(LOST | RETRANS);
+                    let removed = if self.counts_resent { LOST } else { LOST | RETRANS };
+                    sent.marks = (sent.marks | SACKED) & !removed;
                     if !before.is(EVER_RETRANS) && before.seq < high_before {
                         earliest = earliest.min(at);
                     }
                     let high = if self.sacked_out == 0 { 0 } else { self.highest_sacked };
                     self.highest_sacked = high.max(before.end());
-                    self.uncount(before.marks);
+                    self.uncount(before.marks & removed);
                     self.sacked_out += 1;
                     if self.rack_in_use {
                         self.rack_advance(now, &before, min_rtt);
@@ -400,6 +419,10 @@ impl Scoreboard {
             let fresh = self.rack_in_use && at > 0 && self.rack_wait(now, &sent, 0) > 0;
             if !sent.is(SACKED) && !fresh {
                 self.give_up(at);
+            } else if sent.is(SACKED) && sent.is(RETRANS) {
+                // Only with `counts_resent`.
+                self.queue[at].marks &= !RETRANS;
+                self.retrans_out -= 1;
             }
         }
         self.retransmit_hint = self.first;
@@ -469,7 +492,7 @@ mod tests {
     const NOW: Instant = Instant::ZERO;
 
     fn board(segments: u64) -> Scoreboard {
-        let mut board = Scoreboard::new(3, LossDetection::Fack);
+        let mut board = Scoreboard::new(&TcpConfig::linux_3_2());
         for n in 0..segments {
             board.on_send(NOW, n * 100, 100);
         }
@@ -538,8 +561,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counters_agree_with_the_marks(steps in prop::collection::vec((0u8..6, 0u64..40, 1u64..10), 1..60)) {
-            let mut board = board(0);
+        fn counters_agree_with_the_marks(
+            ns3: bool,
+            steps in prop::collection::vec((0u8..6, 0u64..40, 1u64..10), 1..60),
+        ) {
+            let mut board = Scoreboard { counts_resent: ns3, ..board(0) };
             let (mut una, mut nxt) = (0u64, 0u64);
             for (kind, at, size) in steps {
                 match kind {

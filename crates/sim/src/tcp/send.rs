@@ -109,7 +109,7 @@ impl Sender {
             capacity: buffers::initial_send_capacity(cfg),
             wants_space: false,
             shrank: false,
-            board: Scoreboard::new(cfg.reordering, cfg.loss_detection),
+            board: Scoreboard::new(cfg),
             window: Window::new(cfg, now),
             rtt: Rtt::default(),
             recovery: Recovery::default(),
@@ -297,6 +297,11 @@ impl Sender {
         if let Some(chunk) = self.poll_tail_probe(cfg, now) {
             return Some(Outgoing::Data(chunk, 1));
         }
+        if std::mem::take(&mut self.recovery.extra)
+            && let Some(chunk) = self.poll_extra(cfg, now)
+        {
+            return Some(Outgoing::Data(chunk, 1));
+        }
         if let Some(chunk) = self.poll_retransmission(cfg, now) {
             return Some(Outgoing::Data(chunk, 1));
         }
@@ -307,6 +312,8 @@ impl Sender {
         std::mem::take(&mut self.probe_due).then_some(Outgoing::Probe)
     }
 
+    /// A lost segment, if the window has room. After a timeout, ns-3 sends new data before it retransmits segments beyond
+    /// the highest SACKed one (RFC 6675 §4, `NextSeg` rule 1).
     fn poll_retransmission(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
         if !self.recovery.state.retransmits() || self.board.in_flight() >= self.window.cwnd {
             return None;
@@ -315,7 +322,21 @@ impl Sender {
             return None;
         }
         let (number, seq, numbers) = self.board.next_lost()?;
+        if cfg.kernel == Kernel::Ns3 && self.board.is_beyond_sacks(seq) {
+            return None;
+        }
         Some(self.send_again(cfg, now, number, seq, numbers))
+    }
+
+    /// The segment that a partial ACK sends beyond the window: the next lost segment, or new data.
+    /// Source: ns-3.44 `TcpSocketBase::DoRetransmit`.
+    /// Deviation: without lost segments and new data, ns-3 sends the first segment again.
+    fn poll_extra(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
+        if let Some((number, seq, numbers)) = self.board.next_lost() {
+            return Some(self.send_again(cfg, now, number, seq, numbers));
+        }
+        let chunk = self.next_new(cfg, true)?;
+        Some(self.send_new(cfg, now, chunk))
     }
 
     /// Retransmits segment `number`, which has `numbers` sequence numbers from `seq` on.

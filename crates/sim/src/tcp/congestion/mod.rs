@@ -25,6 +25,10 @@ pub(super) struct Window {
     pub(super) cwnd: u32,
     /// The slow-start threshold [segments].
     pub(super) ssthresh: u32,
+    /// The bytes of `cwnd` beyond whole segments [B]. Only `TcpNewReno` counts the window in bytes.
+    part: u32,
+    /// The bytes of `ssthresh` beyond whole segments [B].
+    ssthresh_part: u32,
     /// Acknowledged segments that count towards the next increase (`snd_cwnd_cnt`).
     count: u32,
     /// The maximum number of segments in flight since the time `validated` (`snd_cwnd_used`).
@@ -45,6 +49,8 @@ impl Window {
         Window {
             cwnd: cfg.initial_cwnd.max(1),
             ssthresh: cfg.initial_ssthresh,
+            part: 0,
+            ssthresh_part: 0,
             count: 0,
             used: 0,
             full: false,
@@ -102,8 +108,11 @@ impl Window {
         if !self.is_limiting(cfg, in_flight) {
             return;
         }
-        let by_segments = cfg.byte_counting && !matches!(self.algorithm, Algorithm::NewReno);
-        let mut credit = if by_segments { acked } else { acked.min(1) };
+        if matches!(self.algorithm, Algorithm::NewReno) {
+            self.grow_like_newreno(cfg, acked);
+            return;
+        }
+        let mut credit = if cfg.byte_counting { acked } else { acked.min(1) };
         if self.in_slow_start() {
             let step = credit.min(self.ssthresh - self.cwnd);
             self.cwnd += step;
@@ -113,13 +122,43 @@ impl Window {
             }
         }
         let per_increase = match &mut self.algorithm {
-            Algorithm::Reno | Algorithm::NewReno => reno::segments_per_increase(self.cwnd),
+            Algorithm::Reno => reno::segments_per_increase(self.cwnd),
+            Algorithm::NewReno => return,
             Algorithm::Cubic(cubic) => cubic.credit_per_increase(cfg.kernel, now, self.cwnd, credit),
         };
         match (&self.algorithm, cfg.kernel) {
             (Algorithm::Cubic(_), Kernel::Ns3) => self.add_one(credit, per_increase),
             _ => self.add(credit, per_increase),
         }
+    }
+
+    /// Lets the window grow once for an ACK. Above ssthresh, it grows by a segment's square over the window, in bytes.
+    /// Source: ns-3.44 `TcpNewReno::IncreaseWindow`. An ACK that ends slow start also grows the window as above ssthresh,
+    /// if it covers more than one segment.
+    fn grow_like_newreno(&mut self, cfg: &TcpConfig, acked: u32) {
+        let in_slow_start = (self.cwnd, self.part) < (self.ssthresh, self.ssthresh_part);
+        self.cwnd += u32::from(in_slow_start && acked > 0);
+        let left = acked.saturating_sub(u32::from(in_slow_start));
+        if left > 0 && (self.cwnd, self.part) >= (self.ssthresh, self.ssthresh_part) {
+            self.part += reno::bytes_per_ack(self.bytes(cfg), cfg.mss);
+            self.cwnd += self.part / cfg.mss;
+            self.part %= cfg.mss;
+        }
+    }
+
+    /// The window [B].
+    fn bytes(&self, cfg: &TcpConfig) -> u64 {
+        u64::from(self.cwnd) * u64::from(cfg.mss) + u64::from(self.part)
+    }
+
+    /// The slow-start threshold [B].
+    pub(super) fn ssthresh_bytes(&self, cfg: &TcpConfig) -> u64 {
+        u64::from(self.ssthresh) * u64::from(cfg.mss) + u64::from(self.ssthresh_part)
+    }
+
+    /// Sets the window to ssthresh after a recovery.
+    pub(super) fn leave_recovery(&mut self) {
+        (self.cwnd, self.part) = (self.ssthresh.max(1), self.ssthresh_part);
     }
 
     /// Adds credit as in ns-3's CUBIC: an ACK increases the window by at most one segment, and the remaining credit is
@@ -172,8 +211,7 @@ impl Window {
             Algorithm::Reno => reno::ssthresh(self.cwnd),
             Algorithm::NewReno => {
                 let ssthresh = reno::ssthresh(in_flight);
-                // ns-3 counts bytes. Half a segment more is the credit of half a window.
-                self.count = if in_flight > 2 * ssthresh { ssthresh / 2 } else { 0 };
+                self.ssthresh_part = if in_flight > 2 * ssthresh { cfg.mss / 2 } else { 0 };
                 ssthresh
             }
             Algorithm::Cubic(cubic) => cubic.ssthresh(self.cwnd),
@@ -185,8 +223,8 @@ impl Window {
     /// The algorithm resets its state.
     /// Source: Linux `tcp_enter_loss`; `bictcp_state`.
     pub(super) fn on_timeout(&mut self, cfg: &TcpConfig, cwnd: u32) {
-        self.cwnd = cwnd;
-        if cfg.kernel != Kernel::Ns3 || matches!(self.algorithm, Algorithm::NewReno) {
+        (self.cwnd, self.part) = (cwnd, 0);
+        if cfg.kernel != Kernel::Ns3 {
             self.count = 0;
         }
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
@@ -326,13 +364,24 @@ mod tests {
         window.on_ack(&cfg, Instant::ZERO, 2, 0);
         window.on_ack(&cfg, Instant::ZERO, 0, 0);
         assert_eq!(window.cwnd, 11);
-        for _ in 0..13 {
+        // The second ACK reaches ssthresh, and its second segment adds 1448² / (12 * 1448) B.
+        window.on_ack(&cfg, Instant::ZERO, 2, 0);
+        assert_eq!((window.cwnd, window.part), (12, 120));
+        // From 12 to 13 segments, each ACK adds less than a twelfth of a segment.
+        for _ in 0..11 {
             window.on_ack(&cfg, Instant::ZERO, 2, 0);
         }
+        assert_eq!(window.cwnd, 12);
+        window.on_ack(&cfg, Instant::ZERO, 2, 0);
         assert_eq!(window.cwnd, 13);
-        assert_eq!((window.on_loss(&cfg, 9), window.count), (4, 2));
-        assert_eq!((window.on_loss(&cfg, 8), window.count), (4, 0));
-        assert_eq!((window.on_loss(&cfg, 1), window.count), (2, 0));
+        for (in_flight, ssthresh) in [(9, (4, 724)), (8, (4, 0)), (1, (2, 0))] {
+            assert_eq!((window.on_loss(&cfg, in_flight), window.ssthresh_part), ssthresh);
+        }
+        window.on_loss(&cfg, 9);
+        window.leave_recovery();
+        assert_eq!(window.bytes(&cfg), 4 * 1448 + 724);
+        window.on_timeout(&cfg, 1);
+        assert_eq!(window.bytes(&cfg), 1448);
     }
 
     #[test]

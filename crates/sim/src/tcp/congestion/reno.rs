@@ -11,3 +11,10 @@ pub(super) fn segments_per_increase(cwnd: u32) -> u32 {
 pub(super) fn ssthresh(cwnd: u32) -> u32 {
     (cwnd / 2).max(2)
 }
+
+/// Above ssthresh, the bytes that an ACK adds to a window of `window` bytes; at least 1 [B].
+/// Source: ns-3.44 `TcpNewReno::CongestionAvoidance`.
+pub(super) fn bytes_per_ack(window: u64, mss: u32) -> u32 {
+    let mss = u64::from(mss);
+    (mss * mss / window.max(1)).clamp(1, mss) as u32
+}

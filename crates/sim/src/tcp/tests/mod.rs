@@ -1,5 +1,6 @@
 //! Tests of whole connections: two endpoints and a link.
 
+mod ns3;
 mod world;
 
 use super::*;
