@@ -4,14 +4,18 @@
 
 use crate::error::{Origin, Sources};
 use crate::keys::{Read, Section, defaults};
-use crate::model::{Client, Latency, Path, Scenario};
+use crate::model::{Activity, Client, Congestion, Latency, Path, Scenario, Switch, Tcp};
 use crate::sections::Sections;
 use crate::sections::clients::PathKeys;
 use crate::sections::hop_control::{HopControl, Interval, MarutKeys};
 use crate::sections::network::{PairsKeys, WireKeys};
 use crate::sections::relays::EraKeys;
 use crate::sections::run::TraceKeys;
+use crate::sections::schedulers::CircuitPolicy;
+use crate::sections::sets::DeploymentKeys;
+use crate::sections::throttle::Throttle;
 use crate::sections::tor::{TorKeys, Transport};
+use crate::sections::workloads::WorkloadKeys;
 use crate::tree::Table;
 use penstock_core::config::RelayConfig;
 use penstock_core::edge_control::EdgeControlConfig;
@@ -60,6 +64,8 @@ impl Unused {
 pub(crate) fn check(sections: &Sections, scenario: &Scenario) -> Vec<WrittenKey> {
     let mut keys = Vec::new();
     of_run(sections, scenario, &mut keys);
+    of_tcp(sections, scenario, &mut keys);
+    of_workloads(sections, scenario, &mut keys);
     of_network(sections, scenario, &mut keys);
     of_tor(sections, scenario, &mut keys);
     of_clients(sections, scenario, &mut keys);
@@ -98,6 +104,27 @@ fn of_run(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
     for key in ["share", "interval", "cells"] {
         let why = "trace.workloads is empty; list the workloads to record";
         add(keys, (trace, &defaults), key, traces, why);
+    }
+}
+
+fn of_tcp(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
+    let is_cubic = scenario.tcp.congestion == Congestion::Cubic;
+    let why = "only CUBIC has HyStart; set tcp.congestion = \"cubic\", or leave hystart out";
+    add(keys, (&sections.tcp, &defaults::<Tcp>()), "hystart", is_cubic, why);
+}
+
+fn of_workloads(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
+    let defaults = defaults::<WorkloadKeys>();
+    for workload in &scenario.workloads {
+        let Some(read) = sections.workloads.get(&workload.name) else { continue };
+        let downloads = !matches!(workload.does, Activity::Hold(_));
+        for key in ["request", "timeout"] {
+            let why = "a workload with hold downloads nothing; leave this out";
+            add(keys, (read, &defaults), key, downloads, why);
+        }
+        let is_loop = matches!(workload.does, Activity::Download(_));
+        let why = "each hold and each flow of tgen has its own circuit; leave fresh_circuit out";
+        add(keys, (read, &defaults), "fresh_circuit", is_loop, why);
     }
 }
 
@@ -145,16 +172,52 @@ fn of_tor(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
     let (tor, eras, marut) = (defaults::<TorKeys>(), defaults::<EraKeys>(), defaults::<MarutKeys>());
     let asks = |client: &Client| congestion(&client.config) == Some("dctcp");
     let (has_datagrams, has_dctcp) = (has_datagrams(sections), scenario.clients.iter().any(asks));
+    let deploys = |key| {
+        let sets = |deployment: &Read<DeploymentKeys>| deployment.keys.set.contains_key(key);
+        sections.deployments.iter().any(sets)
+    };
+    let changes = |to: fn(&Switch) -> bool| scenario.changes.iter().any(|change| to(&change.to));
+    let later_rate = deploys("preset")
+        || deploys("bandwidth_rate")
+        || deploys("throttle")
+        || changes(|to| matches!(to, Switch::Bandwidth(_) | Switch::Throttle(..)));
+    let later_policy = deploys("preset")
+        || deploys("circuit_policy")
+        || changes(|to| matches!(to, Switch::CircuitPolicy(_)));
     for relay in sections.relays.values() {
         let has_era = relay.keys.era.era.is_some();
         add(keys, (relay, &eras), "era_buckets", has_era, "these relays have no era; set era too");
         let why = "no client has edge_control = \"dctcp\"; set it too";
         add(keys, (relay, &tor), "ecn_threshold", has_dctcp, why);
         of_hops(relay, &relay.keys.tor, has_datagrams, [&tor, &marut], keys);
+        let draws_rate = has_era && relay.keys.era.era_buckets;
+        let throttles = !matches!(relay.keys.tor.throttle, Throttle::None(_));
+        let later = [draws_rate || throttles || later_rate, later_policy];
+        of_policies(relay, &relay.keys.tor, later, &tor, keys);
     }
     for client in sections.clients.values().filter(|client| !client.keys.paths.path.is_empty()) {
         of_hops(client, &client.keys.tor, has_datagrams, [&tor, &marut], keys);
+        of_policies(client, &client.keys.tor, [later_rate, later_policy], &tor, keys);
     }
+}
+
+/// Keys of token buckets and of the circuit policy. `later_rate` and `later_policy`: another key may add a bucket or
+/// another policy.
+fn of_policies<S>(
+    node: &Read<S>,
+    tor: &TorKeys,
+    [later_rate, later_policy]: [bool; 2],
+    defaults: &Table,
+    keys: &mut Vec<WrittenKey>,
+) {
+    for key in ["refill", "refill_phase", "refill_unblock"] {
+        let why = "the node has no token bucket; set bandwidth_rate too, or leave this out";
+        add(keys, (node, defaults), key, tor.bandwidth_rate.is_some() || later_rate, why);
+    }
+    let has_priorities = !matches!(tor.circuit_policy, CircuitPolicy::RoundRobin(_)) || later_policy;
+    let why =
+        "circuit_policy is \"round-robin\", which has no priorities; set another one, or leave this out";
+    add(keys, (node, defaults), "priority_factor", has_priorities, why);
 }
 
 fn of_hops<S>(

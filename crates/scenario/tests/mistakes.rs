@@ -729,6 +729,31 @@ fn a_key_without_effect_gives_a_warning() {
             "relays.entry.era_buckets",
             "these relays have no era; set era too",
         ),
+        (
+            &["tcp.congestion=reno", "tcp.hystart=false"],
+            "tcp.hystart",
+            "only CUBIC has HyStart; set tcp.congestion = \"cubic\", or leave hystart out",
+        ),
+        (
+            &["relay.refill=100 ms"],
+            "relays.entry.refill",
+            "the node has no token bucket; set bandwidth_rate too, or leave this out",
+        ),
+        (
+            &["relay.refill_phase=1 ms"],
+            "relays.entry.refill_phase",
+            "the node has no token bucket; set bandwidth_rate too, or leave this out",
+        ),
+        (
+            &["clients.web.refill_unblock=50 ms"],
+            "clients.web.refill_unblock",
+            "the node has no token bucket; set bandwidth_rate too, or leave this out",
+        ),
+        (
+            &["relay.priority_factor=3"],
+            "relays.entry.priority_factor",
+            "circuit_policy is \"round-robin\", which has no priorities; set another one, or leave this out",
+        ),
         (&["client.hops=2"], "clients.web.hops", "the path is not \"weighted\"; leave hops out"),
         (&["client.guards=1"], "clients.web.guards", "the path is not \"tor\"; leave guards out"),
         (
@@ -766,6 +791,21 @@ fn a_key_without_effect_gives_a_warning() {
         let expected = format!(": {key} has no effect, because {why}");
         assert!(found[0].ends_with(&expected), "{found:?}\n{expected}");
     }
+    for (key, value, why) in [
+        ("request", "'1 KiB'", "a workload with hold downloads nothing; leave this out"),
+        ("timeout", "'5 s'", "a workload with hold downloads nothing; leave this out"),
+        (
+            "fresh_circuit",
+            "true",
+            "each hold and each flow of tgen has its own circuit; leave fresh_circuit out",
+        ),
+    ] {
+        let text = GOOD.replace("size = \"300 KiB\"", "hold = \"5 s\"").replace("stop = {", "# {");
+        let sets = [format!("workloads.web.{key}={value}")];
+        let found = Document::parse(&text, "x.toml", &sets).unwrap().warnings().to_vec();
+        let expected = format!(": workloads.web.{key} has no effect, because {why}");
+        assert!(found.len() == 1 && found[0].ends_with(&expected), "{found:?}\n{expected}");
+    }
     let text = GOOD.replace("path = [\"entry\", \"middle\", \"exit\"]", "path = \"weighted\"");
     let weighted = ["client.hops=2", "client.circuit_lifetime=1 min", "client.build_timeout=1 min"];
     for sets in [
@@ -779,6 +819,13 @@ fn a_key_without_effect_gives_a_warning() {
         assert_eq!(found, [""; 0]);
     }
     assert_eq!(warnings(&["clients.web.path=tor", "client.guards=1"]), [""; 0]);
+    assert_eq!(warnings(&["relay.refill=100 ms", "relays.exit.bandwidth_rate=1 MiB/s"]), [""; 0]);
+    assert_eq!(
+        warnings(&["relay.refill=100 ms", "relays.exit.throttle={ kind = 'static', rate = '1 MiB/s' }"]),
+        [""; 0]
+    );
+    assert_eq!(warnings(&["relay.priority_factor=3", "relay.circuit_policy=ewma"]), [""; 0]);
+    assert_eq!(warnings(&["relay.preset=tor-0.2.3"]), [""; 0], "the user wrote no single key");
     assert_eq!(warnings(&["client.hops=3", "network.access=11 ms"]), [""; 0], "these are the defaults");
 }
 
