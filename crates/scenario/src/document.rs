@@ -5,6 +5,7 @@ use crate::error::{ConfigError, Error, Sources, listed};
 use crate::estimate::{Estimate, estimate};
 use crate::ineffective::{self, Unused, WrittenKey};
 use crate::layers::{self, Entry, NetworkFile, Warnings, layered, read_file};
+use crate::lookahead;
 use crate::model::{Head, Latency, Scenario, Variant};
 use crate::sections::{self, Sections};
 use crate::tree::{Node, Table, Value};
@@ -130,6 +131,7 @@ impl Document {
             scenario.deployments = deployments(&sections, &scenario.relays)?;
             scenario.changes = changes(merged, &sections, &scenario)?;
             keys.extend(ineffective::check(&sections, &scenario));
+            warnings.extend(lookahead::check(&sections, &scenario));
             let leaves = layers::leaves(&overlay).into_iter();
             let overrides = leaves.map(|(key, node)| (key, node.value.print())).collect();
             self.variants.push(variant);

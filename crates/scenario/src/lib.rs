@@ -12,7 +12,7 @@
 //! | presets | `presets` |
 //! | sections: their keys and the model that they give | `sections` |
 //! | layers of files, overrides, presets and inherited keys | `layers` |
-//! | checks across sections | `build`, `deployments`, `changes`, `ineffective` |
+//! | checks across sections | `build`, `deployments`, `changes`, `ineffective`, `lookahead` |
 //! | files and lines | `document`, `single_relay` |
 //! | output | `describe`, `estimate`, `queueing_model`, [`reference`](mod@reference) |
 //!
@@ -54,6 +54,7 @@ mod estimate;
 mod ineffective;
 mod keys;
 mod layers;
+mod lookahead;
 pub mod markov;
 pub mod model;
 mod presets;

@@ -379,7 +379,13 @@ impl Network {
 
     /// Shortest possible one-way delay between any two nodes.
     pub fn shortest_delay(&self) -> Duration {
-        let usual = match &self.latency {
+        let usual = self.shortest_usual_delay();
+        self.exceptions.values().flatten().map(|wire| wire.delay).fold(usual, Duration::min)
+    }
+
+    /// Shortest possible one-way delay between two nodes that `network.pairs` does not list.
+    pub(crate) fn shortest_usual_delay(&self) -> Duration {
+        match &self.latency {
             Latency::Even => self.default.delay,
             Latency::Geographic(access) => Duration::from_nanos(access.at(0.0)),
             Latency::RttMatrix(matrix, access) => {
@@ -387,8 +393,7 @@ impl Network {
             }
             Latency::Places(places, _) => places.shortest(),
             Latency::Dumbbell(dumbbell) => dumbbell.least() / 2,
-        };
-        self.exceptions.values().flatten().map(|wire| wire.delay).fold(usual, Duration::min)
+        }
     }
 
     pub(crate) fn typical_rtt(&self) -> Duration {

@@ -462,3 +462,30 @@ fn an_error_in_a_network_file_names_the_file_and_its_line() {
         "{said}"
     );
 }
+
+#[test]
+fn a_single_short_delay_gives_a_warning() {
+    let text = |pairs: &str| {
+        format!(
+            "[scenario]\ntitle = \"t\"\n[run]\nduration = \"1 min\"\n[network]\nrtt = \"40 ms\"\n{pairs}\n[relays.a]\n[relays.b]\n[relays.c]\n\
+             [servers.server]\n[workloads.web]\nsize = \"1 KiB\"\n[clients.web]\ncount = 120\nworkload = \"web\"\npath = [\"a\", \"b\", \"c\"]\n"
+        )
+    };
+    let warnings = |pairs: &str| Document::parse(&text(pairs), "x.toml", &[]).unwrap().warnings().to_vec();
+    let pair = |client: usize, rtt: &str| {
+        format!("[[network.pairs]]\nbetween = [\"web{client:04}\", \"a\"]\nrtt = \"{rtt}\"\n")
+    };
+    assert_eq!(warnings(&pair(1, "10 ms")), [""; 0], "a quarter of the usual delay");
+    assert_eq!(
+        warnings(&(pair(1, "30 ms") + &pair(2, "0.2 ms"))),
+        [
+            "x.toml:12: network.pairs.1.rtt: the delay between \"web0002\" and \"a\" shortens the simulator's look-ahead from 15 ms to 100 us, so runs of large networks are slower; lengthen it if possible"
+        ]
+    );
+    let small = text(&pair(2, "0.2 ms")).replace("120", "20");
+    assert_eq!(Document::parse(&small, "x.toml", &[]).unwrap().warnings(), [""; 0]);
+    let many: String = (1..=100).map(|client| pair(client, "0.2 ms")).collect();
+    assert_eq!(warnings(&many), [""; 0], "these are not few");
+    let group = "[[network.pairs]]\nbetween = [\"web\", \"a\"]\nrtt = \"0.2 ms\"\n";
+    assert_eq!(warnings(group), [""; 0], "this group has all clients");
+}

@@ -120,6 +120,27 @@ fn the_resolved_scenario_has_the_places() {
 }
 
 #[test]
+fn a_single_short_edge_gives_a_warning() {
+    let warnings = |shortest: &str| {
+        let names: Vec<String> = (0..12).map(|place| format!("\"p{place}\"")).collect();
+        let tables: String = (0..12).map(|place| format!("[network.places.p{place}]\n")).collect();
+        let usual = format!("    \"{}20 ms\",\n", "20 ".repeat(11));
+        let rows = usual.replacen("20", shortest, 1) + &usual.repeat(11);
+        let edges = format!("[network.edges]\norder = [{}]\nlatency = [\n{rows}]\n", names.join(", "));
+        let start = TEXT.split("[network.places.berlin]").next().unwrap();
+        let rest = "[relays.a]\n[clients.web]\ncount = 100\nworkload = \"web\"\npath = [\"a\"]\n[servers.s]\n[workloads.web]\nsize = \"1 KiB\"\n";
+        parse(&format!("{start}{tables}{edges}{rest}")).unwrap().warnings().to_vec()
+    };
+    assert_eq!(warnings("5"), [""; 0]);
+    assert_eq!(
+        warnings("0.5"),
+        [
+            "x.toml:22: network.edges.latency: the delay from \"p0\" to \"p0\" shortens the simulator's look-ahead from 20 ms to 500 us, so runs of large networks are slower; lengthen it if possible"
+        ]
+    );
+}
+
+#[test]
 fn a_pair_may_differ_by_direction() {
     let text =
         "[[network.pairs]]\nbetween = [\"c\", \"a\"]\nlatency = [\"5 ms\", \"7 ms\"]\nloss = [0.25, 0.5]\n";
