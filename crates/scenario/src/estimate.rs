@@ -3,7 +3,7 @@
 //! [`queueing_model`](crate::queueing_model) estimates the durations of downloads and pauses. These durations give
 //! the number of cells. The number of cells gives CPU time and memory, by the constants below.
 
-use crate::model::{Scenario, Workload};
+use crate::model::{Scenario, Span};
 use crate::queueing_model::{PAYLOAD, Session, settle};
 use penstock_units::{Duration, Seed};
 
@@ -66,8 +66,12 @@ pub(crate) fn estimate(scenario: &Scenario, network: Seed) -> Estimate {
     let mut rows = per_second(scenario.run.sample) * relays;
     let (mut downloads, mut cells, mut segments) = (0.0, 0.0, 0.0);
     for (index, workload) in scenario.workloads.iter().enumerate() {
-        let left = left_to(workload, simulated);
+        let left = left_after(&workload.start, simulated);
         for session in of_workload(&sessions, index) {
+            // A client's own start replaces the start of its workload.
+            let own = scenario.clients[session.client].start.as_ref();
+            let own = own.map(|start| left_after(start, simulated));
+            let left = own.as_ref().unwrap_or(&left);
             let count = session.circuits * left.iter().map(|left| session.downloads_in(*left)).sum::<f64>()
                 / left.len() as f64;
             downloads += count;
@@ -103,10 +107,10 @@ fn of_workload(sessions: &[Session], workload: usize) -> impl Iterator<Item = &S
     sessions.iter().filter(move |session| session.workload == workload)
 }
 
-/// Samples start times of a workload. Returns the remaining time of the run after each start [s].
-fn left_to(workload: &Workload, simulated: f64) -> Vec<f64> {
+/// Samples start times. Returns the remaining time of the run after each start [s].
+fn left_after(start: &Span, simulated: f64) -> Vec<f64> {
     let mut rng = Seed(0).stream("estimate");
-    let starts = (0..STARTS).map(|_| workload.start.draw(&mut rng).as_secs_f64());
+    let starts = (0..STARTS).map(|_| start.draw(&mut rng).as_secs_f64());
     starts.map(|start| (simulated - start).max(0.0)).collect()
 }
 

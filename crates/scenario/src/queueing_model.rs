@@ -36,7 +36,7 @@ const PATHS: usize = 32;
 /// One client's work on one of its workloads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Session {
-    client: usize,
+    pub(crate) client: usize,
     pub(crate) workload: usize,
     /// Number of parallel circuits [1].
     pub(crate) circuits: f64,

@@ -1232,3 +1232,18 @@ fn a_long_list_has_one_line_for_similar_clients() {
     );
     assert!(said.contains("  c07 -> s\n    base round trip 80 ms, without Tor\n"), "{said}");
 }
+
+#[test]
+fn a_client_that_starts_in_the_middle_costs_half() {
+    let events = |start: &str| {
+        let text = format!(
+            "[scenario]\ntitle = \"t\"\n[run]\nduration = \"20 min\"\n[relays.a]\n[relays.b]\n[relays.c]\n[servers.s]\n\
+             [workloads.web]\nsize = \"1 MiB\"\npause = \"1 s\"\n[clients.web]\nworkload = \"web\"\n\
+             path = [\"a\", \"b\", \"c\"]\n{start}\n"
+        );
+        Document::parse(&text, "x.toml", &[]).unwrap().estimate("default").unwrap().events
+    };
+    let ratio = events("start = \"10 min\"") / events("");
+    assert!((0.48..0.52).contains(&ratio), "{ratio}");
+    assert_eq!(events("start = \"21 min\""), 0.0);
+}
