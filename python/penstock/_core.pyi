@@ -99,6 +99,9 @@ class Document:
     def estimate(self, variant: str) -> Estimate:
         """The estimated work of one run of a variant."""
 
+    def hosts(self, variant: str) -> int:
+        """The number of relays, clients and servers of a variant."""
+
     def describe(self) -> str:
         """An explanation of the scenario, in a few lines of text."""
 

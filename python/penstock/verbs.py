@@ -43,7 +43,13 @@ NetworkFile = Annotated[
 ]
 Out = Annotated[Path | None, Folder(help="The output directory; by default a new one in runs/.")]
 Jobs = Annotated[int | None, Number(help="The number of runs at the same time; by default one for each core.")]
-Threads = Annotated[int, Number(help="The number of threads of each run. The results do not depend on it.")]
+Threads = Annotated[
+    int | None,
+    Number(
+        help="The number of threads of each run; by default the runs of large networks use idle cores. The results do"
+        " not depend on it."
+    ),
+]
 Report = Annotated[bool, typer.Option(help="Draw figures and write a report.")]
 
 
@@ -98,7 +104,7 @@ def run(
     ] = "sim",
     out: Out = None,
     jobs: Jobs = None,
-    threads: Threads = 1,
+    threads: Threads = None,
     report: Report = True,
 ) -> None:
     """Run every variant with every seed, then draw figures and write a report."""
@@ -141,7 +147,7 @@ def sweep(
     network: NetworkFile = None,
     out: Out = None,
     jobs: Jobs = None,
-    threads: Threads = 1,
+    threads: Threads = None,
     report: Report = True,
 ) -> None:
     """Run a scenario with every combination of parameter values, then draw figures and write a report."""

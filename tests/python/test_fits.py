@@ -3,7 +3,7 @@
 import pytest
 from conftest import SMALL
 
-from penstock import _core, fits
+from penstock import _core, catalog, fits, runs
 from penstock.errors import PenstockError
 
 
@@ -36,3 +36,12 @@ def test_a_larger_network_needs_more_and_a_longer_run_takes_longer() -> None:
     # Not to the digit: a short run has a larger part of downloads whose pauses it does not see.
     assert long["cpu_seconds"] == pytest.approx(10 * short["cpu_seconds"], rel=0.1)
     assert long["peak_heap_bytes"] >= short["peak_heap_bytes"]
+
+
+def test_only_large_networks_use_idle_cores() -> None:
+    _, small = catalog.load("quickstart")
+    _, large = catalog.load("kist/ci")
+    assert runs.default_threads(large, ["vanilla"], at_once=1, cores=8) == 8
+    assert runs.default_threads(large, ["vanilla"], at_once=3, cores=8) == 2
+    assert runs.default_threads(large, ["vanilla"], at_once=16, cores=8) == 1
+    assert runs.default_threads(small, ["stock"], at_once=1, cores=8) == 1

@@ -113,6 +113,11 @@ impl Document {
         Ok(dict)
     }
 
+    fn hosts(&self, variant: &str) -> Result<usize, PyError> {
+        let scenario = self.0.scenario(variant)?;
+        Ok(scenario.relays.len() + scenario.clients.len() + scenario.servers.len())
+    }
+
     fn describe(&self) -> String {
         self.0.describe()
     }
