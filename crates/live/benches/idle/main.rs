@@ -145,7 +145,7 @@ fn emulated() -> Result<Site, Error> {
             edges.between.insert((from, to), Edge { delay: RTT / 2, loss: 0.0 });
         }
     }
-    let site = Site::open(&hosts, edges, &[("tcp_no_metrics_save", "1")])?;
+    let site = Site::open(&hosts, edges, &[("tcp_no_metrics_save", "1")], None)?;
     for host in 0..hosts.len() {
         site.enter(host);
         ip("link set lo up")?;
