@@ -71,6 +71,12 @@ impl Selector {
         Some([guard, middle, exit])
     }
 
+    /// Whether a client with these guards never uses another guard: each exit is compatible with at least one of them.
+    pub fn keeps_to(&self, guards: &[usize]) -> bool {
+        let exits = &self.tables[Position::Exit as usize].weighted;
+        exits.iter().all(|(exit, _)| guards.iter().any(|guard| self.are_compatible(*guard, *exit as usize)))
+    }
+
     /// Samples a client's guards, most preferred guard first: `count` guards, or all guards if the network has fewer.
     ///
     /// Source: guard-spec section 4.1; C tor `entry_guards_expand_sample()`, which also ignores families.

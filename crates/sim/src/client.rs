@@ -313,11 +313,14 @@ impl Client {
         client.servers[choice as usize]
     }
 
-    /// The relays that may be the first hop of the session's circuits; `None` if any relay may be, and without Tor.
+    /// The relays that may be the first hop of the session's circuits; `None` if others may be, and without Tor.
     pub(crate) fn first_hops<'a>(&'a self, scenario: &'a model::Scenario) -> Option<&'a [usize]> {
         match (&self.path, &scenario.clients[self.index].path) {
             (Some(path), _) | (None, model::Path::Fixed(path)) => path.first().map(slice::from_ref),
-            _ => Some(&*self.guards).filter(|guards| !guards.is_empty()),
+            // If no guard is compatible with the exit, the client uses another relay.
+            _ => {
+                scenario.selector.as_ref().filter(|known| known.keeps_to(&self.guards)).map(|_| &*self.guards)
+            }
         }
     }
 

@@ -87,6 +87,19 @@ fn cells_are_conserved_in_a_network_of_any_relays() {
     }
 }
 
+/// If a client's only guard is incompatible with the exit, the circuit begins at another relay, which can be nearer.
+#[test]
+fn circuits_around_an_incompatible_guard_give_the_same_tables_one_event_at_a_time() {
+    let lab = network().set("run.duration", "30 s").set("client.guards", "1");
+    let document = lab.set("workloads.web.fresh_circuit", "true").document();
+    let scenario = document.scenario("stock").expect("the variant is in the text");
+    for seed in [1, 2] {
+        let run = |control| penstock_sim::run(scenario, seed, &control).expect("the run is not cancelled");
+        let (fast, slow) = (run(Control::new()), run(Control::one_by_one()));
+        assert!(fast.tables == slow.tables, "the tables differ");
+    }
+}
+
 #[test]
 fn a_network_one_event_at_a_time_gives_the_same_tables() {
     for variant in ["stock", "half"] {
