@@ -115,6 +115,9 @@ class Control:
     def cancel(self) -> None:
         """Stop the run soon; it then raises `Cancelled`."""
 
+    def cpu_seconds_of_others(self) -> float:
+        """The processor time of the run's additional threads, after the run [s]."""
+
     def progress(self) -> tuple[float, float]:
         """Simulated time so far [s], and the finished share of the run in [0, 1]."""
 

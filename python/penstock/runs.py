@@ -20,8 +20,8 @@ POLL_S = 0.1
 LAST_SEED = 2**63 - 1
 """The largest integer of TOML."""
 
-MANY_HOSTS = 100
-"""With fewer hosts, several threads shorten a run by less than a third and use twice the processor time."""
+HOSTS_PER_THREAD = 100
+"""With fewer hosts, a thread shortens a run by less than a third of its own processor time."""
 
 GRACE_S = 0.5
 """The time for a stopped run to end before it is abandoned [s]."""
@@ -142,9 +142,10 @@ def _run(
     cores = default_jobs()
     variants = {job.variant for job in todo}
     at_once = fits.at_once(origin.document, variants, jobs, max(cores // (threads or 1), 1))
-    threads = threads or default_threads(origin.document, variants, min(at_once, len(todo)), cores)
     output = OutputDir.fresh(origin, todo) if out is None else OutputDir(Path(out), origin, todo)
     try:
+        left = len(missing(todo, output.finished()))
+        threads = threads or default_threads(origin.document, variants, max(min(at_once, left), 1), cores)
         execute(output, todo, at_once, threads, watch, replays)
     except KeyboardInterrupt:
         raise Cancelled(_stopped(output)) from None
@@ -192,9 +193,9 @@ def default_jobs() -> int:
 
 
 def default_threads(document: _core.Document, variants: Iterable[str], at_once: int, cores: int) -> int:
-    """The number of threads of each of `at_once` runs, such that no core is idle. Small networks get one thread."""
-    hosts = min(document.hosts(variant) for variant in variants)
-    return max(cores // at_once, 1) if hosts >= MANY_HOSTS else 1
+    """The number of threads of each of `at_once` runs, such that no core is idle and each thread has enough hosts."""
+    hosts = max(document.hosts(variant) for variant in variants)
+    return max(min(cores // at_once, hosts // HOSTS_PER_THREAD), 1)
 
 
 def execute(
@@ -285,7 +286,7 @@ class _RunPool:
                 stats = testbed.run(self._output.origin, job, part, lambda: self._stopped)
             else:
                 stats = {**_core.run(document, job.variant, network, job.seed, part, control, replay)}
-            wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+            wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu + control.cpu_seconds_of_others()
             self._output.commit(job, {**stats, "wall_seconds": wall, "cpu_seconds": cpu})
         except BaseException:
             self._output.discard(job)

@@ -41,7 +41,8 @@ def test_a_larger_network_needs_more_and_a_longer_run_takes_longer() -> None:
 def test_only_large_networks_use_idle_cores() -> None:
     _, small = catalog.load("quickstart")
     _, large = catalog.load("kist/ci")
-    assert runs.default_threads(large, ["vanilla"], at_once=1, cores=8) == 8
+    assert runs.default_threads(large, ["vanilla"], at_once=1, cores=4) == 4
+    assert runs.default_threads(large, ["vanilla"], at_once=1, cores=64) == large.hosts("vanilla") // 100
     assert runs.default_threads(large, ["vanilla"], at_once=3, cores=8) == 2
     assert runs.default_threads(large, ["vanilla"], at_once=16, cores=8) == 1
     assert runs.default_threads(small, ["stock"], at_once=1, cores=8) == 1

@@ -1,5 +1,6 @@
 use crate::heap;
 use pyo3::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +10,14 @@ pub(crate) struct Control {
     inner: penstock_sim::Control,
     /// The sum of the peak heaps of the run's additional threads [B].
     peak_of_others: Arc<AtomicU64>,
+    /// The processor time of the run's additional threads [ns].
+    cpu_of_others: Arc<AtomicU64>,
+}
+
+/// The processor time of this thread so far [ns].
+fn thread_time() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Control {
@@ -27,13 +36,21 @@ impl Control {
     #[pyo3(signature = (threads = 1))]
     fn new(threads: usize) -> Self {
         let peak_of_others = Arc::new(AtomicU64::new(0));
-        let sum = peak_of_others.clone();
+        let cpu_of_others = Arc::new(AtomicU64::new(0));
+        let (peaks, times) = (peak_of_others.clone(), cpu_of_others.clone());
         let wrapper = move |work: &mut dyn FnMut()| {
+            let begun = thread_time();
             let ((), peak) = heap::peak_of(work);
-            sum.fetch_add(peak, Ordering::Relaxed);
+            peaks.fetch_add(peak, Ordering::Relaxed);
+            times.fetch_add(thread_time() - begun, Ordering::Relaxed);
         };
         let inner = penstock_sim::Control::new().with_threads(threads).with_thread_wrapper(Box::new(wrapper));
-        Control { inner, peak_of_others }
+        Control { inner, peak_of_others, cpu_of_others }
+    }
+
+    /// The processor time of the run's additional threads, after the run [s].
+    fn cpu_seconds_of_others(&self) -> f64 {
+        self.cpu_of_others.load(Ordering::Relaxed) as f64 / 1e9
     }
 
     fn cancel(&self) {
