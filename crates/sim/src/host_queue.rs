@@ -40,6 +40,9 @@ const NONE: HostId = HostId::MAX;
 /// The neighbour of a host that is in no list.
 const UNLISTED: HostId = HostId::MAX - 1;
 
+/// The time of a host that was taken. No event is earlier, so [`HostQueue::advance`] does not change it.
+const TAKEN: Instant = Instant::ZERO;
+
 fn bucket_of(at: Instant) -> u64 {
     at.as_nanos() >> BUCKET_BITS
 }
@@ -119,8 +122,7 @@ impl HostQueue {
         Some(first)
     }
 
-    /// Adds all hosts with an event before `end` to `hosts`. Until [`HostQueue::set`], the queue ignores events of these
-    /// hosts.
+    /// Adds all hosts with an event before `end` to `hosts`. These hosts then have no time until [`HostQueue::set`].
     pub(crate) fn take(&mut self, end: Instant, hosts: &mut Vec<HostId>) {
         for bucket in (self.first..=bucket_of(end)).take(BUCKETS as usize) {
             let mut id = self.buckets[place(bucket)];
@@ -128,7 +130,7 @@ impl HostQueue {
                 let Entry { due, after, .. } = self.entries[id as usize];
                 if due < end {
                     self.remove(id);
-                    self.entries[id as usize].due = Instant::ZERO;
+                    self.entries[id as usize].due = TAKEN;
                     hosts.push(id);
                 }
                 id = after;

@@ -1,8 +1,8 @@
 //! A deterministic simulator of a whole onion-routing network.
 //!
 //! Layers, in order: [`tcp`] (one end of a connection, sans-IO), `queue` (the timers of a host), `host_queue` (the
-//! hosts of each window), `awake` (the state of each host that has started), `net` (hosts, links, connections, datagrams, and the
-//! [`Kernel`] of a relay), `script` (one end of a stream that follows a Markov model), `client` (the sessions of a
+//! hosts of each window), `awake` (the state of each host that has started), `net` (hosts, links, connections,
+//! datagrams, and the [`Kernel`] of a relay), `script` (one end of a stream that follows a Markov model), `client` (the sessions of a
 //! client), [`replay`] (the downloads of an earlier run), `tracker`, `bound` and `observer` (measurements), `plan` (all
 //! nodes, and the shard of each), `world` (the nodes of a shard), `run` (the main loop, in one thread for each shard).
 //!

@@ -50,7 +50,7 @@ pub(crate) struct World<'a> {
     finished: Vec<u64>,
     pub(crate) trace_log: Vec<TraceEvent>,
     checked: u64,
-    /// The hosts of the current window that have not acted yet.
+    /// The buffer for the hosts of a window.
     window_hosts: Vec<HostId>,
 }
 

@@ -9,8 +9,8 @@ const SPINS: u32 = 2_000;
 
 /// A gate that opens each time all threads have arrived.
 ///
-/// The threads of a run wait about 10,000 times per second. A waiting thread therefore stays on its core for some
-/// microseconds before it sleeps, unlike at [`std::sync::Barrier`].
+/// The threads of a run wait about 10,000 times per second. A waiting thread therefore stays on its core for about 0.1 ms
+/// before it sleeps, unlike at [`std::sync::Barrier`].
 #[derive(Debug)]
 pub(super) struct Gate {
     threads: usize,

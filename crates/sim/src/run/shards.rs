@@ -18,8 +18,9 @@ use crate::queue::HostId;
 use crate::world::{Window, World};
 use penstock_units::time::nanos;
 use penstock_units::{Duration, Instant};
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// A shard, and the messages of the other shards to it.
@@ -57,8 +58,8 @@ struct Crew<'a> {
     lookahead: AtomicU64,
     /// The time of the next barrier, as known after an even turn and after an odd turn [ns].
     barrier: [AtomicU64; 2],
-    /// Whether the thread of a shard other than the first has panicked.
-    failed: AtomicBool,
+    /// The first panic in the thread of a shard other than the first.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl<'a> Run<'a> {
@@ -84,7 +85,9 @@ impl<'a> Run<'a> {
         let mut was_shared = false;
         for turn in 1.. {
             crew.gate.wait();
-            assert!(!crew.failed.load(Ordering::Acquire), "the thread of another shard has panicked");
+            if let Some(payload) = crew.panic.lock().expect(NO_PANIC).take() {
+                resume_unwind(payload);
+            }
             if crew.control.is_cancelled() {
                 return Err(Error::Cancelled);
             }
@@ -92,17 +95,18 @@ impl<'a> Run<'a> {
                 let events = || crew.published(turn, |turn| &turn.events);
                 self.parallel_events += events().sum::<u64>() - events().max().unwrap_or_default();
             }
-            match crew.next(turn) {
+            let next = crew.next(turn);
+            if let Next::Window(window) = &next
+                && turn.is_multiple_of(TURNS_PER_REPORT)
+            {
+                let downloads = crew.published(turn, |turn| &turn.downloads).sum();
+                crew.control.report(window.start, self.fraction(window.start, downloads));
+            }
+            match next {
                 Next::Window(window) if crew.has_few_events(turn) => {
                     (0..crew.shards.len()).for_each(|shard| crew.run_window(shard, turn, window));
                 }
                 Next::Window(window) => {
-                    if turn.is_multiple_of(TURNS_PER_REPORT) {
-                        crew.control.report(
-                            window.start,
-                            self.fraction(window.start, crew.published(turn, |turn| &turn.downloads).sum()),
-                        );
-                    }
                     crew.run_window(0, turn, window);
                     was_shared = true;
                 }
@@ -117,7 +121,7 @@ impl<'a> Run<'a> {
                     }
                     let events = crew.published(turn, |turn| &turn.events);
                     for ((world, events), shard) in worlds.into_iter().zip(events).zip(0..) {
-                        debug_assert!(world.net.outbox.is_empty(), "a host sent a message at a barrier");
+                        assert!(world.net.outbox.is_empty(), "a host sent a message at a barrier");
                         crew.publish(world, shard, turn, events);
                     }
                 }
@@ -153,27 +157,23 @@ impl<'a> Crew<'a> {
             gate: Gate::new(plan.shards),
             lookahead: AtomicU64::new(0),
             barrier: Default::default(),
-            failed: AtomicBool::new(false),
+            panic: Mutex::new(None),
         }
     }
 
-    /// The thread of a shard other than the first. After a panic it still waits at the gate, until the run ends.
+    /// The thread of a shard other than the first. After a panic it still waits at the gate, until the leading thread
+    /// continues the panic and ends the run.
     fn follow(&self, shard: usize) {
-        let mut panic = None;
+        let mut has_panicked = false;
         for turn in 0.. {
             if turn > 0 && !self.gate.wait() {
                 break;
             }
             let work = || self.follow_turn(shard, turn);
-            if panic.is_none()
-                && let Err(payload) = catch_unwind(AssertUnwindSafe(work))
-            {
-                self.failed.store(true, Ordering::Release);
-                panic = Some(payload);
+            if !has_panicked && let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
+                has_panicked = true;
+                self.panic.lock().expect(NO_PANIC).get_or_insert(payload);
             }
-        }
-        if let Some(payload) = panic {
-            resume_unwind(payload);
         }
     }
 
