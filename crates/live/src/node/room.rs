@@ -51,7 +51,8 @@ impl Node {
     /// Returns false if none is left, and `host` has the most links or `requester` asked for the most links.
     ///
     /// Links that circuits asked for may use half of the links' descriptors. Above this half, the host that asked for
-    /// the most loses one, so that a host with one link cannot use up the descriptors by EXTENDs to many relays.
+    /// the most loses one, unless another host has even more links. Thus a host with one link cannot use up the
+    /// descriptors by EXTENDs to many relays, and a host with many links does not end links of others.
     pub(super) fn make_room_for_link(&mut self, host: Host, requester: Option<Host>) -> bool {
         let [links, streams] = self.held();
         if links + streams < self.descriptors.shared {
@@ -61,10 +62,11 @@ impl Node {
             let stream = self.sockets.held.newest_of_largest();
             stream.is_some_and(|stream| self.end_stream(stream))
         } else {
-            let link = if self.sockets.requested.len() > self.descriptors.shared / 4 {
+            let (requested, links) = (&self.sockets.requested, &self.sockets.links);
+            let link = if requested.len() > self.descriptors.shared / 4 && requested.most() >= links.most() {
                 self.link_to_end(requester)
             } else {
-                self.sockets.links.newest_of_most(&host.path())
+                links.newest_of_most(&host.path())
             };
             link.is_some_and(|link| self.close_link(Token::Channel(link)))
         }
@@ -204,6 +206,19 @@ mod tests {
             requested.iter().filter(|channel| !node.sockets.channels.contains(**channel)).collect();
         assert_eq!(lost, [&requested[10], &requested[11]], "the newest");
         assert!(accepted.iter().all(|channel| node.sockets.channels.contains(*channel)));
+    }
+
+    #[test]
+    fn a_host_with_many_links_does_not_end_links_that_others_asked_for() {
+        let mut node = node(1);
+        let good = host(100);
+        let requested: Vec<_> = (1..6).map(|last| add_link(&mut node, last, Some(good))).collect();
+        let flood: Vec<_> = (0..11).map(|_| add_link(&mut node, 50, None)).collect();
+        assert!(!node.make_room_for_link(host(50), None), "the host with the most links");
+        assert!(node.make_room_for_link(host(20), Some(good)) && node.make_room_for_link(host(21), None));
+        assert!(requested.iter().all(|channel| node.sockets.channels.contains(*channel)));
+        let lost = flood.iter().filter(|channel| !node.sockets.channels.contains(**channel)).count();
+        assert!(lost > 0, "the host with the most links loses one");
     }
 
     #[test]
