@@ -118,12 +118,18 @@ fn the_older_queue_of_a_slow_reader_closes_before_a_younger_unread_queue() {
 /// The size of a circuit in these tests [B].
 const CIRCUIT: u64 = 8192;
 
-#[test]
-fn idle_circuits_use_memory_and_the_peer_with_most_memory_loses_circuits() {
+/// A path with one relay, which has memory for 40 circuits.
+fn limited() -> Net {
     let limits =
         Limits { memory: Some(Bytes::new(40 * CIRCUIT)), circuit: Bytes::new(CIRCUIT), ..Limits::default() };
     let mut net = Net::path(1, &RelayConfig::default());
     net.configure(1, RelayConfig { limits, ..RelayConfig::default() });
+    net
+}
+
+#[test]
+fn idle_circuits_use_memory_and_the_peer_with_most_memory_loses_circuits() {
+    let mut net = limited();
     let flood = net.add(true, RelayConfig::default());
     net.set_link(1, flood, Link::default());
     let good: Vec<_> = (0..10).map(|_| net.build(0, &[1])).collect();
@@ -139,10 +145,7 @@ fn idle_circuits_use_memory_and_the_peer_with_most_memory_loses_circuits() {
 
 #[test]
 fn many_hosts_of_one_network_lose_circuits_like_one_host() {
-    let limits =
-        Limits { memory: Some(Bytes::new(40 * CIRCUIT)), circuit: Bytes::new(CIRCUIT), ..Limits::default() };
-    let mut net = Net::path(1, &RelayConfig::default());
-    net.configure(1, RelayConfig { limits, ..RelayConfig::default() });
+    let mut net = limited();
     for _ in 0..10 {
         net.build(0, &[1]);
     }
@@ -227,10 +230,7 @@ fn a_stream_with_much_driver_memory_costs_other_peers_no_circuit() {
 
 #[test]
 fn connections_without_a_channel_cost_only_their_own_network() {
-    let limits =
-        Limits { memory: Some(Bytes::new(40 * CIRCUIT)), circuit: Bytes::new(CIRCUIT), ..Limits::default() };
-    let mut net = Net::path(1, &RelayConfig::default());
-    net.configure(1, RelayConfig { limits, ..RelayConfig::default() });
+    let mut net = limited();
     let honest: Vec<_> = (0..10).map(|_| net.build(0, &[1])).collect();
     // Eight hosts of a network use more memory than the honest host, but each of them uses less.
     let network = 1 << 64;
