@@ -100,7 +100,7 @@ impl Document {
 
     fn optimistic(&self, variant: &str) -> Result<bool, PyError> {
         let scenario = self.0.scenario(variant)?;
-        Ok(scenario.clients.iter().any(|client| client.config.optimistic_data))
+        Ok(scenario.clients.iter().any(|client| client.group.config.optimistic_data))
     }
 
     fn estimate<'py>(&self, py: Python<'py>, variant: &str) -> Result<Bound<'py, PyDict>, PyError> {

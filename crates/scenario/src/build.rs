@@ -2,7 +2,7 @@
 
 use crate::error::{ConfigError, listed, listed_briefly};
 use crate::keys::Read;
-use crate::model::{Deployments, Host, Latency, Path, PlaceCounts, Scenario, Variant};
+use crate::model::{Deployments, Host, HostGroup, Latency, Path, Scenario, Variant};
 use crate::rtt_matrix::RttMatrix;
 use crate::sections::Sections;
 use crate::sections::clients::Clients;
@@ -16,6 +16,7 @@ use crate::sections::workloads::workloads;
 use penstock_network::geo;
 use penstock_units::{DataRate, Seed};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Maximum number of sampled circuits. If none of them is possible, the builder reports an error.
 const TRIES: usize = 1000;
@@ -55,7 +56,7 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
         return Err(sections.network.wrong("rtt_matrix", message));
     }
     settle_places(sections, &mut scenario)?;
-    let listed = scenario.clients.iter().filter(|client| client.path == Path::Listed).count();
+    let listed = scenario.clients.iter().filter(|client| client.group.path == Path::Listed).count();
     match &scenario.network.circuits.each {
         Some(circuits) if circuits.len() < listed => {
             let (there, key) = (circuits.len(), "circuits");
@@ -111,8 +112,8 @@ fn settle_places(sections: &Sections, scenario: &mut Scenario) -> Result<(), Con
     settle_hosts(&latency, &sections.servers, |keys| &keys.host, servers)
 }
 
-/// The places of a group, and the rates of its links.
-type Settled = (Option<PlaceCounts>, DataRate, DataRate);
+/// A group with its places, and the rates of its links.
+type Settled = (Arc<HostGroup>, DataRate, DataRate);
 
 fn settle_hosts<'a, S>(
     latency: &Latency,
@@ -121,16 +122,16 @@ fn settle_hosts<'a, S>(
     hosts: impl Iterator<Item = &'a mut Host>,
 ) -> Result<(), ConfigError> {
     // All nodes of a group have the same keys.
-    let mut settled: Option<(String, Settled)> = None;
+    let mut settled: Option<Settled> = None;
     for host in hosts {
-        if settled.as_ref().is_none_or(|(group, _)| *group != host.group) {
-            let read = &read[&host.group];
+        if settled.as_ref().is_none_or(|(group, ..)| group.name != host.group.name) {
+            let read = &read[&host.group.name];
             settle_host(latency, read, keys(&read.keys), host)?;
-            settled = Some((host.group.clone(), (host.places.clone(), host.link_up, host.link_down)));
+            settled = Some((host.group.clone(), host.link_up, host.link_down));
         }
-        let (_, (places, up, down)) = settled.as_ref().expect("the first host of a group settles it");
-        host.places = places.clone();
-        let of_place = host.sampled.of_place;
+        let (group, up, down) = settled.as_ref().expect("the first host of a group settles it");
+        host.group = group.clone();
+        let of_place = host.group.sampled.of_place;
         host.link_up = if of_place[0] { *up } else { host.link_up };
         host.link_down = if of_place[1] { *down } else { host.link_down };
     }
@@ -144,7 +145,7 @@ fn settle_host<S>(
     host: &mut Host,
 ) -> Result<(), ConfigError> {
     let Latency::Places(places, environment) = latency else {
-        let key = match host.sampled.of_place {
+        let key = match host.group.sampled.of_place {
             [false, false] if keys.place.is_none() => return Ok(()),
             [false, false] => "place",
             [up, _] if read.sets("link") || up && !read.sets("link_up") => "link",
@@ -154,14 +155,15 @@ fn settle_host<S>(
         return Err(read.wrong(key, "the network has no places; set network.latency = \"places\""));
     };
     let wanted = keys.place.as_ref().map(|wanted| places::indices(places, wanted)).transpose();
-    host.places = wanted.map_err(|why| read.wrong("place", why))?;
+    let group = Arc::make_mut(&mut host.group);
+    group.places = wanted.map_err(|why| read.wrong("place", why))?;
     if let (Some(country), None, None) = (keys.country, &keys.place, environment)
         && let Some(message) = places::without_country(places, country)
     {
         return Err(read.wrong("country", message));
     }
-    for (of_place, up) in host.sampled.of_place.into_iter().zip([true, false]) {
-        if of_place && let Some(message) = places::without_rate(places, host.places.as_deref(), up) {
+    for (of_place, up) in group.sampled.of_place.into_iter().zip([true, false]) {
+        if of_place && let Some(message) = places::without_rate(places, group.places.as_deref(), up) {
             let key = if up { "link_up" } else { "link_down" };
             return Err(read.wrong(if read.sets(key) { key } else { "link" }, message));
         }
@@ -182,7 +184,7 @@ fn missing_round_trips(matrix: &RttMatrix, scenario: &Scenario) -> Option<String
     let hosts = hosts.chain(scenario.servers.iter().map(|server| &server.host));
     let mut countries = BTreeMap::new();
     for Host { name, group, country, .. } in hosts {
-        let of_era = scenario.generated.iter().find(|generated| generated.group == *group);
+        let of_era = scenario.generated.iter().find(|generated| generated.group == group.name);
         let possible = of_era.map_or(matrix.users(), |generated| generated.era.countries());
         match country {
             Some(country) => *countries.entry(country.code).or_insert(0) += 1,

@@ -60,7 +60,7 @@ const CAN_CHANGE: [Changeable; 3] = [
 /// All relays, and all clients that use Tor.
 fn tors(scenario: &Scenario) -> impl Iterator<Item = (TorNode, &Host)> {
     let relays = scenario.relays.iter().enumerate();
-    let clients = scenario.clients.iter().enumerate().filter(|(_, client)| client.path != Path::Direct);
+    let clients = scenario.clients.iter().enumerate().filter(|(_, client)| client.group.path != Path::Direct);
     relays
         .map(|(index, relay)| (TorNode::Relay(index), &relay.host))
         .chain(clients.map(|(index, client)| (TorNode::Client(index), &client.host)))
@@ -78,12 +78,12 @@ fn switches(
     let of_client = |read: &Read<ClientsKeys>| is_sampled(&read.keys.tor);
     match node {
         TorNode::Relay(_) => {
-            let tables = [&before.relays, &after.relays].map(|relays| &relays[&host.group]);
+            let tables = [&before.relays, &after.relays].map(|relays| &relays[&host.group.name]);
             let config = |relay: &Read<RelaysKeys>| relay.keys.tor.config(relay, OfClient::default(), n23);
             switched(change, host, tables, of_relay, |relay| Ok(config(relay)?.0))
         }
         TorNode::Client(_) => {
-            let tables = [&before.clients, &after.clients].map(|clients| &clients[&host.group]);
+            let tables = [&before.clients, &after.clients].map(|clients| &clients[&host.group.name]);
             let config =
                 |client: &Read<ClientsKeys>| client.keys.tor.config(client, OfClient::default(), n23);
             switched(change, host, tables, of_client, |client| Ok(config(client)?.0))
@@ -112,7 +112,7 @@ fn switched<S>(
     if CAN_CHANGE[0].0.iter().any(differs) && (is_sampled(before) || is_sampled(after)) {
         let message = format!(
             "the bandwidth_rate of {:?} is drawn for each seed, and such a rate cannot change in a run; write one rate",
-            host.group
+            host.group.name
         );
         return Err(change.wrong("set", message));
     }

@@ -35,7 +35,8 @@ pub(crate) fn deployments(sections: &Sections, relays: &[Relay]) -> Result<Deplo
         );
         return Err(ConfigError::new(first.at, "deployments", message));
     };
-    let own: BTreeMap<&str, &Relay> = relays.iter().map(|relay| (relay.host.group.as_str(), relay)).collect();
+    let own: BTreeMap<&str, &Relay> =
+        relays.iter().map(|relay| (relay.host.group.name.as_str(), relay)).collect();
     let mut software = BTreeMap::new();
     for (layers, groups) in groups {
         for group in groups {
@@ -86,10 +87,10 @@ fn set(read: &Read<DeploymentKeys>) -> Result<&Table, ConfigError> {
 
 fn deployment(read: &Read<DeploymentKeys>, relays: &[Relay]) -> Result<Deployment, ConfigError> {
     let DeploymentKeys { relays: names, position, share, .. } = &read.keys;
-    let is_called = |relay: &Relay, name: &str| relay.host.name == name || relay.host.group == name;
+    let is_called = |relay: &Relay, name: &str| *relay.host.name == *name || relay.host.group.name == name;
     let unknown = |name: &&String| *name != "any" && relays.iter().all(|relay| !is_called(relay, name));
     if let Some(unknown) = names.iter().find(unknown) {
-        let mut groups: Vec<&str> = relays.iter().map(|relay| relay.host.group.as_str()).collect();
+        let mut groups: Vec<&str> = relays.iter().map(|relay| relay.host.group.name.as_str()).collect();
         groups.dedup();
         let message = format!("there is no relay {unknown:?}; [relays] has {}", listed_briefly(groups));
         return Err(read.wrong("relays", message));
@@ -131,7 +132,7 @@ fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layer
     for (index, relay) in relays.iter().enumerate() {
         let may = |place: &usize| each[*place].relays.binary_search(&index).is_ok();
         let reaching = (0..each.len()).filter(may).collect();
-        alike.entry(reaching).or_default().insert(&relay.host.group);
+        alike.entry(reaching).or_default().insert(&relay.host.group.name);
     }
     let mut found: BTreeMap<Layers, BTreeSet<&str>> = BTreeMap::new();
     for (reaching, groups) in alike {

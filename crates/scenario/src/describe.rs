@@ -82,20 +82,21 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
     out.title("nodes");
     let relays = groups(&scenario.relays, |relay| &relay.host).into_iter().map(|group| {
         let Relay { host, config, .. } = &group[0];
-        let text = match scenario.generated.iter().find(|generated| generated.group == host.group) {
+        let text = match scenario.generated.iter().find(|generated| generated.group == host.group.name) {
             Some(generated) => era(generated, group),
             None => node(host, &limits(config)),
         };
-        (times(&host.group, group.len()), text)
+        (times(&host.group.name, group.len()), text)
     });
     list(out, "relay", relays.collect());
     let clients = groups(&scenario.clients, |client| &client.host).into_iter().map(|group| {
-        let Client { host, config, .. } = &group[0];
-        (times(&host.group, group.len()), node(host, &limits(config)))
+        let Client { host, group: clients, .. } = &group[0];
+        (times(&host.group.name, group.len()), node(host, &limits(&clients.config)))
     });
     list(out, "client", merged(clients.collect()));
     let servers = groups(&scenario.servers, |server| &server.host).into_iter();
-    let servers = servers.map(|group| (times(&group[0].host.group, group.len()), node(&group[0].host, "")));
+    let servers =
+        servers.map(|group| (times(&group[0].host.group.name, group.len()), node(&group[0].host, "")));
     list(out, "server", servers.collect());
     let wire = scenario.network.default;
     let loss = if wire.loss > 0.0 { format!(", loss {}", wire.loss) } else { String::new() };
@@ -155,7 +156,7 @@ fn merged(groups: Vec<(String, String)>) -> Vec<(String, String)> {
 
 /// The link of a node, and `more`.
 fn node(host: &Host, more: &str) -> String {
-    let sampled = if host.sampled == SampledRates::default() {
+    let sampled = if host.group.sampled == SampledRates::default() {
         ""
     } else {
         ", rates drawn for each network, these are medians"
@@ -202,13 +203,13 @@ fn paths(out: &mut Lines, scenario: &Scenario) {
     let clients = groups(&scenario.clients, |client| &client.host).into_iter().map(|group| {
         let client = &group[0];
         let rtt = show_duration(base_rtt(scenario, client));
-        let narrowest = match &client.path {
+        let narrowest = match &client.group.path {
             Path::Fixed(path) => narrowest(scenario, path),
             Path::Direct => ", without Tor".to_owned(),
             Path::Weighted { .. } | Path::Tor { .. } | Path::Listed => String::new(),
         };
         let path = format!("{}{}", relays(scenario, client), servers(scenario, client));
-        let name = times(&client.host.group, group.len());
+        let name = times(&client.host.group.name, group.len());
         (name, format!("-> {path}\n    base round trip {rtt}{narrowest}"))
     });
     for (name, text) in out.some("clients", merged(clients.collect())) {
@@ -217,11 +218,10 @@ fn paths(out: &mut Lines, scenario: &Scenario) {
 }
 
 fn relays(scenario: &Scenario, client: &Client) -> String {
-    match &client.path {
+    match &client.group.path {
         Path::Direct => String::new(),
         Path::Fixed(path) => {
-            let names: Vec<&str> =
-                path.iter().map(|relay| scenario.relays[*relay].host.name.as_str()).collect();
+            let names: Vec<&str> = path.iter().map(|relay| &*scenario.relays[*relay].host.name).collect();
             names.join(" -> ") + " -> "
         }
         Path::Listed => match &scenario.network.circuits.each {
@@ -237,8 +237,8 @@ fn relays(scenario: &Scenario, client: &Client) -> String {
 }
 
 fn servers(scenario: &Scenario, client: &Client) -> String {
-    match &client.servers[..] {
-        [one] => scenario.servers[*one].host.name.clone(),
+    match &client.group.servers[..] {
+        [one] => scenario.servers[*one].host.name.to_string(),
         many => format!("(one of {} servers)", many.len()),
     }
 }
@@ -246,10 +246,8 @@ fn servers(scenario: &Scenario, client: &Client) -> String {
 fn narrowest(scenario: &Scenario, path: &[usize]) -> String {
     let relays = path.iter().map(|relay| &scenario.relays[*relay]);
     let Some(least) = relays.clone().map(capacity).min() else { return String::new() };
-    let names: Vec<&str> = relays
-        .filter(|relay| capacity(relay) == least)
-        .map(|relay: &Relay| relay.host.name.as_str())
-        .collect();
+    let names: Vec<&str> =
+        relays.filter(|relay| capacity(relay) == least).map(|relay: &Relay| &*relay.host.name).collect();
     match (names.len() == path.len(), DataRate::new(least)) {
         (false, Some(least)) => format!(", bottleneck {} at {}", names.join(" and "), rate(least)),
         (true, Some(least)) => format!(", all relays at {}", rate(least)),

@@ -139,7 +139,7 @@ fn of_network(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
         let why = "network.latency is another; set latency = \"places\" too";
         add(keys, read, key, uses_places, why);
     }
-    let uses_circuits = scenario.clients.iter().any(|client| client.path == Path::Listed);
+    let uses_circuits = scenario.clients.iter().any(|client| client.group.path == Path::Listed);
     for key in ["circuits", "circuit_choice"] {
         let why = "no client takes a listed circuit; set the path \"circuits\" of clients";
         add(keys, (network, &defaults::<PairsKeys>()), key, uses_circuits, why);
@@ -170,7 +170,7 @@ fn has_datagrams(sections: &Sections) -> bool {
 /// Keys of relays, and keys that relays and clients have.
 fn of_tor(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
     let (tor, eras, marut) = (defaults::<TorKeys>(), defaults::<EraKeys>(), defaults::<MarutKeys>());
-    let asks = |client: &Client| congestion(&client.config) == Some("dctcp");
+    let asks = |client: &Client| congestion(&client.group.config) == Some("dctcp");
     let (has_datagrams, has_dctcp) = (has_datagrams(sections), scenario.clients.iter().any(asks));
     let deploys = |key| {
         let sets = |deployment: &Read<DeploymentKeys>| deployment.keys.set.contains_key(key);
@@ -246,16 +246,16 @@ fn of_clients(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
     let of_tor: Vec<&str> = TorKeys::parameters().iter().map(|key| key.key).chain(OF_TOR).collect();
     all.extend(tor);
     for client in one_of_each_group(scenario).values() {
-        let Some(read) = sections.clients.get(&client.host.group) else { continue };
-        let is_weighted = matches!(client.path, Path::Weighted { .. });
+        let Some(read) = sections.clients.get(&client.host.group.name) else { continue };
+        let is_weighted = matches!(client.group.path, Path::Weighted { .. });
         add(keys, (read, &all), "hops", is_weighted, "the path is not \"weighted\"; leave hops out");
-        let is_tor = matches!(client.path, Path::Tor { .. });
+        let is_tor = matches!(client.group.path, Path::Tor { .. });
         add(keys, (read, &all), "guards", is_tor, "the path is not \"tor\"; leave guards out");
-        let isolates = client.workloads.len() > 1 || !client.isolate;
+        let isolates = client.group.workloads.len() > 1 || !client.group.isolate;
         let why = "the client has one workload; leave isolate_workloads out";
         add(keys, (read, &all), "isolate_workloads", isolates, why);
         for key in &of_tor {
-            let has_tor = client.path != Path::Direct;
+            let has_tor = client.group.path != Path::Direct;
             let why = "path = [] is without Tor; set another path, or leave this out";
             add(keys, (read, &all), key, has_tor, why);
         }
@@ -264,7 +264,7 @@ fn of_clients(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
 
 /// One client of each group, by the group's name.
 fn one_of_each_group(scenario: &Scenario) -> BTreeMap<&str, &Client> {
-    scenario.clients.iter().map(|client| (client.host.group.as_str(), client)).collect()
+    scenario.clients.iter().map(|client| (client.host.group.name.as_str(), client)).collect()
 }
 
 /// Checks the congestion control of clients and relays. The client and the last relay of a circuit must have the same
@@ -275,20 +275,25 @@ fn of_congestion_control(sections: &Sections, scenario: &Scenario, keys: &mut Ve
     const KEY: &str = "edge_control";
     let groups = one_of_each_group(scenario);
     let clients: Vec<(&str, &Client)> =
-        groups.values().filter_map(|client| Some((congestion(&client.config)?, *client))).collect();
-    let clients: Vec<_> = clients.into_iter().filter(|(_, client)| client.path != Path::Direct).collect();
+        groups.values().filter_map(|client| Some((congestion(&client.group.config)?, *client))).collect();
+    let clients: Vec<_> =
+        clients.into_iter().filter(|(_, client)| client.group.path != Path::Direct).collect();
     let relays = software(scenario);
-    let exits: BTreeSet<&str> =
-        scenario.relays.iter().filter(|relay| relay.exit).map(|relay| relay.host.group.as_str()).collect();
-    let ends_at = |client: &Client, group: &str| match &client.path {
+    let exits: BTreeSet<&str> = scenario
+        .relays
+        .iter()
+        .filter(|relay| relay.exit)
+        .map(|relay| relay.host.group.name.as_str())
+        .collect();
+    let ends_at = |client: &Client, group: &str| match &client.group.path {
         Path::Direct => false,
         Path::Weighted { .. } => true,
         Path::Listed => scenario.network.circuits.each.as_ref().is_none_or(|each| {
-            let ends_there = |last: &usize| scenario.relays[*last].host.group == group;
+            let ends_there = |last: &usize| scenario.relays[*last].host.group.name == group;
             each.iter().filter_map(|circuit| circuit.last()).any(ends_there)
         }),
         Path::Tor { .. } => exits.contains(group),
-        Path::Fixed(path) => path.last().is_some_and(|last| scenario.relays[*last].host.group == group),
+        Path::Fixed(path) => path.last().is_some_and(|last| scenario.relays[*last].host.group.name == group),
     };
     for (group, layers, config) in &relays {
         let Some(kind) = congestion(config) else { continue };
@@ -326,7 +331,7 @@ fn of_congestion_control(sections: &Sections, scenario: &Scenario, keys: &mut Ve
             false => format!("no relay supports it; set relay.{KEY} = \"{kind}\" too"),
         };
         let warning = || format!("{KEY} = \"{kind}\" of clients has no effect, because {why}");
-        let Some(read) = sections.clients.get(&client.host.group) else { continue };
+        let Some(read) = sections.clients.get(&client.host.group.name) else { continue };
         let at = read.wrong("edge_control.kind", "").at;
         keys.push(WrittenKey {
             at,
@@ -341,7 +346,7 @@ fn software(scenario: &Scenario) -> Vec<(&str, &[usize], &RelayConfig)> {
     let deployments = &scenario.deployments;
     if deployments.is_empty() {
         let relays = scenario.relays.iter();
-        return relays.map(|relay| (&relay.host.group[..], &[][..], &*relay.config)).collect();
+        return relays.map(|relay| (&relay.host.group.name[..], &[][..], &*relay.config)).collect();
     }
     let of_layers = deployments.software.iter();
     of_layers.map(|((group, layers), (config, _))| (&group[..], &layers[..], &**config)).collect()

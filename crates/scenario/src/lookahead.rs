@@ -69,9 +69,9 @@ impl<'a> Nodes<'a> {
         let mut nodes = Nodes { counts: BTreeMap::new(), all: 0 };
         for host in hosts {
             nodes.all += 1;
-            *nodes.counts.entry(host.section).or_default() += 1;
-            *nodes.counts.entry(&host.group).or_default() += 1;
-            if host.name != host.group {
+            *nodes.counts.entry(host.group.section).or_default() += 1;
+            *nodes.counts.entry(&host.group.name).or_default() += 1;
+            if *host.name != *host.group.name {
                 nodes.counts.insert(&host.name, 1);
             }
         }

@@ -343,15 +343,33 @@ section! {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// Unique name of the node, such as `entry`; `web0001` in a group with a `count`.
-    pub name: String,
-    /// Name of the node's table in the file, such as `entry` or `web`.
-    pub group: String,
-    /// Section of this table: `relays`, `clients` or `servers`.
-    pub section: &'static str,
+    pub name: Arc<str>,
+    /// Settings that all nodes of a group share in memory.
+    pub group: Arc<HostGroup>,
     /// Sending rate of the access link [B/s].
     pub link_up: DataRate,
     /// Receiving rate of the access link [B/s].
     pub link_down: DataRate,
+    /// Country of the node, if the scenario sets it, or if an era samples it with the relay.
+    pub country: Option<&'static Country>,
+    /// The node's place in the sampled network.
+    pub place: Place,
+}
+
+impl Host {
+    /// Another node of the same group.
+    pub(crate) fn named(&self, name: &str) -> Self {
+        Host { name: name.into(), ..self.clone() }
+    }
+}
+
+/// The nodes of one table of a scenario file: their names, access links and kernels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostGroup {
+    /// Name of the table in the file, such as `entry` or `web`.
+    pub name: String,
+    /// Section of this table: `relays`, `clients` or `servers`.
+    pub section: &'static str,
     /// The drop-tail queue before the receiving side of the access link; `None` if the profile decides.
     pub link_queue: Option<LinkQueue>,
     /// Send buffer of its sockets; `None` if the kernel of the profile tunes the size.
@@ -360,15 +378,11 @@ pub struct Host {
     pub receive_buffer: Option<Bytes>,
     /// The processor time of Tor's work on this node; `None` if the work takes no time.
     pub cpu: Option<Costs>,
-    /// Distributions of rates that each network samples. Until then, the other fields have the medians.
+    /// Distributions of rates that each network samples. Until then, each node has the medians.
     pub sampled: SampledRates,
-    /// Country that the scenario sets for this node.
-    pub country: Option<&'static Country>,
     /// Indices of places with their numbers of nodes. Each network assigns the nodes of a group to these places. If
     /// this is `None`, all places are possible.
     pub places: Option<PlaceCounts>,
-    /// The node's place in the sampled network: its side, delay and country.
-    pub place: Place,
 }
 
 /// Indices of places, each with a number of nodes.
@@ -387,19 +401,45 @@ pub struct SampledRates {
     pub of_place: [bool; 2],
 }
 
-/// The place of a node in the network.
+/// The place of a node in the sampled network.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Place {
-    /// Whether the node is on the far side of a dumbbell.
-    pub far: bool,
-    /// Access delay, which adds to every round-trip time of the node.
-    pub access: Duration,
-    /// Geographic location, if delays depend on it.
-    pub spot: Option<Spot>,
-    /// Country, if delays depend on it.
-    pub country: Option<&'static Country>,
+pub enum Place {
+    /// Delays do not depend on the node, or the network is not sampled yet.
+    #[default]
+    Anywhere,
+    /// A side of a dumbbell.
+    Side {
+        /// Whether the node is on the far side.
+        far: bool,
+        /// Access delay, which adds to every round-trip time of the node.
+        access: Duration,
+    },
+    /// A geographic location.
+    At {
+        /// The location.
+        spot: Spot,
+        /// Access delay, which adds to every round-trip time of the node.
+        access: Duration,
+    },
+    /// A country of the matrix of round-trip times.
+    In {
+        /// The country.
+        country: &'static Country,
+        /// Access delay, which adds to every round-trip time of the node.
+        access: Duration,
+    },
     /// Index of the place in [`Latency::Places`].
-    pub index: Option<usize>,
+    Listed(usize),
+}
+
+impl Place {
+    /// The delay that the node adds to each of its round-trip times.
+    pub fn access(&self) -> Duration {
+        match self {
+            Place::Side { access, .. } | Place::At { access, .. } | Place::In { access, .. } => *access,
+            Place::Anywhere | Place::Listed(_) => Duration::ZERO,
+        }
+    }
 }
 
 section! {
@@ -505,29 +545,37 @@ impl Deployments {
 pub struct Client {
     /// Name, access link and kernel.
     pub host: Host,
-    /// Configuration of the onion proxy, which all clients of a group share. Unused if the path is [`Path::Direct`].
+    /// Settings that all clients of a group share in memory.
+    pub group: Arc<ClientGroup>,
+    /// Time at which the client begins its workloads; `None` if each workload has its own.
+    pub start: Option<Arc<Span>>,
+}
+
+/// The clients of one table of a scenario file: their onion proxies and activity. If a network samples one of these
+/// settings for each client, each client has a group of its own.
+#[derive(Clone, Debug)]
+pub struct ClientGroup {
+    /// Configuration of the onion proxy. Unused if the path is [`Path::Direct`].
     pub config: Arc<RelayConfig>,
     /// Time of the first refill of the token buckets.
     pub refill_phase: Phase,
-    /// Indices of the client's workloads, which all run at the same time; never empty.
+    /// Indices of the clients' workloads, which all run at the same time; never empty.
     pub workloads: Vec<usize>,
-    /// Whether each workload has its own circuits. If not, all workloads of the client share one circuit.
+    /// Whether each workload has its own circuits. If not, all workloads of a client share one circuit.
     pub isolate: bool,
-    /// Time at which the client begins its workloads; `None` if each workload has its own.
-    pub start: Option<Span>,
-    /// How the client selects the relays of its circuits.
+    /// How a client selects the relays of its circuits.
     pub path: Path,
     /// Maximum age of a circuit since its first stream. Later streams use a new circuit.
     pub circuit_lifetime: Option<Duration>,
-    /// Time after which the client gives up building a circuit.
+    /// Time after which a client gives up building a circuit.
     pub build_timeout: Option<Duration>,
-    /// Indices of the client's servers; never empty. Each download uses a random one. Clients can share this list in
+    /// Indices of the clients' servers; never empty. Each download uses a random one. Groups can share this list in
     /// memory.
     pub servers: Arc<[usize]>,
 }
 
-impl Client {
-    /// Whether streams of several workloads share the client's only circuit.
+impl ClientGroup {
+    /// Whether streams of several workloads share a client's only circuit.
     pub fn shares_circuit(&self) -> bool {
         self.workloads.len() > 1 && !self.isolate
     }

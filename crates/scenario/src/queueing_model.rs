@@ -104,18 +104,18 @@ pub(crate) fn settle(scenario: &Scenario) -> Vec<Session> {
     let mut servers: Option<(&Arc<[usize]>, f64)> = None;
     for (index, client) in scenario.clients.iter().enumerate() {
         let fastest = match servers {
-            Some((same, fastest)) if Arc::ptr_eq(same, &client.servers) => fastest,
+            Some((same, fastest)) if Arc::ptr_eq(same, &client.group.servers) => fastest,
             _ => fastest_link(scenario, client),
         };
-        servers = Some((&client.servers, fastest));
+        servers = Some((&client.group.servers, fastest));
         let rtt = base_rtt(scenario, client).as_secs_f64();
-        for workload in client.workloads.iter().copied() {
+        for workload in client.group.workloads.iter().copied() {
             let circuits = f64::from(scenario.workloads[workload].circuits);
             sessions.push(Session {
                 client: index,
                 workload,
                 circuits,
-                hops: client.path.hops() as f64,
+                hops: client.group.path.hops() as f64,
                 size: 0.0,
                 busy: 1.0,
                 pause: 0.0,
@@ -163,7 +163,7 @@ impl Load {
         for session in sessions {
             let now = session.share * session.circuits;
             busy += now;
-            match &scenario.clients[session.client].path {
+            match &scenario.clients[session.client].group.path {
                 Path::Fixed(path) => path.iter().for_each(|relay| fixed[*relay] += now),
                 path @ (Path::Weighted { .. } | Path::Tor { .. } | Path::Listed) => {
                     hops = path.hops();
@@ -217,7 +217,7 @@ impl Load {
         let client = &scenario.clients[session.client];
         let rtt = session.rtt;
         let fixed;
-        let least = match &client.path {
+        let least = match &client.group.path {
             Path::Fixed(path) => {
                 let left = path.iter().map(|relay| self.left_by(scenario, *relay, session.share));
                 fixed = [left.fold(f64::INFINITY, f64::min)];
@@ -241,7 +241,7 @@ impl Load {
         };
         // Only the connection from the exit to the server is new, so only it is in slow start. Datagram hops have new
         // windows for each circuit, and these windows grow one after the other.
-        let datagrams = client.config.datagrams.is_some();
+        let datagrams = client.group.config.datagrams.is_some();
         let (first, parts) =
             if datagrams { (FIRST_CELLS, 1.0) } else { (FIRST_SEGMENTS, session.hops + 1.0) };
         let rounds = |rate: f64| (1.0 + size.min(rate * rtt) / first).log2() / parts;
@@ -252,13 +252,14 @@ impl Load {
 
 /// Rate of the fastest link among a client's servers [B/s].
 fn fastest_link(scenario: &Scenario, client: &Client) -> f64 {
-    let links = client.servers.iter().map(|server| scenario.servers[*server].host.link_up.bytes_per_sec());
+    let links =
+        client.group.servers.iter().map(|server| scenario.servers[*server].host.link_up.bytes_per_sec());
     links.max().map_or(f64::INFINITY, |link| link as f64)
 }
 
 /// Maximum data in flight on a circuit of this client, as its windows permit [B].
 fn window(scenario: &Scenario, client: &Client) -> f64 {
-    let exit = match &client.path {
+    let exit = match &client.group.path {
         Path::Direct => return f64::INFINITY,
         Path::Fixed(path) => *path.last().expect("a path is never empty"),
         Path::Weighted { .. } | Path::Tor { .. } | Path::Listed => 0,
@@ -283,8 +284,8 @@ fn window(scenario: &Scenario, client: &Client) -> f64 {
 pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
     const SOME: usize = 16;
     let network = &scenario.network;
-    let server = client.servers.first().map(|server| &scenario.servers[*server].host);
-    let path = match &client.path {
+    let server = client.group.servers.first().map(|server| &scenario.servers[*server].host);
+    let path = match &client.group.path {
         Path::Fixed(path) => &path[..],
         Path::Direct => &[],
         Path::Weighted { .. } | Path::Tor { .. } | Path::Listed => {
@@ -295,7 +296,7 @@ pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
             };
             let some = relays.len() as u32;
             return relays.map(ends).sum::<Duration>() / some
-                + network.typical_rtt() * (client.path.hops() as u32 - 1);
+                + network.typical_rtt() * (client.group.path.hops() as u32 - 1);
         }
     };
     let relays = path.iter().map(|relay| &scenario.relays[*relay].host);

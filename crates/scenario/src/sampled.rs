@@ -32,8 +32,8 @@ impl Scenario {
         let mut all = hosts().chain(clients).chain(self.servers.iter().map(|server| &server.host));
         let is_fixed =
             self.network.latency == Latency::Even && self.generated.is_empty() && self.deployments.is_empty();
-        let is_fixed = is_fixed && !self.clients.iter().any(|client| client.path == Path::Listed);
-        if is_fixed && all.all(|host| host.sampled == SampledRates::default()) {
+        let is_fixed = is_fixed && !self.clients.iter().any(|client| client.group.path == Path::Listed);
+        if is_fixed && all.all(|host| host.group.sampled == SampledRates::default()) {
             return Cow::Borrowed(self);
         }
         let mut sampled = self.clone();
@@ -54,13 +54,17 @@ impl Scenario {
             assign(&places, 2, sampled.servers.iter_mut().map(|server| &mut server.host), seed);
         }
         for Relay { host, weight, weight_follows, config, .. } in &mut sampled.relays {
-            draw(host, network, config, seed);
+            if let Some(bandwidth) = draw(host, network, config, seed) {
+                set_bandwidth(config, Some(bandwidth));
+            }
             if *weight_follows {
                 *weight = config.bandwidth.map_or(host.link_up, |bandwidth| bandwidth.rate);
             }
         }
-        for Client { host, config, .. } in &mut sampled.clients {
-            draw(host, network, config, seed);
+        for Client { host, group, .. } in &mut sampled.clients {
+            if let Some(bandwidth) = draw(host, network, &group.config, seed) {
+                set_bandwidth(&mut Arc::make_mut(group).config, Some(bandwidth));
+            }
         }
         for Server { host, .. } in &mut sampled.servers {
             draw_host(host, network, seed);
@@ -73,11 +77,11 @@ impl Scenario {
     /// The sampler of paths [`Path::Tor`]; `None` if no client needs it. If no path is possible, the error gives the
     /// reason.
     pub(crate) fn select(&self) -> Result<Option<Arc<Selector>>, Error> {
-        if !self.clients.iter().any(|client| matches!(client.path, Path::Tor { .. })) {
+        if !self.clients.iter().any(|client| matches!(client.group.path, Path::Tor { .. })) {
             return Ok(None);
         }
         let relay = |relay: &Relay| penstock_network::Relay {
-            name: relay.host.name.clone(),
+            name: relay.host.name.to_string(),
             // Only ratios of weights matter, so any unit is correct.
             weight: u32::try_from(relay.weight.bytes_per_sec() / 128).unwrap_or(u32::MAX).max(1),
             flags: Flags {
@@ -108,27 +112,28 @@ fn set_bandwidth(config: &mut Arc<RelayConfig>, bandwidth: Option<Bandwidth>) {
     }
 }
 
-fn draw(host: &mut Host, network: &Network, config: &mut Arc<RelayConfig>, seed: Seed) {
+/// Samples a node's link rates and place. Returns its bandwidth, if networks sample it.
+fn draw(host: &mut Host, network: &Network, config: &RelayConfig, seed: Seed) -> Option<Bandwidth> {
     let rank = draw_host(host, network, seed);
-    let rate = host.sampled.bandwidth.as_ref().and_then(|rates| DataRate::new(rates.at(rank)));
-    if let (Some(rate), Some(bandwidth)) = (rate, config.bandwidth) {
-        let burst = bandwidth.burst.get() as u128 * u128::from(rate.bytes_per_sec());
-        // The bucket size divided by the rate stays the same. Rates and bursts are too small for an overflow.
-        let burst = (burst / u128::from(bandwidth.rate.bytes_per_sec())) as u64;
-        set_bandwidth(config, Some(Bandwidth { rate, burst: Bytes::new(burst.max(1)) }));
-    }
+    let rate = DataRate::new(host.group.sampled.bandwidth.as_ref()?.at(rank))?;
+    let bandwidth = config.bandwidth?;
+    let burst = bandwidth.burst.get() as u128 * u128::from(rate.bytes_per_sec());
+    // The bucket size divided by the rate stays the same. Rates and bursts are too small for an overflow.
+    let burst = (burst / u128::from(bandwidth.rate.bytes_per_sec())) as u64;
+    Some(Bandwidth { rate, burst: Bytes::new(burst.max(1)) })
 }
 
 /// Samples a node's link rates and place. Returns the probability at which all rates of the node are taken, between 0
 /// and 1.
 fn draw_host(host: &mut Host, network: &Network, seed: Seed) -> f64 {
     let rank = seed.stream(&format!("{}/rates", host.name)).unit();
+    let sampled = &host.group.sampled;
     let rate = |quantiles: &Option<Quantiles>| DataRate::new(quantiles.as_ref()?.at(rank));
-    host.link_up = rate(&host.sampled.link_up).unwrap_or(host.link_up);
-    host.link_down = rate(&host.sampled.link_down).unwrap_or(host.link_down);
-    if let (Latency::Places(places, _), Some(index)) = (&network.latency, host.place.index) {
+    host.link_up = rate(&sampled.link_up).unwrap_or(host.link_up);
+    host.link_down = rate(&sampled.link_down).unwrap_or(host.link_down);
+    if let (Latency::Places(places, _), Place::Listed(index)) = (&network.latency, host.place) {
         let place = &places.all()[index];
-        let [up, down] = host.sampled.of_place;
+        let [up, down] = sampled.of_place;
         host.link_up = place.up.filter(|_| up).unwrap_or(host.link_up);
         host.link_down = place.down.filter(|_| down).unwrap_or(host.link_down);
     } else if network.latency != Latency::Even {
@@ -148,11 +153,11 @@ fn assign<'a>(places: &Places, kind: usize, hosts: impl Iterator<Item = &'a mut 
         let of_country = |place: &&(usize, u32)| places.all()[place.0].country == host.country;
         let usual = weights(places, kind);
         let here: Vec<_> = usual.iter().filter(of_country).copied().collect();
-        if host.places.is_none() && host.country.is_some() && !here.is_empty() {
+        if host.group.places.is_none() && host.country.is_some() && !here.is_empty() {
             let mut rng = seed.stream(&format!("{}/place", host.name));
-            host.place.index = Some(nth(&here, rng.below(total(&here))));
+            host.place = Place::Listed(nth(&here, rng.below(total(&here))));
         } else {
-            groups.entry(host.group.clone()).or_default().push(host);
+            groups.entry(host.group.name.clone()).or_default().push(host);
         }
     }
     for (group, mut hosts) in groups {
@@ -160,12 +165,12 @@ fn assign<'a>(places: &Places, kind: usize, hosts: impl Iterator<Item = &'a mut 
         for last in (1..hosts.len()).rev() {
             hosts.swap(last, rng.below(last as u64 + 1) as usize);
         }
-        let among = hosts[0].places.clone().unwrap_or_else(|| weights(places, kind).into());
+        let among = hosts[0].group.places.clone().unwrap_or_else(|| weights(places, kind).into());
         let (all, count) = (total(&among), hosts.len() as u64);
         // One random offset for all nodes: a node for each `all / count` of the numbers.
         let offset = rng.below(all);
         for (number, host) in (0..).zip(hosts) {
-            host.place.index = Some(nth(&among, (number * all + offset) / count));
+            host.place = Place::Listed(nth(&among, (number * all + offset) / count));
         }
     }
 }
@@ -199,11 +204,12 @@ fn nth(weights: &[(usize, u32)], position: u64) -> usize {
 impl Circuits {
     /// Gives a circuit to each client with [`Path::Listed`], in the order of names.
     fn take(&self, clients: &mut [Client], relays: &[Relay], seed: Seed) {
-        let clients: Vec<_> = clients.iter_mut().filter(|client| client.path == Path::Listed).collect();
+        let clients: Vec<_> = clients.iter_mut().filter(|client| client.group.path == Path::Listed).collect();
         let mut rng = seed.stream("network/circuits");
         let Some(each) = &self.each else {
             for client in clients {
-                client.path = Path::Fixed(draw_weighted(relays, client.path.hops(), &mut rng));
+                let path = draw_weighted(relays, client.group.path.hops(), &mut rng);
+                Arc::make_mut(&mut client.group).path = Path::Fixed(path);
             }
             return;
         };
@@ -217,7 +223,7 @@ impl Circuits {
             chosen.sort_unstable();
         }
         for (client, circuit) in clients.into_iter().zip(chosen) {
-            client.path = Path::Fixed(each[circuit].clone());
+            Arc::make_mut(&mut client.group).path = Path::Fixed(each[circuit].clone());
         }
     }
 }
@@ -256,7 +262,7 @@ impl Deployments {
         }
         for (index, layers) in layers {
             let relay = &mut relays[index];
-            let known = self.software.get(&(relay.host.group.clone(), layers));
+            let known = self.software.get(&(relay.host.group.name.clone(), layers));
             let (config, phase) = known.expect("the builder reads the software of every combination");
             let bandwidth = std::mem::replace(&mut relay.config, config.clone()).bandwidth;
             set_bandwidth(&mut relay.config, bandwidth);
@@ -291,7 +297,7 @@ impl Dumbbell {
     fn place(&self, rng: &mut Rng) -> Place {
         let far = rng.unit() < self.far_share;
         let delays = if far { &self.far } else { &self.near };
-        Place { far, access: Duration::from_nanos(delays.at(rng.unit())), ..Place::default() }
+        Place::Side { far, access: Duration::from_nanos(delays.at(rng.unit())) }
     }
 
     /// Mean round-trip time between two nodes with median delays. Each node is on a random side of the dumbbell.
@@ -320,12 +326,12 @@ impl Latency {
             Latency::Dumbbell(dumbbell) => dumbbell.place(rng),
             Latency::Geographic(access) => {
                 let country = host.country.unwrap_or_else(|| geo::draw(geo::USERS, rng));
-                let spot = Some(country.spot(rng));
-                Place { access: Duration::from_nanos(access.at(rng.unit())), spot, ..Place::default() }
+                let spot = country.spot(rng);
+                Place::At { spot, access: Duration::from_nanos(access.at(rng.unit())) }
             }
             Latency::RttMatrix(matrix, access) => {
-                let country = Some(host.country.unwrap_or_else(|| geo::draw(matrix.users(), rng)));
-                Place { access: Duration::from_nanos(access.at(rng.unit())), country, ..Place::default() }
+                let country = host.country.unwrap_or_else(|| geo::draw(matrix.users(), rng));
+                Place::In { country, access: Duration::from_nanos(access.at(rng.unit())) }
             }
         }
     }
@@ -339,7 +345,7 @@ impl Network {
         const ORDER: [(usize, usize); 9] =
             [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2)];
         if !self.exceptions.is_empty() {
-            let [ours, theirs] = [one, other].map(|host| [&host.name[..], &host.group, host.section]);
+            let [ours, theirs] = [one, other].map(|host| [&*host.name, &host.group.name, host.group.section]);
             let found = |(a, b): (usize, usize)| {
                 let (a, b) = (ours[a].to_owned(), theirs[b].to_owned());
                 let swapped = a > b;
@@ -350,8 +356,8 @@ impl Network {
                 return wire;
             }
         }
-        if let (Latency::Places(places, _), Some(from), Some(to)) =
-            (&self.latency, one.place.index, other.place.index)
+        if let (Latency::Places(places, _), Place::Listed(from), Place::Listed(to)) =
+            (&self.latency, one.place, other.place)
         {
             let way = places.between(from, to);
             let rtt = way.delay + places.between(to, from).delay;
@@ -364,17 +370,20 @@ impl Network {
 
     /// Round-trip time between two nodes without an exception. Before places are sampled, this is a typical value.
     fn default_rtt(&self, one: &Host, other: &Host) -> Duration {
-        if self.latency == Latency::Even || one.place.access.is_zero() {
+        if self.latency == Latency::Even || one.place.access().is_zero() {
             return self.typical_rtt();
         }
-        let countries = one.place.country.zip(other.place.country);
-        let distance = match (one.place.spot.zip(other.place.spot), &self.latency, countries) {
-            (Some((one, other)), ..) => geo::way(one, other),
-            (None, Latency::RttMatrix(matrix, _), Some((one, other))) => matrix.between(one, other),
-            _ if one.place.far == other.place.far => Duration::ZERO,
-            _ => self.trunk,
+        let distance = match (one.place, other.place, &self.latency) {
+            (Place::At { spot: one, .. }, Place::At { spot: other, .. }, _) => geo::way(one, other),
+            (
+                Place::In { country: one, .. },
+                Place::In { country: other, .. },
+                Latency::RttMatrix(matrix, _),
+            ) => matrix.between(one, other),
+            (Place::Side { far: one, .. }, Place::Side { far: other, .. }, _) if one != other => self.trunk,
+            _ => Duration::ZERO,
         };
-        one.place.access + other.place.access + distance
+        one.place.access() + other.place.access() + distance
     }
 
     /// Shortest possible one-way delay between any two nodes.
@@ -422,7 +431,9 @@ mod tests {
         let star = Dumbbell { far_share: 0.0, ..short() };
         assert_eq!([star.typical(), star.least()], [Duration::from_millis(40); 2]);
         assert!(
-            (0..50).all(|seed| !star.place(&mut Seed(seed).stream("a/place")).far),
+            (0..50).all(|seed| {
+                matches!(star.place(&mut Seed(seed).stream("a/place")), Place::Side { far: false, .. })
+            }),
             "a star has one side"
         );
     }

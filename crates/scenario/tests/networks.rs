@@ -1,6 +1,6 @@
 //! Sampled networks: relays of a year, locations, deployments, and round-trip times.
 
-use penstock_scenario::model::Relay;
+use penstock_scenario::model::{Place, Relay};
 use penstock_scenario::{Document, Error, NetworkFile, Point, Scenario};
 use penstock_units::{Duration, Seed};
 
@@ -88,12 +88,12 @@ fn clients_use_guards_and_exits_and_keep_their_guards() {
     let scenario = scenario("guards = 3\n");
     let drawn = scenario.sampled(Seed(4));
     let client = &drawn.clients[0];
-    let guards = client.path.draw_guards(&drawn, &mut Seed(4).stream("web0001/guards"));
+    let guards = client.group.path.draw_guards(&drawn, &mut Seed(4).stream("web0001/guards"));
     assert_eq!(guards.len(), 3);
     let mut rng = Seed(4).stream("web0001/path");
     let mut seen = [0; 3];
     for _ in 0..600 {
-        let path = client.path.draw(&drawn, &guards, &mut rng);
+        let path = client.group.path.draw(&drawn, &guards, &mut rng);
         let [guard, middle, exit] = path[..] else { panic!("{path:?} has three relays") };
         assert!(guard != middle && middle != exit && guard != exit);
         assert!(drawn.relays[guard].guard && drawn.relays[exit].exit);
@@ -344,7 +344,7 @@ fn the_relays_of_a_network_file_replace_those_of_the_scenario() {
     let document = in_network(TEXT, NETWORK, &["relays.c-3.link=5 MiB/s"]).unwrap();
     let scenario = document.scenario("default").unwrap();
     let relays: Vec<_> =
-        scenario.relays.iter().map(|relay| (relay.host.name.as_str(), relay.guard, relay.exit)).collect();
+        scenario.relays.iter().map(|relay| (&*relay.host.name, relay.guard, relay.exit)).collect();
     assert_eq!(relays, [("a-1", true, false), ("b-2", false, false), ("c-3", false, true)]);
     assert_eq!(scenario.relays[2].host.link_up.to_string(), "5 MiB/s", "--set overrides the network file");
     assert_eq!(scenario.relays[1].weight.bytes_per_sec(), 3000);
@@ -376,8 +376,11 @@ fn a_round_trip_follows_the_countries_and_the_access_delays() {
     assert_eq!([rtt(1, 2), rtt(2, 1)], [Duration::from_millis(42); 2]);
     assert_eq!(drawn.network.shortest_delay(), Duration::from_millis(6));
     // Clients are in the countries of users. The file has two of these countries.
-    let germans =
-        drawn.clients.iter().filter(|client| client.host.place.country.unwrap().code == "DE").count();
+    let germans = drawn
+        .clients
+        .iter()
+        .filter(|client| matches!(client.host.place, Place::In { country, .. } if country.code == "DE"))
+        .count();
     assert!((10..=30).contains(&germans), "{germans} of 50");
     // Round-trip times of the scenario do not mix with those of the file.
     let own = TEXT

@@ -1,9 +1,15 @@
 //! Networks of places: their keys, the assignment of nodes, losses and delays by direction, and listed circuits.
 
-use penstock_scenario::model::{Latency, Path};
+use penstock_scenario::model::{Host, Latency, Path, Place};
 use penstock_scenario::{Document, Error, NetworkFile, Point, Scenario};
 use penstock_units::{Duration, Seed};
 use std::collections::BTreeMap;
+
+/// The index of a node's place.
+fn listed(host: &Host) -> usize {
+    let Place::Listed(index) = host.place else { panic!("{:?} is not a listed place", host.place) };
+    index
+}
 
 const TEXT: &str = r#"[scenario]
 title = "test"
@@ -87,8 +93,8 @@ fn nodes_are_divided_among_their_places_in_every_network() {
     let count = |drawn: &Scenario, group: &str| {
         let Latency::Places(places, _) = &drawn.network.latency else { panic!() };
         let mut counts = BTreeMap::new();
-        for client in drawn.clients.iter().filter(|client| client.host.group == group) {
-            let place = &places.all()[client.host.place.index.unwrap()];
+        for client in drawn.clients.iter().filter(|client| client.host.group.name == group) {
+            let place = &places.all()[listed(&client.host)];
             *counts.entry(place.name.clone()).or_insert(0) += 1;
             let links = [client.host.link_down, client.host.link_up];
             assert_eq!(links, [place.down.unwrap(), place.up.unwrap()], "a link of the place");
@@ -102,10 +108,10 @@ fn nodes_are_divided_among_their_places_in_every_network() {
         };
         assert_eq!(count(drawn, "web"), counted(7, 3), "exactly the numbers of the table");
         assert_eq!(count(drawn, "far"), counted(2, 6), "in proportion to the weights");
-        assert_eq!(drawn.relays[1].host.place.index, Some(0), "the country has one place");
+        assert_eq!(listed(&drawn.relays[1].host), 0, "the country has one place");
     }
     let places =
-        |drawn: &Scenario| drawn.clients.iter().map(|client| client.host.place.index).collect::<Vec<_>>();
+        |drawn: &Scenario| drawn.clients.iter().map(|client| listed(&client.host)).collect::<Vec<_>>();
     assert_ne!(places(&one), places(&other), "which client is where differs");
     assert_eq!(places(&one), places(&scenario.sampled(Seed(1))));
 }
@@ -258,8 +264,8 @@ fn a_network_file_places_the_clients_of_the_scenario() {
     let drawn = document.scenario("default").unwrap().sampled(Seed(1)).into_owned();
     let Latency::Places(places, _) = &drawn.network.latency else { panic!() };
     assert_eq!(places.all().len(), 2, "the places of the scenario are gone");
-    let web = drawn.clients.iter().filter(|client| client.host.group == "web");
-    assert!(web.clone().count() == 10 && web.clone().all(|client| client.host.place.index == Some(0)));
+    let web = drawn.clients.iter().filter(|client| client.host.group.name == "web");
+    assert!(web.clone().count() == 10 && web.clone().all(|client| listed(&client.host) == 0));
     let warnings = document.warnings();
     assert_eq!(
         warnings,
@@ -285,13 +291,13 @@ fn an_environment_generates_places_for_each_network() {
     assert_ne!(one.network.latency, other.network.latency);
     let Latency::Places(places, Some(_)) = &one.network.latency else { panic!() };
     for client in &one.clients {
-        let place = &places.all()[client.host.place.index.unwrap()];
+        let place = &places.all()[listed(&client.host)];
         assert!(place.name.starts_with("clients-"), "{}", place.name);
         assert_eq!(client.host.link_up, place.up.unwrap());
     }
-    let name = |index: Option<usize>| places.all()[index.unwrap()].name.clone();
-    assert!(one.relays.iter().all(|relay| name(relay.host.place.index).starts_with("relays-")));
-    assert!(one.servers.iter().all(|server| name(server.host.place.index).starts_with("servers-")));
+    let name = |index: usize| places.all()[index].name.clone();
+    assert!(one.relays.iter().all(|relay| name(listed(&relay.host)).starts_with("relays-")));
+    assert!(one.servers.iter().all(|server| name(listed(&server.host)).starts_with("servers-")));
     let said = parse(&text.replace("shadow-2014", "shadow-2013")).unwrap_err().to_string();
     let right = "\"shadow-2013\" is unknown; it must be one of shadow-2012, shadow-2014, or tables [network.places.NAME]";
     assert!(said.contains(right), "{said}");
@@ -320,7 +326,7 @@ fn each_client_takes_one_of_the_listed_circuits() {
     };
     let paths = |choice: &str, seed| {
         let drawn = scenario(&listed(choice, 5)).sampled(Seed(seed)).into_owned();
-        drawn.clients.iter().map(|client| client.path.clone()).collect::<Vec<_>>()
+        drawn.clients.iter().map(|client| client.group.path.clone()).collect::<Vec<_>>()
     };
     let fixed = |relays: &[usize]| Path::Fixed(relays.to_vec());
     let all = [fixed(&[0, 1, 2]), fixed(&[2, 1, 0]), fixed(&[1]), fixed(&[1, 2]), fixed(&[2, 0])];
@@ -347,6 +353,6 @@ fn each_client_takes_one_of_the_listed_circuits() {
         scenario(&text.replace("circuits = [\"a b c\", \"c b a\", \"b\", \"b c\", \"c a\"]\n", ""));
     let drawn = weighted.sampled(Seed(1));
     let hops = |path: &Path| if let Path::Fixed(path) = path { path.len() } else { 0 };
-    assert!(drawn.clients.iter().all(|client| hops(&client.path) == 3), "a circuit for the whole run");
+    assert!(drawn.clients.iter().all(|client| hops(&client.group.path) == 3), "a circuit for the whole run");
     assert!(said("\"c b a\"", "\"\"").contains("circuit 2: it has 0 relays; it must have 1 to 8"));
 }

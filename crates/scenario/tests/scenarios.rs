@@ -13,7 +13,7 @@ use penstock_core::scheduler::{
 };
 use penstock_scenario::markov::Walk;
 use penstock_scenario::model::{
-    self, Activity, Amount, LinkQueue, Path, Phase, Scenario, Span, Switch, TorNode, Workload,
+    self, Activity, Amount, Host, LinkQueue, Path, Phase, Place, Scenario, Span, Switch, TorNode, Workload,
 };
 use penstock_scenario::{Document, Point};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
@@ -100,7 +100,7 @@ fn the_scenarios_of_plain_tcp_match_kists_figures_2a_and_2b() {
             let scenario = document.scenario(&variant.name).unwrap();
             assert!(scenario.relays.is_empty());
             let [client] = &scenario.clients[..] else { panic!("one client") };
-            assert_eq!((&client.path, client.host.link_down), (&Path::Direct, link));
+            assert_eq!((&client.group.path, client.host.link_down), (&Path::Direct, link));
             assert_eq!(size(&scenario.workloads[0]), Amount::Fixed(Bytes::mib(100)));
             assert_eq!(scenario.network.default.rtt, Duration::from_millis(10));
             if link == DataRate::mib(10) {
@@ -128,11 +128,11 @@ fn the_shipped_scenarios_match_figure_4() {
             let rate =
                 |relay: &penstock_scenario::model::Relay| relay.config.bandwidth.map(|limit| limit.rate);
             let rates: Vec<_> =
-                scenario.relays.iter().map(|relay| (relay.host.name.as_str(), rate(relay))).collect();
+                scenario.relays.iter().map(|relay| (&*relay.host.name, rate(relay))).collect();
             assert_eq!(rates, [("entry", None), ("exit", None), ("middle", middle)]);
             assert!(scenario.relays.iter().all(|relay| relay.host.link_up == DataRate::mib(10)));
             assert!(scenario.relays.iter().all(|relay| circuit_window(&relay.config) == window));
-            assert!(scenario.clients.iter().all(|client| client.path == Path::Fixed(vec![0, 2, 1])));
+            assert!(scenario.clients.iter().all(|client| client.group.path == Path::Fixed(vec![0, 2, 1])));
             let sizes: Vec<_> =
                 scenario.workloads.iter().map(|workload| (workload.name.as_str(), size(workload))).collect();
             assert_eq!(
@@ -148,7 +148,7 @@ fn the_shipped_scenarios_match_figure_4() {
 }
 
 fn half_life(scenario: &Scenario, relay: &str) -> Option<Duration> {
-    let relay = scenario.relays.iter().find(|each| each.host.name == relay).unwrap();
+    let relay = scenario.relays.iter().find(|each| *each.host.name == *relay).unwrap();
     match relay.config.circuit_policy {
         CircuitPolicyConfig::EwmaList(ewma)
         | CircuitPolicyConfig::EwmaHeap(ewma)
@@ -228,7 +228,7 @@ fn the_scheduler_key_selects_the_scheduler() {
 #[test]
 fn a_client_sets_its_class_and_a_relay_the_factor() {
     let scenario = small("", &["client.priority_class=worse", "relays.a.priority_factor=50"]);
-    assert_eq!(scenario.clients[0].config.priority_class, PriorityClass::Worse);
+    assert_eq!(scenario.clients[0].group.config.priority_class, PriorityClass::Worse);
     let factors: Vec<f64> = scenario.relays.iter().map(|relay| relay.config.priority_factor.0).collect();
     assert_eq!(factors, [50.0, 10.0, 10.0]);
 }
@@ -512,7 +512,7 @@ fn a_workload_can_hold_circuits() {
 fn throttle_keys_configure_the_throttles() {
     let scenario = small(THROTTLES, &[]);
     let said = |name: &str| {
-        let relay = scenario.relays.iter().find(|relay| relay.host.name == name).unwrap();
+        let relay = scenario.relays.iter().find(|relay| *relay.host.name == *name).unwrap();
         format!("{:?} {:?}", relay.config.throttle, relay.config.client_buckets)
     };
     let buckets =
@@ -663,7 +663,7 @@ fn a_preset_overrides_inherited_keys_and_keys_next_to_it_override_the_preset() {
     let configs = |document: &Document, variant: &str| {
         let scenario = document.scenario(variant).unwrap();
         let [a, _, _, d] = &scenario.relays[..] else { panic!() };
-        [&a.config, &d.config, &scenario.clients[0].config].map(|config| RelayConfig::clone(config))
+        [&a.config, &d.config, &scenario.clients[0].group.config].map(|config| RelayConfig::clone(config))
     };
     let policy = |config: &RelayConfig| format!("{:?}", config.circuit_policy);
     let [a, d, web] = configs(&document, "mixed");
@@ -693,7 +693,7 @@ fn a_preset_overrides_inherited_keys_and_keys_next_to_it_override_the_preset() {
 fn presets_match_the_constants_of_the_core() {
     let of = |preset: &str| {
         let scenario = small(&format!("preset = '{preset}'\n[relay]\npreset = '{preset}'\n"), &[]);
-        [scenario.relays[0].config.clone(), scenario.clients[0].config.clone()]
+        [scenario.relays[0].config.clone(), scenario.clients[0].group.config.clone()]
     };
     let ewma = EwmaConfig { half_life: Duration::from_secs(30) };
     let (old, newer) = (RelayConfig::default(), Duration::from_millis(100));
@@ -740,14 +740,14 @@ fn the_defaults_match_the_core() {
     let scenario = small("", &[]);
     for (config, phase) in [
         (&scenario.relays[0].config, scenario.relays[0].refill_phase),
-        (&scenario.clients[0].config, scenario.clients[0].refill_phase),
+        (&scenario.clients[0].group.config, scenario.clients[0].group.refill_phase),
     ] {
         assert_eq!(format!("{config:?}"), format!("{:?}", RelayConfig::default()));
         assert_eq!(phase, Phase::Random);
     }
     assert_eq!(scenario.variant.name, "default");
-    assert_eq!(scenario.clients[0].path, Path::Weighted { hops: 3 });
-    assert_eq!(scenario.clients[0].servers[..], [0]);
+    assert_eq!(scenario.clients[0].group.path, Path::Weighted { hops: 3 });
+    assert_eq!(scenario.clients[0].group.servers[..], [0]);
 }
 
 #[test]
@@ -771,21 +771,21 @@ fn a_set_overrides_a_variant() {
         document.scenario("v").unwrap().relays[0].host.clone()
     };
     let host = window(&[]);
-    assert_eq!((host.send_buffer, host.link_up), (Some(Bytes::kib(32)), DataRate::mib(1)));
+    assert_eq!((host.group.send_buffer, host.link_up), (Some(Bytes::kib(32)), DataRate::mib(1)));
     let host = window(&["tcp.send_buffer=64 KiB".to_owned(), "tcp.send_buffer=\"auto\"".to_owned()]);
-    assert_eq!((host.send_buffer, host.link_up), (None, DataRate::mib(1)));
+    assert_eq!((host.group.send_buffer, host.link_up), (None, DataRate::mib(1)));
 }
 
 #[test]
 fn a_count_numbers_nodes_and_a_larger_count_renames_none() {
     let names = |count: u32| -> Vec<String> {
         let scenario = small(&format!("count = {count}\n"), &[]);
-        scenario.clients.iter().map(|client| client.host.name.clone()).collect()
+        scenario.clients.iter().map(|client| client.host.name.to_string()).collect()
     };
     assert_eq!(names(1), ["web0001"]);
     assert_eq!(names(2), ["web0001", "web0002"]);
     assert!(names(12).starts_with(&names(9)));
-    assert_eq!(small("", &[]).clients[0].host.name, "web");
+    assert_eq!(small("", &[]).clients[0].host.name.as_ref(), "web");
 }
 
 #[test]
@@ -819,7 +819,7 @@ fn a_dumbbell_and_rates_are_sampled_by_seed_and_name() {
             assert!((seconds - 1.0).abs() < 1e-3, "the bucket holds one second");
             (relay.host.link_up.bytes_per_sec(), bandwidth.rate.bytes_per_sec())
         };
-        scenario.relays.iter().filter(|relay| relay.host.group == "fast").map(of).collect()
+        scenario.relays.iter().filter(|relay| relay.host.group.name == "fast").map(of).collect()
     };
     assert_ne!(fast(&drawn), fast(&other));
     assert_eq!(
@@ -831,12 +831,13 @@ fn a_dumbbell_and_rates_are_sampled_by_seed_and_name() {
     both.sort_unstable();
     assert!(both.is_sorted_by_key(|(_, bucket)| *bucket), "a fast link has a high bandwidth");
     let hosts: Vec<_> = drawn.clients.iter().map(|client| &client.host).collect();
-    let far = hosts.iter().filter(|host| host.place.far).count();
+    let is_far = |host: &Host| matches!(host.place, Place::Side { far: true, .. });
+    let far = hosts.iter().filter(|host| is_far(host)).count();
     assert!((10..=30).contains(&far), "{far} of 40");
     for [one, two] in hosts.as_chunks::<2>().0 {
         let rtt = drawn.network.between(one, two).rtt;
-        let across = if one.place.far == two.place.far { Duration::ZERO } else { drawn.network.trunk };
-        assert_eq!(rtt, one.place.access + two.place.access + across);
+        let across = if is_far(one) == is_far(two) { Duration::ZERO } else { drawn.network.trunk };
+        assert_eq!(rtt, one.place.access() + two.place.access() + across);
         assert!(rtt >= 2 * drawn.network.shortest_delay());
     }
     assert!((60..=80).contains(&drawn.network.trunk.as_millis()), "130 ms less 20 ms and 30 to 50 ms");
@@ -852,7 +853,7 @@ fn a_scenario_without_randomness_is_sampled_unchanged() {
 fn weighted_paths_have_the_requested_number_of_hops() {
     for hops in [1, 2, 3] {
         let scenario = small(&format!("hops = {hops}\n"), &[]);
-        let path = scenario.clients[0].path.draw(&scenario, &[], &mut Seed(1).stream("web/path"));
+        let path = scenario.clients[0].group.path.draw(&scenario, &[], &mut Seed(1).stream("web/path"));
         assert_eq!(path.len(), hops);
     }
 }
@@ -863,7 +864,7 @@ fn weighted_paths_have_different_relays_by_weight() {
     let mut rng = Seed(1).stream("web/path");
     let mut first = [0; 4];
     for _ in 0..2000 {
-        let path = scenario.clients[0].path.draw(&scenario, &[], &mut rng);
+        let path = scenario.clients[0].group.path.draw(&scenario, &[], &mut rng);
         let mut sorted = path.clone();
         sorted.sort_unstable();
         sorted.dedup();
@@ -882,7 +883,7 @@ fn a_bucket_holds_one_second_by_default() {
     assert_eq!(config.bandwidth, Some(Bandwidth { rate: DataRate::mib(1), burst: Bytes::mib(1) }));
     assert_eq!(config.refill.phase, Duration::from_millis(10));
     assert_eq!(scenario.relays[0].weight, DataRate::mib(1));
-    assert_eq!(scenario.clients[0].config.bandwidth, None);
+    assert_eq!(scenario.clients[0].group.config.bandwidth, None);
 }
 
 /// The keys of Vegas: only a version, each key set, and the newest Tor preset.
@@ -1049,7 +1050,7 @@ fn the_larger_network_matches_figure_11() {
         let scenario = document.scenario(&variant.name).unwrap();
         let count = |workload: &str| {
             let of = scenario.workloads.iter().position(|each| each.name == workload).unwrap();
-            scenario.clients.iter().filter(|client| client.workloads.contains(&of)).count()
+            scenario.clients.iter().filter(|client| client.group.workloads.contains(&of)).count()
         };
         assert_eq!((scenario.relays.len(), count("web"), count("bulk")), (20, 190, 10));
         let slow = DataRate::kib(128);
@@ -1135,7 +1136,7 @@ fn each_node_sets_its_credits_and_the_consensus_turns_windows_off() {
         let adapt = AdaptConfig { interval: Duration::from_secs(1), law, kernel: false };
         let expected = N23Config { adapt: Some(adapt), with_clients: false, active, ..N23Config::default() };
         assert_eq!(n23(&scenario.relays[3].config), Some(expected));
-        let client = &scenario.clients[0].config;
+        let client = &scenario.clients[0].group.config;
         assert_eq!(n23(client), Some(N23Config { active, ..N23Config::default() }));
         let ends = [&scenario.relays[0].config, client].map(|config| match config.edge_control {
             EdgeControlConfig::Windows(windows) => windows.ends,
@@ -1197,7 +1198,7 @@ fn a_profile_decides_queue_nodelay_and_window_unless_they_are_set() {
     let of = |sets: &[&str]| {
         let scenario = small("", sets);
         let host = &scenario.relays[0].host;
-        let queue = host.link_queue.unwrap_or(scenario.tcp.profile.link_queue());
+        let queue = host.group.link_queue.unwrap_or(scenario.tcp.profile.link_queue());
         (queue, scenario.tcp.sets_nodelay(), scenario.tcp.initial_window)
     };
     let (bytes, packets) = (|size| LinkQueue::Bytes(Bytes::new(size)), LinkQueue::Packets);

@@ -163,9 +163,9 @@ impl Client {
     pub(crate) fn all(index: usize, scenario: &model::Scenario, seed: Seed) -> Vec<Self> {
         let client = &scenario.clients[index];
         let each = Client::workloads(client, scenario);
-        let shares = client.shares_circuit();
+        let shares = client.group.shares_circuit();
         let mut rng = seed.stream(&format!("{}/guards", client.host.name));
-        let guards: Arc<[usize]> = client.path.draw_guards(scenario, &mut rng).into();
+        let guards: Arc<[usize]> = client.group.path.draw_guards(scenario, &mut rng).into();
         (0..)
             .zip(each)
             .map(|(session, workload)| Client {
@@ -276,7 +276,7 @@ impl Client {
         let sessions = Client::workloads(client, scenario);
         let starts = (0..).zip(sessions).map(|(session, workload)| {
             let mut pause = stream(&client.host.name, session, seed, "pause");
-            let start = client.start.as_ref().unwrap_or(&scenario.workloads[workload].start);
+            let start = client.start.as_deref().unwrap_or(&scenario.workloads[workload].start);
             Instant::ZERO + start.draw(&mut pause)
         });
         starts.min().unwrap_or(Instant::FAR_FUTURE)
@@ -285,13 +285,13 @@ impl Client {
     /// The workload of each session of a client.
     fn workloads(client: &model::Client, scenario: &model::Scenario) -> impl Iterator<Item = usize> {
         let circuits = |workload: &usize| scenario.workloads[*workload].circuits;
-        client.workloads.iter().flat_map(move |workload| (0..circuits(workload)).map(|_| *workload))
+        client.group.workloads.iter().flat_map(move |workload| (0..circuits(workload)).map(|_| *workload))
     }
 
     /// The time of the session's first action.
     pub(crate) fn draw_start(&mut self, scenario: &model::Scenario) -> Instant {
         let workload = &scenario.workloads[self.workload];
-        let start = scenario.clients[self.index].start.as_ref().unwrap_or(&workload.start);
+        let start = scenario.clients[self.index].start.as_deref().unwrap_or(&workload.start);
         let begins = if let Task::Generator(generator) = &self.task { generator.begins } else { None };
         begins.unwrap_or_else(|| Instant::ZERO + start.draw(&mut self.rng.pause))
     }
@@ -309,13 +309,13 @@ impl Client {
     }
 
     pub(crate) fn draw_server(&mut self, client: &model::Client) -> usize {
-        let choice = self.rng.server.below(client.servers.len() as u64);
-        client.servers[choice as usize]
+        let choice = self.rng.server.below(client.group.servers.len() as u64);
+        client.group.servers[choice as usize]
     }
 
     /// The relays that may be the first hop of the session's circuits; `None` if others may be, and without Tor.
     pub(crate) fn first_hops<'a>(&'a self, scenario: &'a model::Scenario) -> Option<&'a [usize]> {
-        match (&self.path, &scenario.clients[self.index].path) {
+        match (&self.path, &scenario.clients[self.index].group.path) {
             (Some(path), _) | (None, model::Path::Fixed(path)) => path.first().map(slice::from_ref),
             // If no guard is compatible with the exit, the client uses another relay.
             _ => {
@@ -328,7 +328,7 @@ impl Client {
         if let Some(path) = &self.path {
             return path.clone();
         }
-        scenario.clients[self.index].path.draw(scenario, &self.guards, &mut self.rng.path)
+        scenario.clients[self.index].group.path.draw(scenario, &self.guards, &mut self.rng.path)
     }
 
     /// In a replay, the recorded time of the request.

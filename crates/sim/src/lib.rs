@@ -47,7 +47,8 @@ pub struct Outcome {
     pub tables: Tables,
     /// The cost of the run. The caller adds the real time and the processor time.
     pub stats: RunStats,
-    /// The counters and the final state of every relay and client, in the order of their names.
+    /// The counters and the final state of every relay, and of every client that has started, in the order of their
+    /// names.
     pub nodes: Vec<NodeReport>,
     /// Cells, connections and packets between the nodes at the end of the run.
     pub network: NetworkReport,
@@ -74,21 +75,6 @@ pub struct NodeReport {
     pub datagrams: DatagramCounters,
     /// Cells that the node sent in datagrams and that the peer has not acknowledged.
     pub unacknowledged: Cells,
-}
-
-impl NodeReport {
-    /// The report of a node that has not started.
-    pub(crate) fn of_idle(name: String) -> Self {
-        NodeReport {
-            name,
-            counters: Counters::default(),
-            held: Cells::ZERO,
-            population: [0; 3],
-            link_bytes: [Bytes::ZERO; 2],
-            datagrams: DatagramCounters::default(),
-            unacknowledged: Cells::ZERO,
-        }
-    }
 }
 
 /// Cells, connections and packets between the nodes at the end of a run.

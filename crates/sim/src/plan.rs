@@ -6,7 +6,6 @@ use penstock_core::config::RelayConfig;
 use penstock_record::tables::Name;
 use penstock_scenario::model::{self, Scenario};
 use penstock_units::Seed;
-use std::collections::BTreeMap;
 
 /// The data that all shards of a run share. They do not change during the run.
 #[derive(Debug)]
@@ -15,23 +14,30 @@ pub(crate) struct Plan<'a> {
     pub(crate) seed: Seed,
     pub(crate) record: Option<&'a Replay>,
     /// All nodes of the scenario, indexed by [`HostId`] (the order of names).
-    pub(crate) builders: Vec<Builder<'a>>,
+    order: Vec<Entry>,
     /// The host of each relay, client and server of the scenario.
     pub(crate) relay_ids: Vec<HostId>,
     pub(crate) client_ids: Vec<HostId>,
     pub(crate) server_ids: Vec<HostId>,
-    pub(crate) relay_names: Vec<Name>,
     pub(crate) workload_names: Vec<Name>,
     pub(crate) shards: usize,
     pub(crate) shard_of: Vec<u8>,
+}
+
+/// A node, by its index in the list of the scenario.
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    Relay(u32),
+    Client(u32),
+    Server(u32),
 }
 
 /// A node of the scenario, from which its state is built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Builder<'a> {
     Relay(&'a model::Relay),
-    /// A client, by its index in the scenario.
-    Client(usize, &'a Scenario),
+    /// A client, and its index in the scenario.
+    Client(usize, &'a model::Client),
     Server(&'a model::Server),
 }
 
@@ -43,30 +49,46 @@ impl<'a> Plan<'a> {
         record: Option<&'a Replay>,
         threads: usize,
     ) -> Self {
-        let mut builders: Vec<Builder<'a>> = Vec::new();
-        builders.extend(scenario.relays.iter().map(Builder::Relay));
-        builders.extend((0..scenario.clients.len()).map(|index| Builder::Client(index, scenario)));
-        builders.extend(scenario.servers.iter().map(Builder::Server));
+        let [relays, clients, servers] =
+            [scenario.relays.len(), scenario.clients.len(), scenario.servers.len()].map(|count| count as u32);
+        let mut order = Vec::with_capacity((relays + clients + servers) as usize);
+        order.extend((0..relays).map(Entry::Relay));
+        order.extend((0..clients).map(Entry::Client));
+        order.extend((0..servers).map(Entry::Server));
         // Host ids follow the order of names, so they do not depend on the order in the scenario.
-        builders.sort_by(|one, other| one.host().name.cmp(&other.host().name));
-        let ids: BTreeMap<&str, HostId> =
-            builders.iter().enumerate().map(|(id, node)| (node.host().name.as_str(), id as HostId)).collect();
-        let relay_names: Vec<Name> =
-            scenario.relays.iter().map(|relay| relay.host.name.as_str().into()).collect();
-        let shards = threads.clamp(1, builders.len().clamp(1, u8::MAX.into()));
+        order.sort_by_key(|node| &node.of(scenario).host().name);
+        let mut ids = [relays, clients, servers].map(|count| vec![0; count as usize]);
+        for (id, node) in (0..).zip(&order) {
+            let (kind, index) = node.place();
+            ids[kind][index] = id;
+        }
+        let [relay_ids, client_ids, server_ids] = ids;
+        let shards = threads.clamp(1, order.len().clamp(1, u8::MAX.into()));
         Plan {
             scenario,
             seed,
             record,
-            relay_ids: scenario.relays.iter().map(|relay| ids[relay.host.name.as_str()]).collect(),
-            client_ids: scenario.clients.iter().map(|client| ids[client.host.name.as_str()]).collect(),
-            server_ids: scenario.servers.iter().map(|server| ids[server.host.name.as_str()]).collect(),
-            relay_names,
+            relay_ids,
+            client_ids,
+            server_ids,
             workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
             shards,
-            shard_of: placed(&builders, scenario, shards),
-            builders,
+            shard_of: placed(&order, scenario, shards),
+            order,
         }
+    }
+
+    /// The number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    pub(crate) fn builder(&self, id: HostId) -> Builder<'a> {
+        self.order[id as usize].of(self.scenario)
+    }
+
+    pub(crate) fn host(&self, id: HostId) -> &'a model::Host {
+        self.builder(id).host()
     }
 
     pub(crate) fn shard(&self, id: HostId) -> usize {
@@ -75,12 +97,12 @@ impl<'a> Plan<'a> {
 }
 
 /// The shard of each host, such that all shards have similar expected load.
-fn placed(builders: &[Builder<'_>], scenario: &Scenario, shards: usize) -> Vec<u8> {
-    let mut shard_of = vec![0; builders.len()];
+fn placed(nodes: &[Entry], scenario: &Scenario, shards: usize) -> Vec<u8> {
+    let mut shard_of = vec![0; nodes.len()];
     if shards == 1 {
         return shard_of;
     }
-    let mut order: Vec<(f64, usize)> = expected_loads(builders, scenario).into_iter().zip(0..).collect();
+    let mut order: Vec<(f64, usize)> = expected_loads(nodes, scenario).into_iter().zip(0..).collect();
     order.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
     let mut loads = vec![0.0_f64; shards];
     for (load, host) in order {
@@ -94,22 +116,41 @@ fn placed(builders: &[Builder<'_>], scenario: &Scenario, shards: usize) -> Vec<u
 
 /// The expected load of each host. The load of a relay is its weight. All servers together, and all clients together,
 /// have a third of the load of all relays.
-fn expected_loads(builders: &[Builder<'_>], scenario: &Scenario) -> Vec<f64> {
+fn expected_loads(nodes: &[Entry], scenario: &Scenario) -> Vec<f64> {
     let of_relays: f64 = scenario.relays.iter().map(|relay| relay.weight.bytes_per_sec() as f64).sum();
     let each = |count: usize| of_relays.max(1.0) / 3.0 / count.max(1) as f64;
-    let load = |builder: &Builder<'_>| match builder {
+    let load = |node: &Entry| match node.of(scenario) {
         Builder::Relay(relay) => relay.weight.bytes_per_sec() as f64,
         Builder::Client(..) => each(scenario.clients.len()),
         Builder::Server(_) => each(scenario.servers.len()),
     };
-    builders.iter().map(load).collect()
+    nodes.iter().map(load).collect()
+}
+
+impl Entry {
+    /// The kind of the node, in the order of [`Entry`], and its index.
+    fn place(self) -> (usize, usize) {
+        match self {
+            Entry::Relay(index) => (0, index as usize),
+            Entry::Client(index) => (1, index as usize),
+            Entry::Server(index) => (2, index as usize),
+        }
+    }
+
+    fn of(self, scenario: &Scenario) -> Builder<'_> {
+        match self {
+            Entry::Relay(index) => Builder::Relay(&scenario.relays[index as usize]),
+            Entry::Client(index) => Builder::Client(index as usize, &scenario.clients[index as usize]),
+            Entry::Server(index) => Builder::Server(&scenario.servers[index as usize]),
+        }
+    }
 }
 
 impl<'a> Builder<'a> {
     pub(crate) fn has_tor(&self) -> bool {
         match self {
             Builder::Relay(_) => true,
-            Builder::Client(index, scenario) => scenario.clients[*index].path != model::Path::Direct,
+            Builder::Client(_, client) => client.group.path != model::Path::Direct,
             Builder::Server(_) => false,
         }
     }
@@ -117,7 +158,7 @@ impl<'a> Builder<'a> {
     pub(crate) fn host(&self) -> &'a model::Host {
         match self {
             Builder::Relay(relay) => &relay.host,
-            Builder::Client(index, scenario) => &scenario.clients[*index].host,
+            Builder::Client(_, client) => &client.host,
             Builder::Server(server) => &server.host,
         }
     }
@@ -126,9 +167,7 @@ impl<'a> Builder<'a> {
     pub(crate) fn config(&self) -> Option<&'a RelayConfig> {
         match self {
             Builder::Relay(relay) => Some(&relay.config),
-            Builder::Client(index, scenario) => {
-                Some(&*scenario.clients[*index].config).filter(|_| self.has_tor())
-            }
+            Builder::Client(_, client) => Some(&*client.group.config).filter(|_| self.has_tor()),
             Builder::Server(_) => None,
         }
     }
@@ -164,7 +203,7 @@ mod tests {
         for shards in [1, 2, 3] {
             let plan = Plan::new(scenario, Seed(1), None, shards);
             let mut loads = vec![0.0_f64; shards];
-            for (id, load) in (0..).zip(expected_loads(&plan.builders, scenario)) {
+            for (id, load) in (0..).zip(expected_loads(&plan.order, scenario)) {
                 loads[plan.shard(id)] += load;
             }
             let mean = loads.iter().sum::<f64>() / shards as f64;

@@ -60,9 +60,9 @@ impl Replay {
         scenario: &Scenario,
         downloads: impl IntoIterator<Item = RecordedDownload>,
     ) -> Result<Self, Error> {
-        let clients = by_name(scenario.clients.iter().map(|client| client.host.name.as_str()));
+        let clients = by_name(scenario.clients.iter().map(|client| &*client.host.name));
         let workloads = by_name(scenario.workloads.iter().map(|workload| workload.name.as_str()));
-        let relays = by_name(scenario.relays.iter().map(|relay| relay.host.name.as_str()));
+        let relays = by_name(scenario.relays.iter().map(|relay| &*relay.host.name));
         let mut circuits: Vec<BTreeMap<(Instant, u64), RecordedCircuit>> =
             vec![BTreeMap::new(); clients.len()];
         for RecordedDownload { client: name, workload: does, circuit, begun, relays: through, start, size } in
@@ -73,11 +73,11 @@ impl Replay {
             };
             let client = &scenario.clients[*index];
             let workload =
-                workloads.get(does.as_str()).filter(|workload| client.workloads.contains(workload));
+                workloads.get(does.as_str()).filter(|workload| client.group.workloads.contains(workload));
             let Some(workload) = workload else {
                 return Err(Error::UnknownWorkload { client: name, workload: does });
             };
-            if client.path == Path::Direct {
+            if client.group.path == Path::Direct {
                 return Err(Error::ClientWithoutTor { client: name });
             }
             match scenario.workloads[*workload].does {
@@ -89,7 +89,7 @@ impl Replay {
             let recorded = match circuits[*index].entry((begun, circuit)) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
-                    let path = path(&client.path, &relays, &through)
+                    let path = path(&client.group.path, &relays, &through)
                         .map_err(|relay| Error::UnknownRelay { client: name, relay: relay.to_owned() })?;
                     new.insert(RecordedCircuit { begun, path, downloads: Vec::new() })
                 }

@@ -232,8 +232,10 @@ impl<'a> Run<'a> {
         // A replay repeats no downloads of clients without Tor.
         let clients = scenario.clients.iter().zip(client_ids).filter(|_| record.is_none());
         for (client, id) in clients {
-            let first = client.workloads.iter().copied().take(1);
-            if client.path == model::Path::Direct && scenario.trace.follows(&client.host.name, first, *seed) {
+            let first = client.group.workloads.iter().copied().take(1);
+            if client.group.path == model::Path::Direct
+                && scenario.trace.follows(&client.host.name, first, *seed)
+            {
                 self.traced_plain.push(*id);
             }
         }

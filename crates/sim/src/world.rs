@@ -21,7 +21,6 @@ use crate::net::{
 use crate::observer::{Observer, RelaySample, TransferEnd};
 use crate::plan::{Builder, Plan};
 use crate::queue::HostId;
-use crate::replay::Replay;
 use crate::tcp::Info;
 use crate::tracker::{Tracker, position};
 use penstock_core::cell::PeerId;
@@ -33,7 +32,7 @@ use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position};
 use penstock_scenario::model::{Activity, Phase as RefillPhase, Scenario, Switch};
-use penstock_units::{Cells, Duration, Instant, Seed, fifo::take_first};
+use penstock_units::{Cells, Duration, Instant, fifo::take_first};
 use std::sync::Arc;
 
 const STEPS_PER_CHECK: u64 = 4096;
@@ -126,8 +125,7 @@ impl<'a> World<'a> {
     /// The hosts of one shard of a plan. Clients are dormant.
     pub(crate) fn new(plan: &'a Plan<'a>, shard: usize, control: &Control) -> Self {
         let (scenario, seed, record) = (plan.scenario, plan.seed, plan.record);
-        let hosts: Vec<_> = plan.builders.iter().map(Builder::host).collect();
-        let mut net = Net::new(scenario, hosts, seed, Outbox::new(&plan.shard_of, plan.shards));
+        let mut net = Net::new(plan, Outbox::new(&plan.shard_of, plan.shards));
         net.tracker = Tracker::new(scenario.trace.cells, shard, plan.shards);
         if control.is_one_by_one() {
             net.one_by_one();
@@ -136,7 +134,7 @@ impl<'a> World<'a> {
             plan,
             scenario,
             net,
-            nodes: Awake::new(plan.builders.len()),
+            nodes: Awake::new(plan.len()),
             observer: Observer::new(shard, plan.shards),
             finished: vec![0; scenario.workloads.len()],
             trace_log: Vec::new(),
@@ -144,7 +142,7 @@ impl<'a> World<'a> {
             window_hosts: Vec::new(),
         };
         for id in (0..world.nodes.len() as HostId).filter(|id| plan.shard(*id) == shard) {
-            match plan.builders[id as usize] {
+            match plan.builder(id) {
                 Builder::Client(index, _) => {
                     let start = Client::first_start(index, scenario, seed, record);
                     world.net.host_queue.set(id, start);
@@ -174,7 +172,7 @@ impl<'a> World<'a> {
     #[cold]
     fn wake(&mut self, id: HostId) {
         let scenario = self.scenario;
-        let mut node = self.plan.builders[id as usize].build(self.plan.seed, self.plan.record);
+        let mut node = self.plan.builder(id).build(self.plan);
         // Other hosts may already be later than this host's first timer.
         let now = self.net.now();
         self.net.set_now(Instant::ZERO);
@@ -398,11 +396,11 @@ impl<'a> World<'a> {
     fn handle_net_events(&mut self) {
         let now = self.net.now();
         for (id, event) in std::mem::take(&mut self.net.events) {
-            let is_client = |id: HostId| matches!(self.plan.builders[id as usize], Builder::Client(..));
+            let is_client = |id: HostId| matches!(self.plan.builder(id), Builder::Client(..));
             let (to_client, offer, datagrams) = match event {
                 NetEvent::Opened(_, peer) | NetEvent::Accepted(_, peer) => {
                     let with_client = is_client(id) || is_client(peer);
-                    let theirs = self.plan.builders[peer as usize].config();
+                    let theirs = self.plan.builder(peer).config();
                     let datagrams = theirs.is_some_and(|config| config.datagrams.is_some());
                     let offer = theirs.and_then(|config| config.hop_control.offer(with_client));
                     (is_client(peer), offer, datagrams)
@@ -554,7 +552,7 @@ impl World<'_> {
         let now = self.net.now();
         let scenario = self.scenario;
         let Some(client) = self.client(id, owner) else { return };
-        let lifetime = scenario.clients[client.index].circuit_lifetime;
+        let lifetime = scenario.clients[client.index].group.circuit_lifetime;
         let is_old = |circuit: &mut Circuit| {
             circuit.dirty.zip(lifetime).is_some_and(|(dirty, lifetime)| now >= dirty + lifetime)
         };
@@ -597,7 +595,7 @@ impl World<'_> {
         let Some(client) = self.client(id, session) else { return };
         client.enter(Phase::Building);
         let generation = client.generation;
-        if let Some(timeout) = scenario.clients[client.index].build_timeout {
+        if let Some(timeout) = scenario.clients[client.index].group.build_timeout {
             self.net.set_timer(id, now + timeout, Timer::Client(session, generation));
         }
     }
@@ -608,7 +606,7 @@ impl World<'_> {
         let scenario = self.scenario;
         let Some(owner) = self.client(id, session).map(|client| client.circuit_owner) else { return };
         let Some(Client { circuit, index, .. }) = self.client(id, owner) else { return };
-        let timeout = scenario.clients[*index].build_timeout.unwrap_or_default();
+        let timeout = scenario.clients[*index].group.build_timeout.unwrap_or_default();
         // If several sessions wait for this circuit, the first session replaces the circuit.
         if let Some(late) = circuit.as_ref().filter(|circuit| now >= circuit.begun + timeout) {
             let late = late.index;
@@ -642,10 +640,11 @@ impl World<'_> {
         let path = client.draw_path(scenario);
         let plan = self.plan;
         let relays: Vec<HostId> = path.iter().map(|relay| plan.relay_ids[*relay]).collect();
-        let names: Vec<Name> = path.iter().map(|relay| plan.relay_names[*relay].clone()).collect();
+        let names: Vec<Name> =
+            path.iter().map(|relay| plan.scenario.relays[*relay].host.name.clone()).collect();
         let name = self.nodes[id as usize].name.clone();
         let number = self.observer.circuit_begun(now, id, name.clone(), &names);
-        let shared = model.workloads.iter().filter(|_| model.shares_circuit());
+        let shared = model.group.workloads.iter().filter(|_| model.group.shares_circuit());
         let workloads = shared.chain([&workload]).copied();
         let traced = scenario.trace.follows(&model.host.name, workloads, plan.seed);
         if traced {
@@ -656,7 +655,7 @@ impl World<'_> {
         }
         // Clients learn from the consensus which relays support hop control.
         let relays_of_path = path.iter().map(|relay| &scenario.relays[*relay].config);
-        let nodes = std::iter::once(&model.config).chain(relays_of_path);
+        let nodes = std::iter::once(&model.group.config).chain(relays_of_path);
         let controlled = HopOffer::all_along(nodes.map(|config| config.hop_control.offer(false)));
         let tor = self.nodes[id as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
@@ -763,7 +762,7 @@ impl World<'_> {
                 let opened = tor.open_stream(now, circuit, server, &mut kernel);
                 let stream = opened.expect("a client downloads over a built circuit");
                 // With optimistic data the application sends the request now; otherwise when the stream is open.
-                let optimistic = model.config.optimistic_data;
+                let optimistic = model.group.config.optimistic_data;
                 if optimistic {
                     app.send_request(workload.request.get(), request);
                 }
@@ -806,7 +805,7 @@ impl World<'_> {
         let Some(download) = client.download_on(stream) else { return };
         download.connected = Some(now);
         // With optimistic data, the request was sent before CONNECTED.
-        if scenario.clients[index].config.optimistic_data {
+        if scenario.clients[index].group.config.optimistic_data {
             return;
         }
         let (size, request) = (download.request_size.get(), download.request);
@@ -1044,12 +1043,9 @@ impl World<'_> {
         }
     }
 
-    /// The report of a node with Tor.
+    /// The report of a node with Tor; `None` if it has not started.
     pub(crate) fn report(&mut self, id: HostId) -> Option<crate::NodeReport> {
-        let builder = &self.plan.builders[id as usize];
-        let Some(node) = self.nodes.get(id) else {
-            return builder.has_tor().then(|| crate::NodeReport::of_idle(builder.host().name.clone()));
-        };
+        let node = self.nodes.get(id)?;
         let tor = node.tor.as_ref()?;
         Some(crate::NodeReport {
             name: node.name.to_string(),
@@ -1079,8 +1075,9 @@ impl Node {
 }
 
 impl Builder<'_> {
-    fn build(&self, seed: Seed, record: Option<&Replay>) -> Node {
-        let name = self.host().name.as_str();
+    fn build(&self, plan: &Plan<'_>) -> Node {
+        let Plan { scenario, seed, record, .. } = *plan;
+        let name = &self.host().name;
         let tor = |config: &Arc<RelayConfig>, phase: RefillPhase| {
             let mut rng = seed.stream(&format!("{name}/refill"));
             let phase = phase.draw(config.refill.interval, &mut rng);
@@ -1088,19 +1085,18 @@ impl Builder<'_> {
         };
         let (role, tor) = match self {
             Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),
-            Builder::Client(index, scenario) => {
-                let client = &scenario.clients[*index];
+            Builder::Client(index, client) => {
                 let sessions = match record {
                     None => Client::all(*index, scenario, seed),
                     Some(record) => Client::replayed(*index, scenario, seed, record),
                 };
                 let role = Role::Client(sessions);
-                (role, self.has_tor().then(|| tor(&client.config, client.refill_phase)))
+                (role, self.has_tor().then(|| tor(&client.group.config, client.group.refill_phase)))
             }
             Builder::Server(_) => (Role::Server, None),
         };
         Node {
-            name: name.into(),
+            name: name.clone(),
             role,
             tor,
             timer: None,

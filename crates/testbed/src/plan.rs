@@ -39,7 +39,7 @@ pub fn server_host(scenario: &Scenario, server: usize) -> usize {
 
 /// Access links of all hosts, in the order of [`hosts`].
 pub fn accesses(scenario: &Scenario) -> Vec<Access> {
-    let queue = |host: &Host| host.link_queue.unwrap_or(scenario.tcp.profile.link_queue()).bytes();
+    let queue = |host: &Host| host.group.link_queue.unwrap_or(scenario.tcp.profile.link_queue()).bytes();
     let access = |host: &Host| Access { up: host.link_up, down: host.link_down, queue: queue(host) };
     hosts(scenario).into_iter().map(access).collect()
 }
@@ -65,7 +65,7 @@ pub fn edges(scenario: &Scenario, seed: Seed) -> Edges {
 pub fn places(scenario: &Scenario) -> Vec<usize> {
     let mut counts = vec![[0u32; 3]; scenario.relays.len()];
     for client in &scenario.clients {
-        let Path::Fixed(path) = &client.path else { continue };
+        let Path::Fixed(path) = &client.group.path else { continue };
         for (at, relay) in path.iter().enumerate() {
             let place = if at + 1 == path.len() && at > 0 { 2 } else { at.min(1) };
             counts[*relay][place] += 1;
@@ -97,10 +97,10 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
     }
     let key = |host: &Host, key: &str| format!("{}.{key}", host.name);
     for host in hosts(scenario) {
-        if (host.send_buffer, host.receive_buffer) != (None, None) {
+        if (host.group.send_buffer, host.group.receive_buffer) != (None, None) {
             return not(key(host, "send_buffer and receive_buffer"), "write \"auto\": Linux tunes them");
         }
-        if host.cpu.is_some() {
+        if host.group.cpu.is_some() {
             return not(key(host, "cpu"), "leave it out: the processor is this machine's");
         }
     }
@@ -108,7 +108,7 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
         return not(key(&relay.host, "transport"), "live relays speak TLS over TCP alone");
     }
     scenario.clients.iter().try_for_each(|client| {
-        client_does(scenario, client).map_err(|why| unsupported!("clients.{}: {why}", client.host.group))
+        client_does(scenario, client).map_err(|why| unsupported!("clients.{}: {why}", client.host.group.name))
     })?;
     if !scenario.changes.is_empty() {
         return not("changes", "the testbed changes nothing while it runs; leave them out");
@@ -151,16 +151,16 @@ fn tcp(scenario: &Scenario) -> Result<(), Error> {
 }
 
 fn client_does(scenario: &Scenario, client: &Client) -> Result<(), Error> {
-    if !matches!(client.path, Path::Fixed(_)) {
+    if !matches!(client.group.path, Path::Fixed(_)) {
         return not("path", "name its relays");
     }
-    let [workload] = client.workloads[..] else {
+    let [workload] = client.group.workloads[..] else {
         return not("workload", "give it one; more clients can do more");
     };
     if client.start.is_some() {
         return not("start", "set the start of its workload");
     }
-    if client.circuit_lifetime.is_some() || client.build_timeout.is_some() {
+    if client.group.circuit_lifetime.is_some() || client.group.build_timeout.is_some() {
         return not("a circuit_lifetime or build_timeout", "it keeps its circuit");
     }
     loops(&scenario.workloads[workload])
@@ -222,7 +222,7 @@ mod tests {
     fn the_network_matches_the_scenario() {
         let scenario = scenario(&[]);
         assert_eq!(check(&scenario), Ok(()));
-        let names: Vec<&str> = hosts(&scenario).iter().map(|host| host.name.as_str()).collect();
+        let names: Vec<&str> = hosts(&scenario).iter().map(|host| &*host.name).collect();
         assert_eq!(names, ["entry", "exit", "one", "server"]);
         assert_eq!((relay_host(1), client_host(&scenario, 0), server_host(&scenario, 0)), (1, 2, 3));
         let entry = accesses(&scenario)[0];

@@ -5,7 +5,7 @@ use super::tor::{OfClient, TorKeys};
 use super::workloads::find_workload;
 use crate::error::{ConfigError, listed_briefly};
 use crate::keys::{Read, section, sections};
-use crate::model::{Activity, Client, Host, Path, Relay, Server, Span, Workload};
+use crate::model::{Activity, Client, ClientGroup, Host, Path, Relay, Server, Span, Workload};
 use crate::tree::{Node, Value};
 use crate::values::{Choice, Flag, Or, SPAN, Site, TIME, TIME_OR_ZERO, Texts, ValueType, Whole};
 use penstock_core::circuit_policy::PriorityClass;
@@ -145,10 +145,11 @@ impl Clients<'_> {
                     format!("the list has {times} times for {clients} clients; it must have one for each");
                 return Err(keys.wrong("start", message));
             }
+            let starts: Vec<Arc<Span>> = starts.iter().cloned().map(Arc::new).collect();
+            clients.reserve_exact(copies.len());
             for (number, name) in copies.iter().enumerate() {
                 let start = starts.get(if is_list { number } else { 0 }).cloned();
-                let host = Host { name: name.clone(), ..model.host.clone() };
-                clients.push(Client { host, start, ..model.clone() });
+                clients.push(Client { host: model.host.named(name), start, ..model.clone() });
             }
         }
         clients.sort_by(|a, b| a.host.name.cmp(&b.host.name));
@@ -176,18 +177,18 @@ impl Clients<'_> {
         let of_tor = |set: Option<Option<Duration>>, auto| {
             set.unwrap_or_else(|| matches!(path, Path::Tor { .. }).then_some(auto))
         };
-        Ok(Client {
-            host: host("clients", name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref()),
+        let host = host("clients", name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref());
+        let group = ClientGroup {
             config: config.into(),
             refill_phase,
             workloads,
             isolate: work.isolate_workloads,
-            start: None,
             circuit_lifetime: of_tor(paths.circuit_lifetime, MAX_CIRCUIT_DIRTINESS),
             build_timeout: of_tor(paths.build_timeout, CIRCUIT_BUILD_TIMEOUT),
             path,
             servers: self.servers_of(read, all_servers)?,
-        })
+        };
+        Ok(Client { host, group: group.into(), start: None })
     }
 
     fn workloads_of(&self, read: &Read<ClientsKeys>) -> Result<Vec<usize>, ConfigError> {
@@ -277,13 +278,13 @@ impl Clients<'_> {
     }
 
     fn relay(&self, name: &str, wrong: impl Fn(String) -> ConfigError) -> Result<usize, ConfigError> {
-        if let Ok(index) = self.relays.binary_search_by(|relay| relay.host.name.as_str().cmp(name)) {
+        if let Ok(index) = self.relays.binary_search_by(|relay| (*relay.host.name).cmp(name)) {
             return Ok(index);
         }
         let names = |relays: &mut dyn Iterator<Item = &Relay>| {
-            listed_briefly(relays.map(|relay| relay.host.name.as_str()).collect::<Vec<_>>())
+            listed_briefly(relays.map(|relay| &*relay.host.name).collect::<Vec<_>>())
         };
-        let mut members = self.relays.iter().filter(|relay| relay.host.group == name).peekable();
+        let mut members = self.relays.iter().filter(|relay| relay.host.group.name == name).peekable();
         Err(wrong(if members.peek().is_some() {
             format!("{name:?} is a group of relays; name one of {}", names(&mut members))
         } else {
@@ -305,10 +306,10 @@ impl Clients<'_> {
         let mut found = Vec::new();
         for name in names {
             let before = found.len();
-            let is_it = |host: &Host| host.name == *name || host.group == *name;
+            let is_it = |host: &Host| *host.name == **name || host.group.name == *name;
             found.extend(hosts().enumerate().filter(|(_, host)| is_it(host)).map(|(index, _)| index));
             if found.len() == before {
-                let known = listed_briefly(hosts().map(|host| host.name.as_str()));
+                let known = listed_briefly(hosts().map(|host| &*host.name));
                 return wrong(format!("there is no server {name:?}; [servers] has {known}"));
             }
         }

@@ -266,13 +266,13 @@ fn circuits(read: &Read<NetworkKeys>, relays: &[Relay]) -> Result<Circuits, Conf
         let wrong = |why: String| Err(read.wrong("circuits", format!("circuit {number}: {why}")));
         let mut path = Vec::new();
         for name in circuit.split_ascii_whitespace() {
-            match relays.binary_search_by(|relay| relay.host.name.as_str().cmp(name)) {
+            match relays.binary_search_by(|relay| (*relay.host.name).cmp(name)) {
                 Ok(relay) if path.contains(&relay) => {
                     return wrong(format!("it has {name:?} twice; its relays must be different"));
                 }
                 Ok(relay) => path.push(relay),
                 Err(_) => {
-                    let known = listed_briefly(relays.iter().map(|relay| relay.host.name.as_str()));
+                    let known = listed_briefly(relays.iter().map(|relay| &*relay.host.name));
                     return wrong(format!("there is no relay {name:?}; there are {known}"));
                 }
             }

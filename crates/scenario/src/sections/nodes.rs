@@ -3,11 +3,12 @@
 use super::places::{NodePlaces, PlacesOfNodes};
 use crate::error::ConfigError;
 use crate::keys::{Read, section, sections};
-use crate::model::{Costs, Host, LinkQueue, Place, SampledRates, Server, Span};
+use crate::model::{Costs, Host, HostGroup, LinkQueue, Place, SampledRates, Server, Span};
 use crate::values::{BUFFER, LINK_RATE, NodeRate, Or, QUEUE, SPAN, Whole, Word};
 use penstock_network::{Country, geo};
 use penstock_units::Bytes;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 section! {
     #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ sections! {
     }
 }
 
-/// The host of a node. `bandwidth` gives the distribution of the sampled bandwidth.
+/// The first host of a group. `bandwidth` gives the distribution of the sampled bandwidth.
 pub(crate) fn host(
     section: &'static str,
     name: &str,
@@ -92,12 +93,9 @@ pub(crate) fn host(
     cpu: Option<Costs>,
     bandwidth: Option<&NodeRate>,
 ) -> Host {
-    Host {
+    let group = HostGroup {
         name: name.to_owned(),
-        group: name.to_owned(),
         section,
-        link_up: keys.link_up.typical,
-        link_down: keys.link_down.typical,
         link_queue: keys.link_queue,
         send_buffer: keys.send_buffer,
         receive_buffer: keys.receive_buffer,
@@ -108,8 +106,14 @@ pub(crate) fn host(
             bandwidth: bandwidth.and_then(|rate| rate.sampled.clone()),
             of_place: [keys.link_up.of_place, keys.link_down.of_place],
         },
-        country: keys.country.and_then(Country::of),
         places: None,
+    };
+    Host {
+        name: name.into(),
+        group: Arc::new(group),
+        link_up: keys.link_up.typical,
+        link_down: keys.link_down.typical,
+        country: keys.country.and_then(Country::of),
         place: Place::default(),
     }
 }
@@ -123,7 +127,7 @@ pub(crate) fn servers(
         let host = host("servers", name, &server.keys.host, None, None);
         for name in &names.nodes[name] {
             let think_time = server.keys.think.think_time.clone();
-            servers.push(Server { host: Host { name: name.clone(), ..host.clone() }, think_time });
+            servers.push(Server { host: host.named(name), think_time });
         }
     }
     servers.sort_by(|a, b| a.host.name.cmp(&b.host.name));

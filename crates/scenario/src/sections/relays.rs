@@ -4,7 +4,7 @@ use super::nodes::{CountKeys, HostKeys, LinkKeys, Names, host};
 use super::tor::{OfClient, TorKeys};
 use crate::error::ConfigError;
 use crate::keys::{Read, section, sections};
-use crate::model::{Generated, Host, Relay};
+use crate::model::{Generated, Relay};
 use crate::tree::{Node, Value};
 use crate::values::{Flag, Or, RATE, Site, Texts, ValueType, Word};
 use penstock_network::{Country, Era};
@@ -80,7 +80,7 @@ pub(crate) fn relays(
             refill_phase,
         };
         for name in &names.nodes[name] {
-            relays.push(Relay { host: Host { name: name.clone(), ..model.host.clone() }, ..model.clone() });
+            relays.push(Relay { host: model.host.named(name), ..model.clone() });
         }
     }
     relays.sort_by(|a, b| a.host.name.cmp(&b.host.name));
@@ -128,7 +128,7 @@ fn generated(
         if relay.keys.copies.count.is_none() {
             return Err(relay.wrong("era", "an era is for several relays; set count"));
         }
-        let of_group = (0..relays.len()).filter(|index| relays[*index].host.group == *name).collect();
+        let of_group = (0..relays.len()).filter(|index| relays[*index].host.group.name == *name).collect();
         let buckets = relay.keys.era.era_buckets;
         let group = Generated { era, group: name.clone(), relays: of_group, buckets };
         group.draw(relays, Seed(0));

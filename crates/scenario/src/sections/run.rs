@@ -91,7 +91,7 @@ pub(crate) fn run(
             let name = &stop.workload;
             return Err(wrong(format!("{name:?} downloads nothing; name a workload with size or tgen")));
         }
-        if clients.iter().all(|client| !client.workloads.contains(&workload)) {
+        if clients.iter().all(|client| !client.group.workloads.contains(&workload)) {
             let name = &stop.workload;
             return Err(wrong(format!("no client has the workload {name:?}; name a client's workload")));
         }

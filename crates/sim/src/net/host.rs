@@ -135,7 +135,7 @@ impl App {
 impl Host {
     pub(crate) fn new(host: &model::Host, config: Arc<TcpConfig>, profile: model::TcpProfile) -> Self {
         let mut up = Link::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment()));
-        let queue = host.link_queue.unwrap_or(profile.link_queue());
+        let queue = host.group.link_queue.unwrap_or(profile.link_queue());
         let mut down = Link::new(host.link_down, queue.bytes());
         if let model::LinkQueue::Packets(packets) = queue {
             down.limit_packets(packets);
@@ -149,7 +149,7 @@ impl Host {
             up,
             down,
             tcp: config,
-            cpu: host.cpu.map(Cpu::new),
+            cpu: host.group.cpu.map(Cpu::new),
             inbox: BinaryHeap::new(),
             deliveries: VecDeque::new(),
             horizon: Instant::ZERO,
@@ -230,8 +230,8 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         hystart: tcp.hystart,
         nagle: !tcp.sets_nodelay(),
         initial_cwnd: tcp.initial_window.unwrap_or(defaults.initial_cwnd),
-        send_buffer: buffer(host.send_buffer, defaults.send_buffer),
-        receive_buffer: buffer(host.receive_buffer, defaults.receive_buffer),
+        send_buffer: buffer(host.group.send_buffer, defaults.send_buffer),
+        receive_buffer: buffer(host.group.receive_buffer, defaults.receive_buffer),
         ..defaults
     }
 }

@@ -28,6 +28,7 @@ pub(crate) use socket::Owner;
 use crate::awake::Awake;
 use crate::cell::{RequestKind, SimCell};
 use crate::host_queue::HostQueue;
+use crate::plan::Plan;
 use crate::queue::HostId;
 use crate::script::Script;
 use crate::tcp::{Endpoint, Info, TcpConfig, Train};
@@ -38,8 +39,8 @@ use host::tcp_config;
 use packet::{Arrival, Delivery};
 use penstock_core::datagram::Message;
 use penstock_scenario::markov::Observation;
-use penstock_scenario::model::{self, Activity, Scenario, Tcp, Tgen, Wire, Workload};
-use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, fifo::take_first, time::nanos};
+use penstock_scenario::model::{self, Activity, Tcp, Tgen, Wire, Workload};
+use penstock_units::{Bytes, Cells, Duration, Instant, Rng, fifo::take_first, time::nanos};
 use slab::Slab;
 use socket::{Item, Sock, TrainInFlight};
 use std::collections::BTreeMap;
@@ -94,9 +95,7 @@ pub(crate) enum NetEvent {
 /// Delay and loss between each pair of hosts, with the random streams for packet loss.
 #[derive(Debug)]
 struct Topology<'a> {
-    seed: Seed,
-    hosts: Vec<&'a model::Host>,
-    network: &'a model::Network,
+    plan: &'a Plan<'a>,
     /// A random stream for packet loss between each ordered pair of hosts. Duplication and reordering have separate
     /// streams.
     loss_rngs: BTreeMap<(HostId, HostId), Rng>,
@@ -111,16 +110,16 @@ pub(crate) const TICK: Duration = Duration::from_nanos(1);
 impl Topology<'_> {
     /// The shortest one-way delay between any two hosts.
     fn shortest(&self) -> Duration {
-        self.network.shortest_delay().max(TICK)
+        self.plan.scenario.network.shortest_delay().max(TICK)
     }
 
     fn loses(&mut self, from: HostId, to: HostId, loss: f64) -> bool {
-        loss > 0.0 && draw(&mut self.loss_rngs, self.seed, &self.hosts, (from, to), "loss").bernoulli(loss)
+        loss > 0.0 && draw(&mut self.loss_rngs, self.plan, (from, to), "loss").bernoulli(loss)
     }
 
     fn duplicates(&mut self, from: HostId, to: HostId, duplicate: f64) -> bool {
         let (duplicates, ends) = (&mut self.duplicate_rngs, (from, to));
-        duplicate > 0.0 && draw(duplicates, self.seed, &self.hosts, ends, "duplicate").bernoulli(duplicate)
+        duplicate > 0.0 && draw(duplicates, self.plan, ends, "duplicate").bernoulli(duplicate)
     }
 
     /// The one-way delay of a packet, uniformly distributed around the mean.
@@ -129,7 +128,7 @@ impl Topology<'_> {
         if wire.jitter.is_zero() {
             return wire.delay;
         }
-        let rng = draw(&mut self.jitter_rngs, self.seed, &self.hosts, (from, to), "jitter");
+        let rng = draw(&mut self.jitter_rngs, self.plan, (from, to), "jitter");
         wire.delay - wire.jitter + Duration::from_nanos(rng.between(0, 2 * nanos(wire.jitter)))
     }
 
@@ -138,7 +137,7 @@ impl Topology<'_> {
         if wire.reorder == 0.0 {
             return Duration::ZERO;
         }
-        let rng = draw(&mut self.reorder_rngs, self.seed, &self.hosts, (from, to), "reorder");
+        let rng = draw(&mut self.reorder_rngs, self.plan, (from, to), "reorder");
         let late = rng.bernoulli(wire.reorder);
         if late { Duration::from_nanos(rng.below(nanos(wire.rtt).max(1))) } else { Duration::ZERO }
     }
@@ -147,14 +146,13 @@ impl Topology<'_> {
 /// The random stream for packets from one host to another.
 fn draw<'a>(
     streams: &'a mut BTreeMap<(HostId, HostId), Rng>,
-    seed: Seed,
-    hosts: &[&model::Host],
+    plan: &Plan<'_>,
     (from, to): (HostId, HostId),
     purpose: &str,
 ) -> &'a mut Rng {
     streams.entry((from, to)).or_insert_with(|| {
-        let (from, to) = (&hosts[from as usize].name, &hosts[to as usize].name);
-        seed.stream(&format!("{from}->{to}/{purpose}"))
+        let (from, to) = (&plan.host(from).name, &plan.host(to).name);
+        plan.seed.stream(&format!("{from}->{to}/{purpose}"))
     })
 }
 
@@ -199,7 +197,7 @@ struct TcpConfigs<'a> {
 
 impl<'a> TcpConfigs<'a> {
     fn of(&mut self, host: &'a model::Host) -> Arc<TcpConfig> {
-        let buffers = |host: &model::Host| (host.send_buffer, host.receive_buffer);
+        let buffers = |host: &model::Host| (host.group.send_buffer, host.group.receive_buffer);
         if let Some((_, config)) = self.known.iter().find(|(like, _)| buffers(like) == buffers(host)) {
             return config.clone();
         }
@@ -211,17 +209,10 @@ impl<'a> TcpConfigs<'a> {
 
 impl<'a> Net<'a> {
     /// The network of these hosts, which are all dormant.
-    pub(crate) fn new(
-        scenario: &'a Scenario,
-        hosts: Vec<&'a model::Host>,
-        seed: Seed,
-        outbox: Outbox<'a>,
-    ) -> Self {
-        let count = hosts.len();
+    pub(crate) fn new(plan: &'a Plan<'a>, outbox: Outbox<'a>) -> Self {
+        let (scenario, count) = (plan.scenario, plan.len());
         let topology = Topology {
-            seed,
-            hosts,
-            network: &scenario.network,
+            plan,
             loss_rngs: BTreeMap::new(),
             duplicate_rngs: BTreeMap::new(),
             reorder_rngs: BTreeMap::new(),
@@ -251,7 +242,7 @@ impl<'a> Net<'a> {
     }
 
     pub(crate) fn wake(&mut self, id: HostId) {
-        let host = self.topology.hosts[id as usize];
+        let host = self.topology.plan.host(id);
         self.hosts.insert(id, Host::new(host, self.tcp.of(host), self.tcp.tcp.profile));
         self.hosts[id as usize].lookahead = self.lookahead;
     }
@@ -429,8 +420,8 @@ impl<'a> Net<'a> {
 
     /// Delay and loss on the way between two hosts.
     fn wire(&self, from: HostId, to: HostId) -> Wire {
-        let Topology { network, hosts, .. } = &self.topology;
-        network.between(hosts[from as usize], hosts[to as usize])
+        let plan = self.topology.plan;
+        plan.scenario.network.between(plan.host(from), plan.host(to))
     }
 
     pub(crate) fn connect(&mut self, from: HostId, to: HostId, owner: Owner) -> SockRef {

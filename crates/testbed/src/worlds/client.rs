@@ -142,7 +142,7 @@ impl Client<'_> {
             stream,
             &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }),
         )?;
-        let optimistic = self.model.config.optimistic_data;
+        let optimistic = self.model.group.config.optimistic_data;
         if optimistic {
             circuit.send_data(stream, &asks)?;
         }

@@ -38,6 +38,6 @@ impl Draws {
 
     /// Index of the server for the next download.
     pub fn server(&mut self, client: &Client) -> usize {
-        client.servers[self.server.below(client.servers.len() as u64) as usize]
+        client.group.servers[self.server.below(client.group.servers.len() as u64) as usize]
     }
 }

@@ -124,13 +124,13 @@ fn people(
         let mut clients = Vec::new();
         for (index, keys) in client_keys.into_iter().enumerate() {
             let model = &scenario.clients[index];
-            let Path::Fixed(path) = &model.path else { continue };
-            let name: Name = model.host.name.as_str().into();
+            let Path::Fixed(path) = &model.group.path else { continue };
+            let name: Name = model.host.name.clone();
             let client = Client {
                 draws: Draws::new(&name, seed),
                 name,
                 model,
-                workload: &scenario.workloads[model.workloads[0]],
+                workload: &scenario.workloads[model.group.workloads[0]],
                 number: index as u64,
                 path: path.iter().filter_map(|relay| hops[*relay].clone()).collect(),
                 servers,
@@ -184,7 +184,7 @@ fn relay(scenario: &Scenario, seed: Seed, site: &Site, tcp: SocketTcp, index: us
     let phase = model.refill_phase.draw(interval, &mut seed.stream(&format!("{}/refill", model.host.name)));
     Relay {
         number: index as u64 + 1,
-        name: model.host.name.as_str().into(),
+        name: model.host.name.clone(),
         position: POSITIONS[places(scenario)[index]],
         address: site.address(relay_host(index)),
         config: RelayConfig { refill: Refill { phase, ..model.config.refill }, ..(*model.config).clone() },
@@ -198,12 +198,11 @@ fn relay(scenario: &Scenario, seed: Seed, site: &Site, tcp: SocketTcp, index: us
 
 fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Option<PathRow> {
     let client = &scenario.clients[index];
-    let Path::Fixed(path) = &client.path else { return None };
-    let name =
-        |place: usize| path.get(place).map(|relay| Name::from(scenario.relays[*relay].host.name.as_str()));
+    let Path::Fixed(path) = &client.group.path else { return None };
+    let name = |place: usize| path.get(place).map(|relay| scenario.relays[*relay].host.name.clone());
     Some(PathRow {
         circuit: index as u64,
-        client: client.host.name.as_str().into(),
+        client: client.host.name.clone(),
         built_s: built.map(|(at, _)| at),
         build_time_s: built.map(|(_, took)| took),
         guard: name(0)?,
