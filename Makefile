@@ -68,7 +68,7 @@ worlds: setup ## compare a small scenario on live relays over emulated links wit
 	rm -f $(WORLDS)/star-sim.jsonl
 	crates/testbed/run-worlds target/release/penstock-testbed scenarios/worlds/star.toml $(WORLDS) \
 		"$(WORLDS_VARIANTS)" "$(WORLDS_SEEDS)"
-	$(BIN)/python benches/references/worlds.py $(WORLDS)/*.jsonl
+	$(BIN)/python benches/references/worlds.py $(WORLDS)/*.jsonl $(if $(MARKDOWN),--markdown $(MARKDOWN))
 
 reference-ns3: .venv-ns3/packages ## TCP: run the experiments that docs/data/tcp/ns3.jsonl lacks, with ns-3 (GPL, from PyPI, in .venv-ns3)
 	.venv-ns3/bin/python benches/references/ns3.py grid --append docs/data/tcp/ns3.jsonl
@@ -82,7 +82,7 @@ bench-live: tools ## measure the cost of a middle relay, ours and C tor's, and o
 		cargo bench --locked --package penstock-live --bench middle; \
 	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
 
-# bench-idle, attacks and soak write their tables into the page MARKDOWN, such as docs/validation/live.md.
+# worlds, bench-idle, attacks and soak write their tables into the page MARKDOWN, such as docs/validation/live.md.
 MARKDOWN ?=
 PAGE = $(if $(MARKDOWN),MARKDOWN=$(abspath $(MARKDOWN)))
 

@@ -66,7 +66,7 @@ def measures(position: str) -> list[tuple[str, float, Callable[[list[dict[str, A
     return [
         ("web", DOWNLOADS, lambda rows: downloads(rows, "web")),
         ("bulk", DOWNLOADS, lambda rows: downloads(rows, "bulk")),
-        (f"kernel out, {position}", KERNEL_OUT, lambda rows: kernel_out(rows, position)),
+        (f"send path at the {position}", KERNEL_OUT, lambda rows: kernel_out(rows, position)),
     ]
 
 
@@ -75,7 +75,7 @@ def table(rows: Rows) -> list[list[str]]:
     lines = []
 
     def judge(*cells: str, holds: bool) -> None:
-        lines.append([*cells, HOLDS if holds else "does not hold"])
+        lines.append([*cells, HOLDS if holds else "**fails**"])
 
     for before, after, position in PAIRS.values():
         if not all((backend, variant) in rows for backend in BACKENDS for variant in (before, after)):
@@ -131,8 +131,8 @@ def main() -> int:
     counts = ", ".join(f"{backend} {variant} {len(each)}" for (backend, variant), each in sorted(rows.items()))
     lines = table(rows)
     verdicts, hold = len(lines), sum(line[-1] == HOLDS for line in lines)
-    first = ["variant", "median of", "testbed [ms]", "sim [ms]", "difference", "criterion", "verdict"]
-    second = ["variant", "relay", "kernel in [ms]", "circuit queue [ms]", "output buffer [ms]", "kernel out [ms]"]
+    first = ["variant", "median of", "testbed [ms]", "simulator [ms]", "difference", "criterion", "verdict"]
+    second = ["variant", "relay", "receive buffer [ms]", "circuit queue [ms]", "output buffer [ms]", "send path [ms]"]
     head, last, waits = f"runs: {counts}; {void} void", f"{hold} of {verdicts} criteria hold", stations(rows)
     print(f"{head}\n")
     show(first, lines)
@@ -142,7 +142,7 @@ def main() -> int:
     if asked.markdown:
         tables = [generated.table(first, lines), generated.table(second, waits)]
         try:
-            generated.write(asked.markdown, "benches/references/worlds.py", "\n\n".join([f"{last}; {head}.", *tables]))
+            generated.write(asked.markdown, "make worlds", "\n\n".join([f"{last}; {head}.", *tables]))
         except PenstockError as error:
             print(f"worlds: {error}", file=sys.stderr)
             return 2
