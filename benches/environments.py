@@ -5,16 +5,26 @@
 `python benches/environments.py compare NETWORK YEAR ENVIRONMENT` prints quantiles of loss, latency, links of clients
 and bandwidths of relays over the hosts of NETWORK, the same quantiles of generated networks, and their ratios.
 
+`python benches/environments.py shuffle NETWORK SEED` prints NETWORK with the relays at each other's places, in random
+order. Such networks show how far results depend on which relay is at which place.
+
+`python benches/environments.py results --exact OUT... --generated OUT...` compares runs of the first variant in exact
+and in generated networks: medians of the first byte, bytes that relays write, and shares of the busiest relays.
+
+With `--markdown FILE`, `compare` and `results` also write their table into FILE.
+
 `python benches/environments.py fit NETWORK YEAR [--quantiles N]` prints rows of `crates/network/data/eras.csv`.
 Authorities and relays without a link are left out.
 
 Each of the four classes has N fitted values for the capacity, which is the smaller of link and token bucket. Each third
 of a class by capacity has a few fitted values for link / capacity and for weight / capacity. The values of a row are at
 equally distant probabilities from 0 to 1, and logarithms are interpolated. A least-squares fit chooses values that
-return the quantiles of all relays and the mean of each class. No value is that of a single relay.
+return the quantiles of all relays and the mean of each class. No value is that of a single relay. If there are fewer
+than 100 relays, each class also has its mean weight, and the share of its fastest relay in the weight of the class.
 """
 
 import argparse
+import random
 import re
 import tomllib
 from collections import Counter
@@ -24,10 +34,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from penstock import _core
+from penstock import generated as generated_blocks
 
 Vector = NDArray[np.float64]
 
@@ -42,6 +54,8 @@ AUTHORITY = "4uthority"
 TESTED = (0.1, 0.25, 0.5, 0.75, 0.9)
 """The probabilities that a test compares, and to which the fit gives more weight."""
 PROBABILITIES = np.array(sorted([*np.arange(0.05, 1, 0.05), *TESTED * 3]))
+FEW = 100
+"""With fewer relays, a row has the total weights, too: a few relays then have most of the weight."""
 PARTS = 997
 """The number of parts of equal probability in the fit."""
 
@@ -158,6 +172,13 @@ def thirds(members: list[Host], value: Any, count: int) -> list[Vector]:
     return rows
 
 
+def total_weight(members: list[Host], scale: float) -> Vector:
+    """The mean weight of a class [KiB/s], and the share of its fastest relay in the weight of the class [1/1000]."""
+    ordered = sorted(members, key=lambda host: host.capacity)
+    total = sum(host.weight for host in ordered)
+    return np.array([total / len(ordered) / scale / KIB, 1000 * ordered[-1].weight / total])
+
+
 def rows(relays: list[Host], year: str, count: int) -> list[str]:
     """The rows of an era."""
     members = [[host for host in relays if (host.guard, host.exit) == flags] for flags in CLASSES.values()]
@@ -215,6 +236,8 @@ def rows(relays: list[Host], year: str, count: int) -> list[str]:
             lines.append(line(name, f"link_{third}", 1000 * np.exp(link_rows[3 * index + part])))
         for part, third in enumerate(THIRDS):
             lines.append(line(name, f"weight_{third}", 1000 * np.exp(weight_rows[3 * index + part])))
+        if len(relays) < FEW:
+            lines.append(line(name, "weight_total", total_weight(members[index], scale)))
     bursts = np.quantile([np.clip(host.burst / host.rate, 1, 10) for host in relays], np.linspace(0, 1, 11))
     lines.append(line("all", "burst", 1000 * bursts))
     countries = Counter(host.country for host in relays if host.country is not None)
@@ -295,26 +318,95 @@ def compared(one: Samples, other: Samples) -> Iterator[tuple[str, float, float, 
             yield name, rank, float(right), float(value)
 
 
+def shuffled(text: str, seed: int) -> str:
+    """A network file whose relays have exchanged their places."""
+    head, relays = re.split(r"(?m)^(?=\[relays\.)", text, maxsplit=1)
+    line = re.compile(r'(?m)^place = "([^"]+)"$')
+    places = line.findall(relays)
+    random.Random(seed).shuffle(places)  # noqa: S311
+    rest = iter(places)
+    return head + line.sub(lambda _: f'place = "{next(rest)}"', relays)
+
+
+MEASURES = ("first byte, median [s]", "relay writes [GB]", "share of the busiest middle", "share of the busiest exit")
+
+
+def measured(out: Path) -> list[tuple[float, float, float, float]]:
+    """The measures of each run of the first variant of an output, without warm-up and unfinished downloads."""
+    tables = {name: pl.read_parquet(out / f"{name}.parquet") for name in ("transfers", "relays", "paths")}
+    first = tables["transfers"]["variant"][0]
+    runs = tables["paths"].filter(variant=first).select("network", "seed").unique().sort("network", "seed")
+    found = []
+    for network, seed in runs.iter_rows():
+        key = pl.col("network").eq_missing(network) & (pl.col("seed") == seed) & (pl.col("variant") == first)
+        transfers, relays, paths = (tables[name].filter(key) for name in ("transfers", "relays", "paths"))
+        later = transfers.filter(~pl.col("warmup"))
+        written = relays.filter(pl.col("t_s") > later["start_s"].min())["written_bytes"].sum()
+        shares = [paths[place].value_counts()["count"].max() / len(paths) for place in ("middle", "exit")]
+        median = later.filter(pl.col("outcome") == "ok")["ttfb_s"].median()
+        found.append((float(median), written / 1e9, *shares))
+    return found
+
+
+def results(exact: list[Path], generated: list[Path]) -> list[list[str]]:
+    """The rows of a table: a measure, its values and mean on both sides, and the difference of the means."""
+    sides = [np.array([run for out in outs for run in measured(out)]) for outs in (exact, generated)]
+    rows = []
+    for place, name in enumerate(MEASURES):
+        row, means = [name], [float(side[:, place].mean()) for side in sides]
+        for side, mean in zip(sides, means, strict=True):
+            error = side[:, place].std(ddof=1) / len(side) ** 0.5 if len(side) > 1 else np.nan
+            values = ", ".join(f"{value:.2f}" for value in sorted(side[:, place]))
+            row += [values, f"{mean:.2f} ± {error:.2f}"]
+        rows.append([*row, f"{100 * (means[1] / means[0] - 1):+.0f} %"])
+    return rows
+
+
+def show(head: tuple[str, ...], rows: list[list[str]], name: str, markdown: Path | None) -> None:
+    """Print a table, and write it into a file if there is one."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    if markdown:
+        generated_blocks.write(markdown, f"benches/environments.py {name}", generated_blocks.table(head, rows))
+
+
 def main() -> None:
     """Compare, or print the rows of an era."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    fit, compare = verbs.add_parser("fit"), verbs.add_parser("compare")
-    for verb in (fit, compare):
+    fit, compare, shuffle, result = (verbs.add_parser(verb) for verb in ("fit", "compare", "shuffle", "results"))
+    for verb in (fit, compare, shuffle):
         verb.add_argument("network", type=Path)
+    for verb in (fit, compare):
         verb.add_argument("year")
     fit.add_argument("--quantiles", type=int, default=11, choices=range(3, 12), metavar="N", help="3 to 11")
     compare.add_argument("environment")
     compare.add_argument("--networks", type=int, default=20, help="the number of generated networks")
+    shuffle.add_argument("seed", type=int)
+    result.add_argument("--exact", type=Path, nargs="+", required=True, metavar="OUT")
+    result.add_argument("--generated", type=Path, nargs="+", required=True, metavar="OUT")
+    for verb in (compare, result):
+        verb.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table into FILE")
     given = parser.parse_args()
-    network = tomllib.loads(given.network.read_text(encoding="utf-8"))
+    if given.verb == "results":
+        head = ("vanilla", "exact", "mean", "generated", "mean", "difference of the means")
+        show(head, results(given.exact, given.generated), "results", given.markdown)
+        return
+    text = given.network.read_text(encoding="utf-8")
+    if given.verb == "shuffle":
+        print(shuffled(text, given.seed), end="")
+        return
+    network = tomllib.loads(text)
     if given.verb == "fit":
         print("\n".join(rows(hosts(network), given.year, given.quantiles)))
         return
-    other = generated(given.year, given.environment, len(network["relays"]), given.networks)
-    print(f"{'quantity':34} {'probability':>11} {'exact':>10} {'generated':>10} {'ratio':>6}")
-    for name, rank, right, value in compared(exact(network), other):
-        print(f"{name:34} {rank:11.2f} {right:10.4g} {value:10.4g} {value / right:6.2f}")
+    other = generated(given.year, given.environment, len(hosts(network)), given.networks)
+    quantiles = [
+        [name, f"{rank:.2f}", f"{right:.4g}", f"{value:.4g}", f"{value / right:.2f}"]
+        for name, rank, right, value in compared(exact(network), other)
+    ]
+    show(("quantity", "probability", "exact", "generated", "ratio"), quantiles, "compare", given.markdown)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 import pytest
 
 from penstock.networks import file
@@ -127,3 +128,37 @@ def test_fitted_rows_have_the_quantiles_of_the_relays_and_few_values(bench: dict
     for rank in bench["TESTED"]:
         right = np.quantile([relay.capacity / 1024 for relay in relays], rank)
         assert np.quantile(drawn, rank) == pytest.approx(right, rel=0.25), rank
+
+
+def test_shuffled_relays_exchange_their_places(bench: dict[str, Any]) -> None:
+    relays = "".join(f'[relays.r{number}]\nweight = "1 B/s"\nplace = "p{number}"\n' for number in range(30))
+    text = f'[clients.web]\nplace = "p0"\n\n{relays}'
+    before, after = (tomllib.loads(each) for each in (text, bench["shuffled"](text, 1)))
+    assert after["clients"] == before["clients"]
+    places = [[relay["place"] for relay in each["relays"].values()] for each in (before, after)]
+    assert places[0] != places[1]
+    assert sorted(places[0]) == sorted(places[1])
+
+
+def test_results_compare_runs_without_warm_up_and_unfinished_downloads(bench: dict[str, Any], tmp_path: Path) -> None:
+    def output(name: str, times: list[float], written: int) -> Path:
+        out = tmp_path / name
+        out.mkdir()
+        rows = len(times)
+        key = {"variant": ["vanilla"] * rows, "network": [None] * rows, "seed": [1] * rows}
+        ok = {"outcome": ["ok"] * (rows - 1) + ["unfinished"], "warmup": [True] + [False] * (rows - 1)}
+        transfers = {**key, "start_s": [10.0 * row for row in range(rows)], "ttfb_s": times, **ok}
+        relays = {**key, "t_s": [20.0] * rows, "written_bytes": [written] * rows}
+        paths = {**key, "middle": ["m"] * rows, "exit": ["a"] + ["b"] * (rows - 1)}
+        for table, columns in (("transfers", transfers), ("relays", relays), ("paths", paths)):
+            polars.DataFrame(columns, schema_overrides={"network": polars.String}).write_parquet(
+                out / f"{table}.parquet"
+            )
+        return out
+
+    one = [output("one", [9.0, 2.0, 4.0, 9.0], 10**9), output("two", [9.0, 5.0, 5.0, 5.0], 3 * 10**9)]
+    other = [output("other", [0.0, 2.0, 2.0, 50.0], 10**9)]
+    table = {row[0]: row[1:] for row in bench["results"](one, other)}
+    assert table["first byte, median [s]"] == ["3.00, 5.00", "4.00 ± 1.00", "2.00", "2.00 ± nan", "-50 %"]
+    assert table["relay writes [GB]"][1] == "8.00 ± 4.00"
+    assert [table[f"share of the busiest {place}"][2] for place in ("middle", "exit")] == ["1.00", "0.75"]
