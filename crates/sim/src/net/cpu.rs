@@ -5,6 +5,9 @@
 //! queries. All effects happen at the start of the turn; the cost delays the next turn. The kernel's own work (TCP and
 //! interrupts) costs no processor time.
 
+use super::Net;
+use super::event::Timer;
+use crate::queue::HostId;
 use penstock_scenario::model::Costs;
 use penstock_units::{Instant, time::nanos};
 
@@ -48,6 +51,46 @@ impl Cpu {
         let scans = scanned - std::mem::replace(&mut self.scanned, scanned);
         let turn = std::mem::take(&mut self.turn) + scans * nanos(self.costs.scan);
         self.free_at = Instant::from_nanos(self.free_at.max(now).as_nanos() + turn);
+    }
+}
+
+impl Net<'_> {
+    /// When the host's processor becomes free; `None` if it is free now.
+    pub(crate) fn busy_until(&self, id: HostId) -> Option<Instant> {
+        self.hosts[id as usize].cpu.as_ref()?.busy_until(self.now)
+    }
+
+    /// Whether ready sockets must wait for the processor. If so, sets a timer for the time at which the processor is
+    /// free.
+    pub(crate) fn awaits_cpu(&mut self, id: HostId) -> bool {
+        let Some(free_at) = self.busy_until(id) else { return false };
+        let host = &mut self.hosts[id as usize];
+        let Some(cpu) = host.cpu.as_mut().filter(|_| !host.ready.is_empty()) else { return false };
+        if !std::mem::replace(&mut cpu.awaited, true) {
+            self.set_timer(id, free_at, Timer::Cpu);
+        }
+        true
+    }
+
+    /// Handles the processor's timer. The processor may still be busy, if more work was charged after the timer was
+    /// set.
+    pub(crate) fn on_cpu_free(&mut self, id: HostId) {
+        if let Some(cpu) = &mut self.hosts[id as usize].cpu {
+            cpu.awaited = false;
+        }
+    }
+
+    /// Ends a turn of the processor, as `Cpu::end_turn` describes.
+    pub(crate) fn end_turn(&mut self, id: HostId, scanned: u64) {
+        if let Some(cpu) = &mut self.hosts[id as usize].cpu {
+            cpu.end_turn(self.now, scanned);
+        }
+    }
+
+    pub(super) fn charge(&mut self, id: HostId, work: Work) {
+        if let Some(cpu) = &mut self.hosts[id as usize].cpu {
+            cpu.charge(work);
+        }
     }
 }
 
