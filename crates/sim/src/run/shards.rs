@@ -66,14 +66,15 @@ impl<'a> Run<'a> {
     pub(super) fn in_threads(mut self, control: &'a Control) -> Result<crate::Outcome, Error> {
         let crew = Crew::new(self.plan, control);
         let end = std::thread::scope(|scope| {
-            // The other threads must also end if this thread returns an error or panics.
             let _end = EndOnDrop(&crew.gate);
             for shard in 1..crew.shards.len() {
                 let crew = &crew;
-                scope.spawn(move || control.in_thread(&mut || crew.follow(shard)));
+                scope.spawn(move || crew.in_thread(shard));
             }
             self.lead(&crew)
-        })?;
+        });
+        crew.continue_panic();
+        let end = end?;
         let worlds = crew.shards.into_iter().map(|shard| shard.world.into_inner().expect(NO_PANIC));
         Ok(self.finish(worlds.map(|world| world.expect(CREATED)).collect(), end))
     }
@@ -84,11 +85,8 @@ impl<'a> Run<'a> {
         crew.create(0);
         let mut was_shared = false;
         for turn in 1.. {
-            crew.gate.wait();
-            if let Some(payload) = crew.panic.lock().expect(NO_PANIC).take() {
-                resume_unwind(payload);
-            }
-            if crew.control.is_cancelled() {
+            // If another thread has panicked, the caller continues its panic.
+            if !crew.gate.wait() || crew.control.is_cancelled() {
                 return Err(Error::Cancelled);
             }
             if std::mem::take(&mut was_shared) {
@@ -161,30 +159,45 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// The thread of a shard other than the first. After a panic it still waits at the gate, until the leading thread
-    /// continues the panic and ends the run.
+    /// The thread of a shard other than the first, in the caller's wrapper. When it ends, the other threads end too.
+    fn in_thread(&self, shard: usize) {
+        let _end = EndOnDrop(&self.gate);
+        let mut has_worked = false;
+        let work = || {
+            self.control.in_thread(&mut || {
+                assert!(
+                    !std::mem::replace(&mut has_worked, true),
+                    "a thread wrapper called its argument twice"
+                );
+                self.follow(shard);
+            });
+            assert!(has_worked, "a thread wrapper did not call its argument");
+        };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
+            self.panic.lock().expect(NO_PANIC).get_or_insert(payload);
+        }
+    }
+
+    /// Runs a shard other than the first until the run ends.
     fn follow(&self, shard: usize) {
-        let mut has_panicked = false;
-        for turn in 0.. {
-            if turn > 0 && !self.gate.wait() {
-                break;
+        self.create(shard);
+        for turn in 1.. {
+            if !self.gate.wait() {
+                return;
             }
-            let work = || self.follow_turn(shard, turn);
-            if !has_panicked && let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
-                has_panicked = true;
-                self.panic.lock().expect(NO_PANIC).get_or_insert(payload);
+            match self.next(turn) {
+                Next::Window(window) if !self.has_few_events(turn) => self.run_window(shard, turn, window),
+                // The leading thread runs this shard.
+                Next::Window(_) | Next::Barrier(_) => {}
             }
         }
     }
 
-    fn follow_turn(&self, shard: usize, turn: u64) {
-        if turn == 0 {
-            return self.create(shard);
-        }
-        match self.next(turn) {
-            Next::Window(window) if !self.has_few_events(turn) => self.run_window(shard, turn, window),
-            // The leading thread runs this shard.
-            Next::Window(_) | Next::Barrier(_) => {}
+    /// Continues the first panic of the other threads, if there is one.
+    fn continue_panic(&self) {
+        let panic = self.panic.lock().expect(NO_PANIC).take();
+        if let Some(payload) = panic {
+            resume_unwind(payload);
         }
     }
 
@@ -247,7 +260,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-/// Lets the threads of the other shards end.
+/// Lets the threads of all other shards end, also after a panic or an error.
 struct EndOnDrop<'g>(&'g Gate);
 
 impl Drop for EndOnDrop<'_> {

@@ -21,6 +21,7 @@ mod replay;
 mod sessions;
 mod stations;
 mod steps;
+mod threads;
 mod util;
 mod vegas;
 mod windows;
