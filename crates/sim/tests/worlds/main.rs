@@ -13,6 +13,7 @@ mod determinism;
 mod links;
 mod markov;
 mod matrix;
+mod modes;
 mod networks;
 mod places;
 mod plain;

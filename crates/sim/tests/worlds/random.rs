@@ -5,7 +5,7 @@ use penstock_record::Outcome as Ending;
 use proptest::prelude::*;
 
 /// The tested schedulers. Their parameters differ from the defaults.
-const SCHEDULERS: [&str; 6] = [
+pub(crate) const SCHEDULERS: [&str; 6] = [
     "vanilla",
     "global",
     "kist",

@@ -11,8 +11,8 @@ fn instant(seconds: f64) -> Instant {
     Instant::from_nanos((seconds * 1e9).round() as u64)
 }
 
-/// The recorded downloads of a run.
-fn record(outcome: &Outcome) -> Vec<RecordedDownload> {
+/// The recorded downloads of a run over Tor.
+pub(crate) fn record(outcome: &Outcome) -> Vec<RecordedDownload> {
     let downloads = |row: &Transfer| {
         let circuit = row.circuit.expect("the download has a circuit");
         let path = &outcome.tables.paths[circuit as usize];
@@ -28,7 +28,7 @@ fn record(outcome: &Outcome) -> Vec<RecordedDownload> {
             size: Bytes::new(row.bytes),
         }
     };
-    outcome.tables.transfers.iter().map(downloads).collect()
+    outcome.tables.transfers.iter().filter(|row| row.circuit.is_some()).map(downloads).collect()
 }
 
 fn replayed(scenario: &Scenario, downloads: Vec<RecordedDownload>, control: &Control) -> Outcome {
