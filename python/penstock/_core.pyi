@@ -16,6 +16,7 @@ __all__ = [
     "Replay",
     "ScenarioError",
     "algorithms",
+    "cores",
     "countries",
     "eras",
     "merge",
@@ -198,6 +199,9 @@ def eras() -> list[tuple[str, int, int, int]]:
 
 def countries() -> list[str]:
     """The codes of the countries that scenarios accept, in alphabetical order."""
+
+def cores() -> int:
+    """The number of cores that this process may use, from its affinity mask and the CPU quota of its cgroups."""
 
 def version() -> str:
     """The version of Penstock."""

@@ -1,7 +1,6 @@
 """Runs scenarios on all cores, with a thread for each run. If one run fails or is stopped, all runs end."""
 
 import dataclasses
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -62,7 +61,8 @@ def run(
         out: the output directory; by default a new `runs/<scenario>-<n>`.
         jobs: the number of runs at the same time; by default one for each core, divided by `threads`.
         threads: the number of threads of each run. By default, the runs of large networks share the cores that have no
-            run of their own. The results do not depend on it.
+            run of their own. The number is reduced if all runs together would have more threads than cores. The results
+            do not depend on it.
         watch: receives progress reports.
 
     Raises:
@@ -139,13 +139,14 @@ def _run(
     for option, count in (("--jobs", jobs), ("--threads", threads)):
         if count is not None and count < 1:
             raise ScenarioError(f"{option} is {count}; it takes at least one")
-    cores = default_jobs()
+    cores = _core.cores()
     variants = {job.variant for job in todo}
     at_once = fits.at_once(origin.document, variants, jobs, max(cores // (threads or 1), 1))
     output = OutputDir.fresh(origin, todo) if out is None else OutputDir(Path(out), origin, todo)
     try:
         left = len(missing(todo, output.finished()))
-        threads = threads or default_threads(origin.document, variants, max(min(at_once, left), 1), cores)
+        at_once = max(min(at_once, left), 1)
+        threads = threads_of_each(origin.document, variants, threads, at_once, cores)
         execute(output, todo, at_once, threads, watch, replays)
     except KeyboardInterrupt:
         raise Cancelled(_stopped(output)) from None
@@ -187,15 +188,16 @@ def _count(first: int, count: int, which: str) -> list[int]:
     return list(range(first, first + count))
 
 
-def default_jobs() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def threads_of_each(
+    document: _core.Document, variants: Iterable[str], threads: int | None, at_once: int, cores: int
+) -> int:
+    """The number of threads of each of `at_once` runs: `threads`, or as many as have enough hosts.
 
-
-def default_threads(document: _core.Document, variants: Iterable[str], at_once: int, cores: int) -> int:
-    """The number of threads of each of `at_once` runs, such that no core is idle and each thread has enough hosts."""
-    hosts = max(document.hosts(variant) for variant in variants)
-    return max(min(cores // at_once, hosts // HOSTS_PER_THREAD), 1)
+    Each thread has a core of its own, because further threads only wait for each other.
+    """
+    if threads is None:
+        threads = max(document.hosts(variant) for variant in variants) // HOSTS_PER_THREAD
+    return max(min(threads, cores // at_once), 1)
 
 
 def execute(

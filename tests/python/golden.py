@@ -7,7 +7,6 @@ the same commit.
 """
 
 import hashlib
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -74,7 +73,7 @@ def _digest(table: Path) -> str:
 def measured(only: Sequence[str] = ()) -> Iterator[tuple[Run, tuple[str, ...]]]:
     """Every run and its digests, in the order of the file; with `only`, other scenarios keep their rows."""
     known = recorded() if only else {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(_core.cores()) as pool:
         for scenario in catalog.shipped():
             if only and scenario not in only:
                 yield from ((run, found) for run, found in known.items() if run.scenario == scenario)

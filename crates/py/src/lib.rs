@@ -32,7 +32,7 @@ mod core {
     #[pymodule_export]
     use crate::replay::Replay;
     #[pymodule_export]
-    use crate::{algorithms, merge, presets, run, version, workload_kinds, workload_presets};
+    use crate::{algorithms, cores, merge, presets, run, version, workload_kinds, workload_presets};
 }
 
 use control::Control;
@@ -138,6 +138,12 @@ fn workload_presets() -> Vec<(&'static str, &'static str)> {
 #[pyfunction]
 fn presets() -> Vec<(&'static str, &'static str)> {
     penstock_scenario::presets().into_iter().map(|each| (each.name, each.meaning)).collect()
+}
+
+/// The number of cores that this process may use.
+#[pyfunction]
+fn cores() -> usize {
+    penstock_sim::control::cores()
 }
 
 /// The version of Penstock.

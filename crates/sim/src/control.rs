@@ -2,6 +2,7 @@
 
 use penstock_units::Instant;
 use std::fmt;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// State that a running simulation shares with the thread that waits for it. The results do not depend on it.
@@ -14,6 +15,12 @@ pub struct Control {
     now: AtomicU64,
     /// The completed fraction of the run [1/1,000,000].
     fraction: AtomicU64,
+}
+
+/// The number of cores that this process may use. On Linux, the affinity mask and the CPU quota of the process's cgroups
+/// limit it.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// A function that calls its argument once.

@@ -1,6 +1,6 @@
 //! Lets threads wait for each other.
 
-use std::num::NonZero;
+use crate::control::cores;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -26,10 +26,9 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn new(threads: usize) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         Gate {
             threads,
-            spins: if threads <= cores { SPINS } else { 0 },
+            spins: if threads <= cores() { SPINS } else { 0 },
             arrived: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             is_dismantled: AtomicBool::new(false),
