@@ -43,11 +43,16 @@ bench: tools ## measure packets per second and core, memory, and the cost of a c
 	cargo run --release --locked --package penstock-sim --example tcp_bench
 	cargo run --release --locked --package penstock-core --example ewma_bench
 
-# `make bench-network NETWORK=full` runs the whole network for hours. Huge pages save a tenth of the time.
-NETWORK ?= tenth
-bench-network: tools ## measure the cost of a cell-write in a loaded Tor network, and its memory; NETWORK is tenth, full or ci
-	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 cargo run --release --locked --package penstock-sim --example bench -- \
-		--network scenarios/kist/$(NETWORK).toml vanilla 'run.duration="7 min"'
+# NETWORK selects networks, such as `ci tenth`, and SCALE=0.2 shortens their runs. WHOLE=1 measures the peak heap of runs of
+# full length, which take hours. With MARKDOWN, the page gets the table.
+NETWORK ?=
+SCALE ?= 1
+ROUNDS ?= 3
+WHOLE ?=
+bench-network: setup ## measure Tor networks of 100 to 8,000 relays with one and two threads: speed, memory, balance; 25 minutes
+	cargo build --release --locked --package penstock-sim --example bench
+	$(BIN)/python benches/networks.py target/release/examples/bench $(NETWORK) --scale $(SCALE) --rounds $(ROUNDS) \
+		$(if $(WHOLE),--whole) $(if $(MARKDOWN),--data docs/data/performance/networks.jsonl --markdown $(MARKDOWN))
 
 estimates: setup ## compare the estimates of `penstock check` with the cost of each shipped scenario and of five networks
 	$(BIN)/python benches/estimates.py
@@ -82,7 +87,7 @@ bench-live: tools ## measure the cost of a middle relay, ours and C tor's, and o
 		cargo bench --locked --package penstock-live --bench middle; \
 	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
 
-# worlds, bench-idle, attacks and soak write their tables into the page MARKDOWN, such as docs/validation/live.md.
+# bench-network, worlds, bench-idle, attacks and soak write their tables into the page MARKDOWN.
 MARKDOWN ?=
 PAGE = $(if $(MARKDOWN),MARKDOWN=$(abspath $(MARKDOWN)))
 

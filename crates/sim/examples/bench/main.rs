@@ -5,13 +5,15 @@
 //! own process, so its peak memory does not include the others. If valgrind is installed, the bench also counts
 //! instructions. `docs/explanation/performance.md` explains the numbers.
 //!
-//! `-- --network FILE VARIANT [KEY=VALUE]...`, also as `make bench-network`, measures a scenario after its warm-up, and
-//! compares its load with Tor's. With THREADS=N in the environment, the run uses N threads.
+//! `-- --network FILE VARIANT [KEY=VALUE]...` measures a scenario after its warm-up, and compares its load with Tor's.
+//! With THREADS=N in the environment, the run uses N threads. `make bench-network` measures networks of several sizes.
+
+mod network;
 
 use penstock_scenario::Document;
 use penstock_sim::Control;
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts the heap and the allocations.
 struct Counting;
@@ -216,119 +218,13 @@ fn report(title: &str, numbers: &[f64]) {
     );
 }
 
-/// The rate at which all of Tor's relays wrote in July 2013 [MiB/s] (KIST section 5.3 and figure 8).
-const LOAD: std::ops::RangeInclusive<f64> = 650.0..=800.0;
-const RELAYS_OF_TOR: f64 = 3600.0;
-
-/// Median time to the first byte in a Tor network with sequential writes [s] (KIST figure 7a).
-const FIRST_BYTE: std::ops::RangeInclusive<f64> = 0.6..=1.1;
-
-/// Runs a scenario with network seed 1 in this process, and prints the cost after the warm-up.
-#[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
-fn network(file: &str, variant: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let document = Document::parse(&std::fs::read_to_string(file)?, file, sets)?;
-    let scenario = document.scenario(variant)?;
-    let read = NOW.load(Ordering::Relaxed);
-    let warmup = scenario.run.warmup.as_secs_f64();
-    let threads = std::env::var("THREADS").ok().and_then(|threads| threads.parse().ok()).unwrap_or(1);
-    let (control, begun) = (Control::new().with_threads(threads), std::time::Instant::now());
-    let is_over = AtomicBool::new(false);
-    let (outcome, started) = std::thread::scope(|scope| {
-        // End of the warm-up: simulated seconds, processor seconds and clock seconds.
-        let watch = scope.spawn(|| {
-            while control.progress().0 < warmup && !is_over.load(Ordering::Relaxed) {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-            [control.progress().0, cpu_seconds(), begun.elapsed().as_secs_f64()]
-        });
-        let outcome = penstock_sim::run_in(scenario, 1, 1, &control);
-        is_over.store(true, Ordering::Relaxed);
-        (outcome, watch.join().expect("it only reads clocks"))
-    });
-    let (outcome, [from, cpu, wall]) = (outcome?, started);
-    let (cpu, wall) = (cpu_seconds() - cpu, begun.elapsed().as_secs_f64() - wall);
-    let stats = outcome.stats;
-    let seconds = stats.sim_seconds - from;
-    let mib = 1024.0 * 1024.0;
-    let rows = || outcome.tables.relays.iter().filter(|row| row.t_s > from);
-    let cells = rows().map(|row| row.written_cells).sum::<u64>() as f64;
-    let load = rows().map(|row| row.written_bytes).sum::<u64>() as f64 / mib / seconds;
-    let relays = scenario.relays.len() as f64;
-    let hosts = (scenario.relays.len() + scenario.clients.len() + scenario.servers.len()) as f64;
-    let mut first: Vec<f64> =
-        outcome.tables.transfers.iter().filter(|row| !row.warmup).filter_map(|row| row.ttfb_s).collect();
-    first.sort_by(f64::total_cmp);
-    let first = first.get(first.len() / 2).copied().unwrap_or(f64::NAN);
-    println!("{file}, {variant}: {relays} relays, {} clients, {hosts} hosts", scenario.clients.len());
-    println!(
-        "  after a warm-up of {from:.0} s, {seconds:.0} s in {cpu:.1} s of a core ({wall:.1} s on the clock): {:.2} x real time",
-        seconds / cpu
-    );
-    println!(
-        "  {:.3} M cell-writes of relays a second, {:.3} us each; {:.2} events and {:.2} packets for each of all cell-writes",
-        cells / cpu / 1e6,
-        cpu / cells * 1e6,
-        stats.events as f64 / stats.cells as f64,
-        stats.packets as f64 / stats.cells as f64
-    );
-    let peak = PEAK.load(Ordering::Relaxed);
-    println!(
-        "  peak heap {:.1} MiB, {:.1} KiB a host, {:.1} MiB of it before the run; peak RSS {:.1} MiB; {} connections at the end",
-        peak as f64 / mib,
-        peak as f64 / 1024.0 / hosts,
-        read as f64 / mib,
-        peak_rss() as f64 / mib,
-        outcome.network.connections
-    );
-    let scaled = load * RELAYS_OF_TOR / relays;
-    println!(
-        "  load: relays write {load:.1} MiB/s, {scaled:.0} scaled to {RELAYS_OF_TOR} of them; first byte after {first:.2} s"
-    );
-    if threads > 1 {
-        println!("  balance in events: {:.2} of {threads} threads", outcome.balance);
-    }
-    if !LOAD.contains(&scaled) || !FIRST_BYTE.contains(&first) || from < 300.0 {
-        println!(
-            "  this does not count: that takes 5 minutes of warm-up, {} to {} MiB/s (scaled) and, with sequential writes, {} to {} s",
-            LOAD.start(),
-            LOAD.end(),
-            FIRST_BYTE.start(),
-            FIRST_BYTE.end()
-        );
-    }
-    Ok(())
-}
-
-/// Runs a scenario in its own process. If perf works on this machine, it counts instructions and cache misses.
-fn network_counted(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let this = std::env::current_exe()?;
-    let mut perf = std::process::Command::new("perf");
-    perf.args(["stat", "-x", ",", "-e", "instructions:u,cache-misses:u"]).arg(&this);
-    let counted = perf.arg("--network-here").args(arguments).output();
-    let Some(output) = counted.ok().filter(|output| output.status.success()) else {
-        std::process::Command::new(this).arg("--network-here").args(arguments).status()?;
-        println!("  no instructions and cache misses counted: perf is missing");
-        return Ok(());
-    };
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    for line in String::from_utf8_lossy(&output.stderr).lines() {
-        let fields: Vec<&str> = line.split(',').collect();
-        if let [count, _, event, ..] = fields.as_slice() {
-            match count.parse::<f64>() {
-                Ok(count) => println!("  {event} of the whole run: {:.3} G", count / 1e9),
-                Err(_) => println!("  {event}: not counted on this machine"),
-            }
-        }
-    }
-    Ok(())
-}
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (flag, rest) = args.split_first().map_or(("", &args[..]), |(flag, rest)| (flag.as_str(), rest));
     match (flag, rest) {
-        ("--network-here", [file, variant, sets @ ..]) => return network(file, variant, sets),
-        ("--network", [_, _, ..]) => return network_counted(rest),
+        ("--network-here", [file, variant, sets @ ..]) => return network::print(file, variant, sets),
+        ("--network-json", [file, variant, sets @ ..]) => return network::print_json(file, variant, sets),
+        ("--network", [_, _, ..]) => return network::print_counted(rest),
         ("--world", [world, sets @ ..]) => return measure(world, sets),
         ("--count", [world, from, until, sets @ ..]) => {
             report_instructions(world, sets, from.parse()?, until.parse()?);
