@@ -41,6 +41,25 @@ pub enum StreamRead<P> {
     Closed(EndReason),
 }
 
+/// The connection without an open channel that a holder lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// The connection closed.
+    Closed {
+        /// Its memory [B].
+        memory: Bytes,
+        /// The channel that waits for it.
+        channel: Option<ChannelKey>,
+    },
+    /// The connection now belongs to another holder.
+    Moved {
+        /// Its memory [B].
+        memory: Bytes,
+        /// The new holder.
+        to: [u128; 2],
+    },
+}
+
 /// The host of one relay.
 ///
 /// A channel delivers and accepts only whole cells. If a socket takes only a part of a cell, the host stores the rest,
@@ -88,9 +107,9 @@ pub trait Kernel<C: Cell> {
         BTreeMap::new()
     }
 
-    /// Closes a connection of a holder that has no open channel, without a call of the relay. Returns its memory [B],
-    /// and the channel that waits for it. `None` if the holder has no such connection.
-    fn close_unfinished(&mut self, _holder: [u128; 2]) -> Option<(Bytes, Option<ChannelKey>)> {
+    /// Closes a connection of a holder that has no open channel, without a call of the relay. If other holders need this
+    /// connection, it moves to one of them instead. `None` if the holder has no such connection.
+    fn close_unfinished(&mut self, _holder: [u128; 2]) -> Option<Unfinished> {
         None
     }
 

@@ -58,7 +58,7 @@ pub use config::RelayConfig;
 pub use error::Violation;
 pub use event::{Event, Station};
 pub use factory::Factory;
-pub use kernel::{Kernel, SocketInfo, StreamRead};
+pub use kernel::{Kernel, SocketInfo, StreamRead, Unfinished};
 pub use keys::{ChannelKey, CircuitIndex, CircuitKey, ClientKey, Direction, StreamKey};
 pub use reason::{DestroyReason, EndReason};
 pub use relay::{Counters, Parameters, Relay};

@@ -1,7 +1,7 @@
 use super::{Parts, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD};
 use crate::circuit::{Circuit, Stamp};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Unfinished};
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use crate::reason::DestroyReason;
 use penstock_units::{Bytes, Instant};
@@ -50,6 +50,20 @@ impl Order {
         self.by_bytes.insert((*sum, network));
     }
 
+    /// Removes a host with these bytes, if it is there. Returns whether it was.
+    fn remove(&mut self, bytes: u64, [network, host]: [u128; 2]) -> bool {
+        let Some((sum, hosts)) = self.networks.get_mut(&network) else { return false };
+        if !hosts.remove(&(bytes, host)) {
+            return false;
+        }
+        self.by_bytes.remove(&(*sum, network));
+        *sum -= bytes;
+        if !hosts.is_empty() {
+            self.by_bytes.insert((*sum, network));
+        }
+        true
+    }
+
     /// Removes the host with the most memory in the network with the most memory. Returns its bytes.
     fn pop_largest(&mut self) -> Option<(u64, [u128; 2])> {
         let (_, network) = self.by_bytes.pop_last()?;
@@ -85,18 +99,22 @@ struct Closing {
 }
 
 impl Holder {
-    /// Closes a connection without an open channel, if most of the `bytes` of the holder belong to no channel, or if the
-    /// holder has no circuits.
+    fn lose(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Closes a connection without an open channel, if most of the holder's bytes belong to no channel, or if the holder
+    /// has no circuits. If other holders need the connection, it moves to one of them.
     fn close_unfinished<C: Cell>(
         &mut self,
         id: [u128; 2],
-        bytes: u64,
         kernel: &mut impl Kernel<C>,
-    ) -> Option<(Bytes, Option<ChannelKey>)> {
-        let is_due = self.other * 2 > bytes || self.circuits.is_empty();
-        let closed = if is_due { kernel.close_unfinished(id)? } else { return None };
-        self.other = self.other.saturating_sub(closed.0.get());
-        Some(closed)
+    ) -> Option<Unfinished> {
+        let is_due = self.other * 2 > self.bytes || self.circuits.is_empty();
+        let lost = if is_due { kernel.close_unfinished(id)? } else { return None };
+        let (Unfinished::Closed { memory, .. } | Unfinished::Moved { memory, .. }) = lost;
+        self.other = self.other.saturating_sub(memory.get());
+        Some(lost)
     }
 }
 
@@ -143,14 +161,27 @@ impl<C: Cell> Relay<C> {
         let mut order = Order::of(&holders);
         let target = Bytes::new(limit.get() / 10 * 9);
         while self.parts.memory_use() > target {
-            let Some((bytes, id)) = order.pop_largest() else { break };
+            let Some((_, id)) = order.pop_largest() else { break };
             let Some(holder) = holders.get_mut(&id) else { continue };
-            let freed = if let Some((freed, channel)) = holder.close_unfinished(id, bytes, kernel) {
+            let lost = holder.close_unfinished(id, kernel);
+            let freed = if let Some(Unfinished::Closed { memory, channel }) = lost {
                 if let Some(channel) = channel {
                     self.parts.channels.close_soon(channel);
                 }
-                self.parts.memory.free_driver(freed);
-                freed.get()
+                self.parts.memory.free_driver(memory);
+                memory.get()
+            } else if let Some(Unfinished::Moved { memory, to }) = lost {
+                holder.lose(memory.get());
+                order.insert(holder.bytes, id);
+                let next = holders.entry(to).or_default();
+                if !order.remove(next.bytes, to) {
+                    // The holder had nothing more to close.
+                    next.bytes = 0;
+                }
+                next.bytes += memory.get();
+                next.other += memory.get();
+                order.insert(next.bytes, to);
+                continue;
             } else if let Some(Closing { circuit, bytes, .. }) = holder.circuits.pop() {
                 // A circuit closes with any of its channels.
                 if self.parts.circuits.contains(circuit) {
@@ -166,7 +197,8 @@ impl<C: Cell> Relay<C> {
                 continue;
             };
             has_closed = true;
-            order.insert(bytes.saturating_sub(freed), id);
+            holder.lose(freed);
+            order.insert(holder.bytes, id);
         }
         has_closed
     }

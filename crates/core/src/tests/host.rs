@@ -3,7 +3,7 @@
 use super::cell::{Piece, TestCell};
 use crate::cell::Cell;
 use crate::datagram::Message;
-use crate::kernel::{Interest, Kernel, SocketInfo, StreamRead};
+use crate::kernel::{Interest, Kernel, SocketInfo, StreamRead, Unfinished};
 use crate::reason::EndReason;
 use crate::{ChannelKey, CircId, StreamKey};
 use penstock_units::{Bytes, Duration, Instant};
@@ -123,6 +123,10 @@ pub(super) struct Host {
     pub(super) stream_memory: BTreeMap<StreamKey, Bytes>,
     /// Connections without an open channel: their holders and sizes.
     pub(super) unfinished: Vec<([u128; 2], Bytes)>,
+    /// A holder whose unfinished connections another holder also needs.
+    pub(super) needed: Option<([u128; 2], [u128; 2])>,
+    /// The channel that waits for each unfinished connection.
+    pub(super) waiting: Option<ChannelKey>,
     /// The networks of remote hosts. Any other host is a network of its own.
     pub(super) networks: BTreeMap<ChannelKey, u128>,
     pub(super) closed: Vec<ChannelKey>,
@@ -195,9 +199,14 @@ impl Kernel<TestCell> for Host {
         sums
     }
 
-    fn close_unfinished(&mut self, holder: [u128; 2]) -> Option<(Bytes, Option<ChannelKey>)> {
+    fn close_unfinished(&mut self, holder: [u128; 2]) -> Option<Unfinished> {
         let place = self.unfinished.iter().position(|(other, _)| *other == holder)?;
-        Some((self.unfinished.remove(place).1, None))
+        let (_, memory) = self.unfinished.remove(place);
+        if let Some((_, to)) = self.needed.filter(|(needed, _)| *needed == holder) {
+            self.unfinished.push((to, memory));
+            return Some(Unfinished::Moved { memory, to });
+        }
+        Some(Unfinished::Closed { memory, channel: self.waiting })
     }
 
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<TestCell>) -> Bytes {

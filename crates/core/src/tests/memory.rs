@@ -5,8 +5,8 @@ use super::host::Side;
 use super::util::{Link, Net};
 use crate::cell::{CircId, Command};
 use crate::config::Limits;
-use crate::{CircuitIndex, RelayConfig};
-use penstock_units::{Bytes, DataRate, Duration};
+use crate::{CircuitIndex, Direction, Kernel, PeerId, RelayConfig};
+use penstock_units::{Bytes, DataRate, Duration, Instant};
 use std::num::NonZeroU32;
 
 /// A configuration whose memory limit allows `cells` queued cells.
@@ -245,4 +245,37 @@ fn connections_without_a_channel_cost_only_their_own_network() {
     assert_eq!((closed(&net), node.relay.counters().oom_closed), (vec![], 0));
     assert!((1..=26).contains(&node.host.unfinished.len()), "{:?}", node.host.unfinished.len());
     assert!(node.relay.memory() <= Bytes::new(40 * CIRCUIT));
+}
+
+#[test]
+fn a_connection_that_another_holder_needs_costs_its_first_holder_no_circuit() {
+    let mut net = limited();
+    let honest: Vec<_> = (0..10).map(|_| net.build(0, &[1])).collect();
+    let node = &mut net.nodes[1];
+    let circuit = node.relay.circuits()[0];
+    let (channel, _) = node.relay.leg(circuit, Direction::Backward).expect("they came on a channel");
+    let (first, other) = (node.host.holder(channel), [1 << 64; 2]);
+    let size = Bytes::new(31 * CIRCUIT);
+    node.host.unfinished = vec![(first, size)];
+    node.host.needed = Some((first, other));
+    node.relay.set_driver_memory(size);
+    let transfer = net.transfer(0, honest[0], 1000, 1000);
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+    let node = &net.nodes[1];
+    assert_eq!((closed(&net), node.relay.counters().oom_closed), (vec![], 0));
+    assert!(node.host.unfinished.is_empty(), "the connection ended as one of the other holder");
+}
+
+#[test]
+fn a_channel_closes_with_the_connection_that_it_waits_for() {
+    let mut net = limited();
+    let node = &mut net.nodes[1];
+    let channel = node.relay.accept_channel(Instant::ZERO, PeerId(99), false);
+    node.host.unfinished = vec![([1 << 64; 2], Bytes::new(41 * CIRCUIT))];
+    node.host.waiting = Some(channel);
+    node.relay.set_driver_memory(Bytes::new(41 * CIRCUIT));
+    assert!(net.nodes[1].relay.is_channel(channel));
+    net.build(0, &[1]);
+    assert!(!net.nodes[1].relay.is_channel(channel) && net.nodes[1].host.unfinished.is_empty());
 }

@@ -166,6 +166,8 @@ impl Net {
             stream_interests: BTreeMap::new(),
             stream_memory: BTreeMap::new(),
             unfinished: Vec::new(),
+            needed: None,
+            waiting: None,
             networks: BTreeMap::new(),
             closed: Vec::new(),
             transfers: Rc::clone(&self.transfers),

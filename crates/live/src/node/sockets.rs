@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use penstock_core::cell::{Cell as _, Command, Payload};
 use penstock_core::kernel::Interest;
 use penstock_core::{
-    ChannelKey, CircuitIndex, EndReason, Kernel, SecondaryMap, SocketInfo, StreamKey, StreamRead,
+    ChannelKey, CircuitIndex, EndReason, Kernel, SecondaryMap, SocketInfo, StreamKey, StreamRead, Unfinished,
 };
 use penstock_link::cell::{CELL_LEN, Connected, LiveCell, LivePayload};
 use penstock_units::{Bytes, Duration, Instant};
@@ -571,15 +571,15 @@ impl Kernel<LiveCell> for Sockets {
         memory
     }
 
-    fn close_unfinished(&mut self, holder: [u128; 2]) -> Option<(Bytes, Option<ChannelKey>)> {
-        let host = Host::with_numbers(holder);
-        let mut number = self.openings.oldest_of(host)?;
-        while self.openings.pass_on(number) {
-            number = self.openings.oldest_of(host)?;
+    fn close_unfinished(&mut self, holder: [u128; 2]) -> Option<Unfinished> {
+        let number = self.openings.oldest_of(Host::with_numbers(holder))?;
+        if self.openings.pass_on(number) {
+            let open = self.openings.get(number)?;
+            return Some(Unfinished::Moved { memory: open.memory(), to: open.claim.host.numbers() });
         }
         let open = self.take_opening(number)?;
         self.oom_openings += 1;
-        Some((open.memory(), open.channel))
+        Some(Unfinished::Closed { memory: open.memory(), channel: open.channel })
     }
 
     fn stream_memory(&self, stream: StreamKey) -> Bytes {
