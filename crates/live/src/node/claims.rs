@@ -1,4 +1,4 @@
-//! A thing in the share of one host that several hosts need, such as a link that circuits of many clients use.
+//! Connections to other relays that circuits of several hosts need. Each one counts in the share of one of these hosts.
 
 use super::shares::{Holder, Host, Shares};
 
@@ -6,27 +6,29 @@ use super::shares::{Holder, Host, Shares};
 /// all others.
 const MAX_OTHERS: usize = 4;
 
-/// The place of a thing in a table of shares. The thing belongs to one host. If this host loses it, the thing moves to
-/// another host that needs it. A host that asks first for a thing can therefore not end it for others.
+/// The entry of a connection in a table of shares. A table identifies a connection by a `T`, such as its channel.
+///
+/// The connection belongs to one host. If this host loses it, the connection moves to another host that needs it. A host
+/// that asks first for a connection can therefore not end it for others.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) host: Host,
     number: u64,
-    /// Further hosts that need the thing, the newest last.
+    /// Further hosts that need the connection, the newest last.
     others: Vec<Host>,
 }
 
 impl Claim {
-    pub(super) fn new<T: Copy>(shares: &mut Shares<Holder, T>, host: Host, thing: T) -> Self {
-        Claim { host, number: shares.add(&host.path(), thing), others: Vec::new() }
+    pub(super) fn new<T: Copy>(shares: &mut Shares<Holder, T>, host: Host, connection: T) -> Self {
+        Claim { host, number: shares.add(&host.path(), connection), others: Vec::new() }
     }
 
-    /// Adds the thing to another table, after [`end`](Self::end).
-    pub(super) fn enter<T: Copy>(&mut self, shares: &mut Shares<Holder, T>, thing: T) {
-        self.number = shares.add(&self.host.path(), thing);
+    /// Adds the connection to another table, after [`end`](Self::end).
+    pub(super) fn enter<T: Copy>(&mut self, shares: &mut Shares<Holder, T>, connection: T) {
+        self.number = shares.add(&self.host.path(), connection);
     }
 
-    /// A further host needs the thing.
+    /// A further host needs the connection.
     pub(super) fn join(&mut self, host: Host) {
         let network = host.path()[0];
         if self.host.path()[0] == network || self.others.iter().any(|other| other.path()[0] == network) {
@@ -38,9 +40,9 @@ impl Claim {
         self.others.push(host);
     }
 
-    /// The host loses the thing. Moves the thing to the smallest share of the further hosts. Returns false if no other
-    /// host needs the thing.
-    pub(super) fn pass_on<T: Copy>(&mut self, shares: &mut Shares<Holder, T>, thing: T) -> bool {
+    /// The host loses the connection, which moves to the smallest share of the further hosts. Returns false if no other
+    /// host needs it.
+    pub(super) fn pass_on<T: Copy>(&mut self, shares: &mut Shares<Holder, T>, connection: T) -> bool {
         let count = |host: &Host| {
             let path = host.path();
             (shares.count(&path[..1]), shares.count(&path))
@@ -49,11 +51,11 @@ impl Claim {
         let Some((place, _)) = next else { return false };
         self.end(shares);
         self.host = self.others.remove(place);
-        self.number = shares.add(&self.host.path(), thing);
+        self.number = shares.add(&self.host.path(), connection);
         true
     }
 
-    /// The thing ends.
+    /// Removes the connection from its table.
     pub(super) fn end<T: Copy>(&self, shares: &mut Shares<Holder, T>) {
         shares.remove(&self.host.path(), self.number);
     }
@@ -64,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thing_that_a_host_loses_moves_to_the_smallest_share_of_the_others() {
+    fn a_connection_that_a_host_loses_moves_to_the_smallest_share_of_the_others() {
         let host = |last: u8| Host::of([192, 0, 2, last].into());
         let mut shares = Shares::new();
         shares.add(&host(2).path(), 'x');

@@ -1,11 +1,11 @@
-//! A fair queue before a worker thread. The thread serves networks in round robin, in each network its hosts, and of
-//! each host its links.
+//! A fair queue of requests. Networks get their turns in round robin. Inside a network, so do its hosts, and inside a
+//! host, so do its links or circuits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-/// Queued requests, up to a limit. The path of a request lists its sender's groups, the largest one first. At the limit,
-/// a sender with fewer requests replaces the newest request of the largest group. A sender with too many requests
-/// therefore delays only itself, and a host gets no more turns with more links.
+/// Queued requests, up to a limit. The path of a request lists its sender's groups, the largest one first. All paths of
+/// a queue have the same length. At the limit, a sender with fewer requests replaces the newest request of the largest
+/// group. A sender with too many requests therefore delays only itself, and a host gets no more turns with more links.
 #[derive(Debug)]
 pub(super) struct FairQueue<K, T> {
     root: Group<K, T>,
@@ -14,12 +14,14 @@ pub(super) struct FairQueue<K, T> {
 
 #[derive(Debug)]
 struct Group<K, T> {
-    /// The groups in this one; none is empty.
-    groups: BTreeMap<K, Group<K, T>>,
-    /// These groups in the order of service, without duplicates.
-    order: VecDeque<K>,
-    /// The requests, if this group has no groups.
-    requests: VecDeque<(u64, T)>,
+    /// The groups in this one, each with the number of its next turn. None is empty.
+    groups: BTreeMap<K, (u64, Group<K, T>)>,
+    /// These groups in the order of their turns.
+    order: BTreeMap<u64, K>,
+    /// The number of the last turn that a group here got.
+    last: u64,
+    /// The requests by number, if this group has no groups.
+    requests: BTreeMap<u64, T>,
     len: usize,
 }
 
@@ -28,7 +30,8 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         FairQueue { root: Group::new(), most }
     }
 
-    /// Adds a request. At the limit, returns the number of the dropped request, which can be `number`.
+    /// Adds a request with a new number, above all earlier ones of this sender. At the limit, returns the number of the
+    /// dropped request, which can be `number`.
     pub(super) fn push(&mut self, path: &[K], number: u64, request: T) -> Option<u64> {
         let dropped = if self.root.len < self.most { None } else { Some(self.root.make_room(path)) };
         if dropped == Some(None) {
@@ -51,32 +54,36 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
 
 impl<K: Ord + Copy, T> Group<K, T> {
     fn new() -> Self {
-        Group { groups: BTreeMap::new(), order: VecDeque::new(), requests: VecDeque::new(), len: 0 }
+        Group { groups: BTreeMap::new(), order: BTreeMap::new(), last: 0, requests: BTreeMap::new(), len: 0 }
     }
 
     fn push(&mut self, path: &[K], number: u64, request: T) {
         self.len += 1;
         let Some((first, rest)) = path.split_first() else {
-            return self.requests.push_back((number, request));
+            self.requests.insert(number, request);
+            return;
         };
-        let order = &mut self.order;
-        let group = self.groups.entry(*first).or_insert_with(|| {
-            order.push_back(*first);
-            Group::new()
+        let (order, last) = (&mut self.order, &mut self.last);
+        let (_, group) = self.groups.entry(*first).or_insert_with(|| {
+            *last += 1;
+            order.insert(*last, *first);
+            (*last, Group::new())
         });
         group.push(rest, number, request);
     }
 
     fn pop(&mut self) -> Option<(u64, T)> {
-        let next = match self.order.pop_front() {
-            None => self.requests.pop_front()?,
-            Some(key) => {
-                let group = self.groups.get_mut(&key).expect("each group in the order exists");
+        let next = match self.order.pop_first() {
+            None => self.requests.pop_first()?,
+            Some((_, key)) => {
+                let (turn, group) = self.groups.get_mut(&key).expect("each group in the order exists");
                 let next = group.pop().expect("no group is empty");
                 if group.len == 0 {
                     self.groups.remove(&key);
                 } else {
-                    self.order.push_back(key);
+                    self.last += 1;
+                    *turn = self.last;
+                    self.order.insert(self.last, key);
                 }
                 next
             }
@@ -89,8 +96,7 @@ impl<K: Ord + Copy, T> Group<K, T> {
         if let Some((first, rest)) = path.split_first() {
             return self.take_from(*first, |group| group.forget(rest, number));
         }
-        let place = self.requests.iter().rposition(|(other, _)| *other == number)?;
-        self.requests.remove(place);
+        self.requests.remove(&number)?;
         self.len -= 1;
         Some(())
     }
@@ -99,7 +105,7 @@ impl<K: Ord + Copy, T> Group<K, T> {
     /// one more request would make the groups of `path` the largest ones.
     fn make_room(&mut self, path: &[K]) -> Option<u64> {
         let (first, rest) = path.split_first()?;
-        let own = self.groups.get(first).map_or(0, |group| group.len);
+        let own = self.groups.get(first).map_or(0, |(_, group)| group.len);
         let (largest, len) = self.largest()?;
         if len > own + 1 {
             self.take_from(largest, Group::pop_newest)
@@ -109,26 +115,26 @@ impl<K: Ord + Copy, T> Group<K, T> {
     }
 
     fn largest(&self) -> Option<(K, usize)> {
-        self.groups.iter().map(|(key, group)| (*key, group.len)).max_by_key(|(_, len)| *len)
+        self.groups.iter().map(|(key, (_, group))| (*key, group.len)).max_by_key(|(_, len)| *len)
     }
 
     fn pop_newest(&mut self) -> Option<u64> {
         if let Some((largest, _)) = self.largest() {
             return self.take_from(largest, Group::pop_newest);
         }
-        let (number, _) = self.requests.pop_back()?;
+        let (number, _) = self.requests.pop_last()?;
         self.len -= 1;
         Some(number)
     }
 
     /// Lets `take` remove one request from a group.
     fn take_from<R>(&mut self, key: K, take: impl FnOnce(&mut Self) -> Option<R>) -> Option<R> {
-        let group = self.groups.get_mut(&key)?;
+        let (turn, group) = self.groups.get_mut(&key)?;
         let taken = take(group)?;
         self.len -= 1;
         if group.len == 0 {
+            self.order.remove(turn);
             self.groups.remove(&key);
-            self.order.retain(|other| *other != key);
         }
         Some(taken)
     }
@@ -207,9 +213,10 @@ mod tests {
 
     fn check(group: &Group<u8, [u8; 2]>) -> usize {
         assert_eq!(group.order.len(), group.groups.len());
-        let inside: usize = group.groups.values().map(check).sum();
+        assert!(group.groups.iter().all(|(key, (turn, _))| group.order.get(turn) == Some(key)));
+        let inside: usize = group.groups.values().map(|(_, group)| check(group)).sum();
         assert_eq!(group.len, inside + group.requests.len());
-        assert!(group.groups.values().all(|group| group.len > 0));
+        assert!(group.groups.values().all(|(_, group)| group.len > 0));
         group.len
     }
 

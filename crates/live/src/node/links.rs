@@ -85,10 +85,13 @@ impl Node {
 
     fn try_connect(&mut self, channel: ChannelKey, peer: PeerId) -> Result<(), &'static str> {
         // All circuits to a relay share an existing link.
+        let hosts = self.requesters.remove(channel);
         let Some(LinkAddress::Dial(to)) = self.peers.known(peer).map(|known| known.address) else {
             return Err("connect");
         };
-        let hosts = self.requesters.remove(channel).unwrap_or_else(|| vec![Host::of(to.ip())]);
+        let mut hosts = hosts.unwrap_or_else(|| vec![Host::of(to.ip())]);
+        // The host that asked for the fewest links gets the link. A flood cannot prevent links that others also need.
+        hosts.sort_by_key(|host| self.sockets.requested.count(&host.path()));
         self.make_room_for_opened(hosts[0]);
         if !self.make_room_for_link(Host::of(to.ip()), Some(hosts[0])) {
             return Err("descriptors");
@@ -98,9 +101,11 @@ impl Node {
         self.open(conn, to.ip(), Some(channel), &hosts).map_err(|_| "connect")
     }
 
-    /// Ends the oldest handshakes of opened connections above the limits of the network of `host` and of all networks.
-    /// The circuits of many clients come from one relay, and so does an attacker's. So the oldest handshake makes room,
-    /// even if it is one of the same host. A handshake that other hosts wait for moves to one of them.
+    /// Makes room for a handshake that a circuit of `host` asked for. At the limit of the network of `host`, the oldest
+    /// handshake of this network ends. At the limit of all networks, the oldest one of the largest network ends.
+    ///
+    /// Circuits of an attacker and of other clients come from the same relay. The new handshake therefore replaces even
+    /// one of the same host. A handshake that other hosts wait for moves to one of them, and another one ends.
     fn make_room_for_opened(&mut self, host: Host) {
         let (most, network) = (self.descriptors.opening, &host.path()[..1]);
         loop {
@@ -183,7 +188,7 @@ impl Node {
     }
 
     /// Starts the handshake of a connection, which belongs to the share of the first of these hosts.
-    fn open(
+    pub(super) fn open(
         &mut self,
         conn: Conn,
         from: IpAddr,
@@ -203,7 +208,7 @@ impl Node {
     }
 
     /// Continues a link handshake.
-    pub(super) fn drive_handshake(&mut self, number: u32) {
+    pub(super) fn drive_handshake(&mut self, number: u64) {
         let Some(open) = self.sockets.openings.get_mut(number) else { return };
         open.conn.fill(&mut self.sockets.scratch);
         let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
@@ -223,7 +228,7 @@ impl Node {
     }
 
     /// Handles the end of a link handshake. A channel takes the connection.
-    fn established(&mut self, number: u32, done: &Established) {
+    fn established(&mut self, number: u64, done: &Established) {
         let now = self.clock.now();
         let Some(open) = self.sockets.take_opening(number) else { return };
         let Opening { mut conn, from, channel, claim, .. } = open;
@@ -260,7 +265,7 @@ impl Node {
     }
 
     /// Closes a connection after a failed link handshake.
-    pub(super) fn fail_link(&mut self, number: u32, reason: &'static str) {
+    pub(super) fn fail_link(&mut self, number: u64, reason: &'static str) {
         self.counters.no_link(reason);
         let Some(open) = self.sockets.take_opening(number) else { return };
         if let Some(channel) = open.channel {
@@ -278,7 +283,7 @@ impl Node {
         self.sockets.recount_directory_streams();
         self.sockets.close_timed_out(now);
         let late = self.sockets.openings.iter().filter(|(_, open)| open.until <= now);
-        let late: Vec<u32> = late.map(|(number, _)| number).collect();
+        let late: Vec<u64> = late.map(|(number, _)| number).collect();
         for number in late {
             self.fail_link(number, "timeout");
             self.process_events();
@@ -327,30 +332,15 @@ fn step(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::NodeConfig;
     use crate::node::room::DescriptorLimits;
-    use penstock_core::RelayConfig;
+    use crate::node::shares::Shares;
+    use crate::node::test_node::{LOCALHOST, conn_to, host, node, node_with};
+    use penstock_link::cell::LinkSpec;
     use penstock_link::certs::Netinfo;
-    use penstock_link::descriptor::{ExitPolicy, Private};
-    use penstock_link::keys::Keys;
     use std::io::Write;
-    use std::net::Ipv4Addr;
 
-    const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
-    fn node() -> Node {
-        let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
-        let at = SocketAddr::new(LOCALHOST, 0);
-        let config = NodeConfig::new(at, LOCALHOST, RelayConfig::default(), policy);
-        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
-        Node::bind(config, keys).unwrap()
-    }
-
-    /// A connection of the node to itself.
     fn conn(node: &Node) -> Conn {
-        let socket = TcpStream::connect(node.listens_at().unwrap()).unwrap();
-        socket.set_nonblocking(true).unwrap();
-        Conn::new(socket, node.tls.connect(), None, Host::of(LOCALHOST))
+        conn_to(node, Host::of(LOCALHOST))
     }
 
     #[test]
@@ -384,6 +374,28 @@ mod tests {
     }
 
     #[test]
+    fn a_host_with_many_links_does_not_prevent_a_link_that_another_host_also_asked_for() {
+        let mut node = node_with(1);
+        let [flood, good] = [100, 101].map(host);
+        for last in 1..=16 {
+            let channel = node.relay.accept_channel(node.clock.now(), PeerId(last.into()), false);
+            let mut conn = conn_to(&node, host(last));
+            conn.claim = Some(Claim::new(&mut Shares::new(), flood, channel));
+            node.sockets.attach(channel, conn);
+        }
+        let at = node.listens_at().unwrap();
+        let to = LinkSpec { addresses: vec![at], rsa: [7; 20], ed25519: None };
+        let peer = node.peers.relay(&to, at, |_| false);
+        for (hosts, is_opened) in [(vec![flood], false), (vec![flood, good], true)] {
+            let channel = node.relay.accept_channel(node.clock.now(), peer, false);
+            hosts.into_iter().for_each(|host| node.note_requester(channel, host));
+            node.connect(channel, peer);
+            assert_eq!(node.sockets.openings.has(channel), is_opened);
+        }
+        assert_eq!(node.sockets.openings.opened.count(&good.path()), 1);
+    }
+
+    #[test]
     fn a_link_for_a_channel_that_the_core_closed_is_dropped() {
         let mut node = node();
         let now = node.clock.now();
@@ -410,7 +422,7 @@ mod tests {
             TcpStream::from(socket)
         };
         let mut peers: Vec<_> = [2; 100].into_iter().chain([3]).map(dial).collect();
-        let is_idle = |node: &Node| node.waiting.is_empty() && node.ready.is_empty();
+        let is_idle = |node: &Node| node.sockets.waiting.is_empty() && node.ready.is_empty();
         while node.sockets.openings.len() < peers.len() || !is_idle(&node) {
             node.turn().unwrap();
         }
@@ -449,7 +461,7 @@ mod tests {
         assert_eq!(node.sockets.openings.len(), 0);
         let conn = self::conn(&node);
         node.open(conn, LOCALHOST, None, &[Host::of(LOCALHOST)]).unwrap();
-        node.sockets.openings.get_mut(0).unwrap().until = end;
+        node.sockets.openings.get_mut(1).unwrap().until = end;
         // A turn soon after the sweep does not look at all connections again.
         node.close_timed_out(end + SWEEP_INTERVAL / 2);
         assert_eq!(node.sockets.openings.len(), 1);

@@ -37,6 +37,8 @@ mod shares;
 mod socket_info;
 mod sockets;
 mod stamps;
+#[cfg(test)]
+mod test_node;
 mod trace;
 mod wake;
 
@@ -65,7 +67,7 @@ use penstock_link::crypto::Identities;
 use penstock_link::descriptor::{ExitPolicy, is_private};
 use penstock_link::keys::Keys;
 use penstock_units::{Bytes, Duration, Instant};
-use ready::{MAX_TURN, ReadyQueue};
+use ready::MAX_TURN;
 use relay_list::RelayList;
 use renewal::Renewal;
 use room::DescriptorLimits;
@@ -229,8 +231,6 @@ pub struct Node {
     relay_list: RelayList,
     /// Newly ready sockets, in the order in which they became ready. Between turns, the queue has only channels.
     ready: VecDeque<(Token, Interest)>,
-    /// Ready sockets that got no call in an earlier turn.
-    waiting: ReadyQueue,
     /// A turn with many ready sockets ends after this time.
     max_turn: Duration,
     wake: Wake,
@@ -308,7 +308,6 @@ impl Node {
             member: None,
             relay_list: RelayList::new(clock.now()),
             ready: VecDeque::new(),
-            waiting: ReadyQueue::new(),
             max_turn: MAX_TURN,
             rng: rand::rng(),
         })
@@ -357,7 +356,7 @@ impl Node {
 
     /// Time to wait for events [ns].
     fn max_wait(&self) -> Duration {
-        let has_work = !self.ready.is_empty() || !self.waiting.is_empty();
+        let has_work = !self.ready.is_empty() || !self.sockets.waiting.is_empty();
         if has_work || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
             return Duration::ZERO;
         }

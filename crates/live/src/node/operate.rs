@@ -172,7 +172,7 @@ impl Node {
 
     /// Closes all connections. The peers notice the end of their links.
     pub fn close_all(&mut self) {
-        let openings: Vec<u32> = self.sockets.openings.iter().map(|(number, _)| number).collect();
+        let openings: Vec<u64> = self.sockets.openings.iter().map(|(number, _)| number).collect();
         for number in openings {
             self.sockets.take_opening(number);
         }

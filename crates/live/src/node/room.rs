@@ -142,14 +142,11 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::NodeConfig;
     use crate::node::claims::Claim;
-    use crate::node::conn::Conn;
     use crate::node::shares::Shares;
-    use penstock_core::{PeerId, RelayConfig};
+    use crate::node::test_node::{conn_to, host, node_with as node};
+    use penstock_core::PeerId;
     use penstock_link::descriptor::{ExitPolicy, Private};
-    use penstock_link::keys::Keys;
-    use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
     #[test]
     fn lookups_and_unfinished_handshakes_leave_most_descriptors_to_links_and_streams() {
@@ -166,25 +163,10 @@ mod tests {
         assert_eq!((many.lookups, many.opening), (MAX_LOOKUPS, MAX_OPENING));
     }
 
-    /// A node without exits that may have this number of file descriptors.
-    fn node(descriptors: usize) -> Node {
-        let localhost = Ipv4Addr::LOCALHOST.into();
-        let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
-        let at = SocketAddr::new(localhost, 0);
-        let config = NodeConfig::new(at, localhost, RelayConfig::default(), policy);
-        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
-        Node::bind(NodeConfig { descriptors, ..config }, keys).unwrap()
-    }
-
-    fn host(last: u8) -> Host {
-        Host::of([192, 0, 2, last].into())
-    }
-
     /// Adds a link to `host(last)`, which a circuit of `requester` asked for.
     fn add_link(node: &mut Node, last: u8, requester: Option<Host>) -> ChannelKey {
         let channel = node.relay.accept_channel(node.clock.now(), PeerId(last.into()), false);
-        let socket = TcpStream::connect(node.listens_at().unwrap()).unwrap();
-        let mut conn = Conn::new(socket, node.tls.connect(), None, host(last));
+        let mut conn = conn_to(node, host(last));
         conn.claim = requester.map(|host| Claim::new(&mut Shares::new(), host, channel));
         node.sockets.attach(channel, conn);
         channel

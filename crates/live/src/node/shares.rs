@@ -1,4 +1,4 @@
-//! Fair shares of limited things, such as file descriptors. If none is left, the group with the most things loses one:
+//! Fair shares of limited items, such as file descriptors. If none is left, the group with the most items loses one:
 //! first the network with the most, then its host with the most, then the largest part of this host.
 
 use penstock_core::{ChannelKey, CircuitIndex};
@@ -19,9 +19,11 @@ pub(super) enum Holder {
     Host(Ipv6Addr),
     Link(ChannelKey),
     Circuit(CircuitIndex),
+    /// All unfinished link handshakes of a host.
+    Handshakes,
 }
 
-/// The network, the host, and a link or a circuit of this host.
+/// The network, the host, and a part of this host: a link, a circuit, or its handshakes.
 pub(super) type PartPath = [Holder; 3];
 
 impl Host {
@@ -53,6 +55,11 @@ impl Host {
         [network, host, Holder::Circuit(circuit)]
     }
 
+    pub(super) fn with_handshakes(self) -> PartPath {
+        let [network, host] = self.path();
+        [network, host, Holder::Handshakes]
+    }
+
     /// The host with these [`numbers`](Self::numbers).
     pub(super) fn with_numbers([_, host]: [u128; 2]) -> Self {
         Host(Ipv6Addr::from_bits(host))
@@ -64,15 +71,15 @@ impl Host {
     }
 }
 
-/// Which thing a group loses.
+/// Which item a group loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loses {
     Oldest,
     Newest,
 }
 
-/// Things in nested groups. The path of a thing lists its groups, the largest one first. All paths of a table have the
-/// same length. Every new thing gets a higher number.
+/// Items in nested groups. The path of an item lists its groups, the largest one first. All paths of a table have the
+/// same length. Every new item gets a higher number.
 #[derive(Debug)]
 pub(super) struct Shares<K, T> {
     root: Group<K, T>,
@@ -83,10 +90,10 @@ pub(super) struct Shares<K, T> {
 struct Group<K, T> {
     /// The groups in this one; none is empty.
     groups: BTreeMap<K, Group<K, T>>,
-    /// Each of these groups with the number of its things.
+    /// Each of these groups with the number of its items.
     by_len: BTreeSet<(usize, K)>,
-    /// The things, oldest first, if this group has no groups.
-    things: BTreeMap<u64, T>,
+    /// The items, oldest first, if this group has no groups.
+    items: BTreeMap<u64, T>,
     len: usize,
 }
 
@@ -95,58 +102,58 @@ impl<K: Ord + Copy, T: Copy> Shares<K, T> {
         Shares { root: Group::new(), next: 0 }
     }
 
-    /// Adds a thing; returns its number.
-    pub(super) fn add(&mut self, path: &[K], thing: T) -> u64 {
+    /// Adds an item; returns its number.
+    pub(super) fn add(&mut self, path: &[K], item: T) -> u64 {
         self.next += 1;
-        self.root.add(path, self.next, thing);
+        self.root.add(path, self.next, item);
         self.next
     }
 
-    /// Removes a thing. Does nothing if it was removed already.
+    /// Removes an item. Does nothing if it was removed already.
     pub(super) fn remove(&mut self, path: &[K], number: u64) {
         self.root.remove(path, number);
     }
 
-    /// The number of all things [1].
+    /// The number of all items [1].
     pub(super) fn len(&self) -> usize {
         self.root.len
     }
 
-    /// The number of things of a group [1]. Its path is the beginning of the paths of its things.
+    /// The number of items of a group [1]. Its path is the beginning of the paths of its items.
     pub(super) fn count(&self, path: &[K]) -> usize {
         self.root.at(path).map_or(0, |group| group.len)
     }
 
-    /// The highest number of things of one of the outermost groups [1].
+    /// The highest number of items of one of the outermost groups [1].
     pub(super) fn most(&self) -> usize {
         self.root.most()
     }
 
-    /// The newest thing of the group with the most things. `None` if one more thing would make the groups of `path`
+    /// The newest item of the group with the most items. `None` if one more item would make the groups of `path`
     /// the largest ones.
     pub(super) fn newest_of_most(&self, path: &[K]) -> Option<T> {
         self.yielding(0, path, Loses::Newest, |own, most| most > own + 1)
     }
 
-    /// The newest thing of the group with the most things.
+    /// The newest item of the group with the most items.
     pub(super) fn newest_of_largest(&self) -> Option<T> {
-        self.root.of_largest(Loses::Newest).map(|(_, thing)| thing)
+        self.root.of_largest(Loses::Newest).map(|(_, item)| item)
     }
 
-    /// The oldest thing of the group with the most things, or of all such groups if several have equally many.
+    /// The oldest item of the group with the most items, or of all such groups if several have equally many.
     pub(super) fn oldest_of_most(&self) -> Option<T> {
-        self.root.of_largest(Loses::Oldest).map(|(_, thing)| thing)
+        self.root.of_largest(Loses::Oldest).map(|(_, item)| item)
     }
 
-    /// The oldest thing in these groups. If they have smaller groups, it belongs to the largest of them.
+    /// The oldest item in these groups. If they have smaller groups, it belongs to the largest of them.
     pub(super) fn oldest_in(&self, path: &[K]) -> Option<T> {
-        self.root.at(path)?.of_largest(Loses::Oldest).map(|(_, thing)| thing)
+        self.root.at(path)?.of_largest(Loses::Oldest).map(|(_, item)| item)
     }
 
-    /// The thing that makes room for a new one in the groups of `path`. The first `within` groups of `path` are full.
+    /// The item that makes room for a new one in the groups of `path`. The first `within` groups of `path` are full.
     ///
-    /// At each level below, `may_take` gets the number of things of the path's own group and the highest number of one
-    /// group there. If it returns true, the largest group at this level loses a thing. Otherwise the same question
+    /// At each level below, `may_take` gets the number of items of the path's own group and the highest number of one
+    /// group there. If it returns true, the largest group at this level loses an item. Otherwise the same question
     /// follows inside the path's own group. `None` if no level gives room.
     pub(super) fn yielding(
         &self,
@@ -160,7 +167,7 @@ impl<K: Ord + Copy, T: Copy> Shares<K, T> {
         for key in below {
             let own = group.groups.get(key);
             if may_take(own.map_or(0, |own| own.len), group.most()) {
-                return group.of_largest(loses).map(|(_, thing)| thing);
+                return group.of_largest(loses).map(|(_, item)| item);
             }
             group = own?;
         }
@@ -169,7 +176,7 @@ impl<K: Ord + Copy, T: Copy> Shares<K, T> {
 }
 
 impl<T: Copy> Shares<Holder, T> {
-    /// The number of things of each host [1].
+    /// The number of items of each host [1].
     pub(super) fn by_host(&self) -> impl Iterator<Item = (Host, usize)> {
         let hosts = self.root.groups.values().flat_map(|network| &network.groups);
         hosts.filter_map(|(holder, host)| match holder {
@@ -181,7 +188,7 @@ impl<T: Copy> Shares<Holder, T> {
 
 impl<K: Ord + Copy, T: Copy> Group<K, T> {
     fn new() -> Self {
-        Group { groups: BTreeMap::new(), by_len: BTreeSet::new(), things: BTreeMap::new(), len: 0 }
+        Group { groups: BTreeMap::new(), by_len: BTreeSet::new(), items: BTreeMap::new(), len: 0 }
     }
 
     fn at(&self, path: &[K]) -> Option<&Self> {
@@ -192,19 +199,19 @@ impl<K: Ord + Copy, T: Copy> Group<K, T> {
         self.by_len.last().map_or(0, |(len, _)| *len)
     }
 
-    fn add(&mut self, path: &[K], number: u64, thing: T) {
+    fn add(&mut self, path: &[K], number: u64, item: T) {
         self.len += 1;
         let Some((first, rest)) = path.split_first() else {
-            self.things.insert(number, thing);
+            self.items.insert(number, item);
             return;
         };
         let group = self.groups.entry(*first).or_insert_with(Group::new);
         self.by_len.remove(&(group.len, *first));
-        group.add(rest, number, thing);
+        group.add(rest, number, item);
         self.by_len.insert((group.len, *first));
     }
 
-    /// Returns whether the thing was there.
+    /// Returns whether the item was there.
     fn remove(&mut self, path: &[K], number: u64) -> bool {
         if let Some((first, rest)) = path.split_first() {
             let Some(group) = self.groups.get_mut(first) else { return false };
@@ -217,28 +224,28 @@ impl<K: Ord + Copy, T: Copy> Group<K, T> {
             } else {
                 self.by_len.insert((group.len, *first));
             }
-        } else if self.things.remove(&number).is_none() {
+        } else if self.items.remove(&number).is_none() {
             return false;
         }
         self.len -= 1;
         true
     }
 
-    /// A thing of the largest group, with its number.
+    /// An item of the largest group, with its number.
     fn of_largest(&self, loses: Loses) -> Option<(u64, T)> {
         let most = self.most();
         let largest = self.by_len.iter().rev().take_while(|(len, _)| *len == most);
         let mut largest = largest.map(|(_, key)| &self.groups[key]);
-        let (thing, inside) = match loses {
+        let (item, inside) = match loses {
             Loses::Newest => {
-                (self.things.last_key_value(), largest.next().and_then(|group| group.of_largest(loses)))
+                (self.items.last_key_value(), largest.next().and_then(|group| group.of_largest(loses)))
             }
             Loses::Oldest => (
-                self.things.first_key_value(),
+                self.items.first_key_value(),
                 largest.filter_map(|group| group.of_largest(loses)).min_by_key(|(number, _)| *number),
             ),
         };
-        inside.or(thing.map(|(number, thing)| (*number, *thing)))
+        inside.or(item.map(|(number, item)| (*number, *item)))
     }
 }
 
@@ -281,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn things_are_counted_by_host() {
+    fn items_are_counted_by_host() {
         let hosts = ["2001:db8:7:1::1", "2001:db8:7:2::1", "2001:db8:8::1"];
         let hosts = hosts.map(|address| Host::of(address.parse().unwrap()));
         let mut shares = Shares::new();
@@ -297,7 +304,7 @@ mod tests {
     #[test]
     fn the_holder_of_the_most_gives_one_up() {
         let mut shares = Shares::new();
-        let a: Vec<_> = (0..4).map(|thing| shares.add(&['a'], thing)).collect();
+        let a: Vec<_> = (0..4).map(|item| shares.add(&['a'], item)).collect();
         shares.add(&['b'], 10);
         assert_eq!(shares.newest_of_most(&['b']), Some(3));
         assert_eq!(shares.newest_of_most(&['a']), None, "it has the most itself");
@@ -314,7 +321,7 @@ mod tests {
     #[test]
     fn a_small_part_of_a_large_holder_keeps_what_it_has() {
         let mut shares = Shares::new();
-        let held: Vec<_> = (0..5).map(|thing| (['a', '1'], shares.add(&['a', '1'], thing))).collect();
+        let held: Vec<_> = (0..5).map(|item| (['a', '1'], shares.add(&['a', '1'], item))).collect();
         let small = (['a', '2'], shares.add(&['a', '2'], 20));
         assert_eq!((shares.len(), shares.count(&['a', '1']), shares.count(&['a', '2'])), (6, 5, 1));
         assert_eq!(shares.newest_of_most(&['b', '1']), Some(4), "another host");
@@ -344,7 +351,7 @@ mod tests {
                     let inner = (0..2).map(|inner| count(&[path[0], inner])).max();
                     count(&path[..1]) == most && Some(count(path)) == inner
                 };
-                let oldest = list.iter().filter(|(path, ..)| is_largest(path)).map(|(_, _, thing)| *thing).min();
+                let oldest = list.iter().filter(|(path, ..)| is_largest(path)).map(|(_, _, item)| *item).min();
                 prop_assert_eq!(shares.oldest_of_most(), oldest);
             }
         }

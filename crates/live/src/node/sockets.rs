@@ -6,6 +6,7 @@ use super::exits::{ResolvePurpose, end_reason};
 use super::links::Opening;
 use super::lookups::{LookupLimits, Lookups};
 use super::openings::Openings;
+use super::ready::ReadyQueue;
 use super::shares::{Holder, Host, PartPath, Shares};
 use super::socket_info;
 use super::stamps;
@@ -18,10 +19,11 @@ use penstock_core::{
 };
 use penstock_link::cell::{CELL_LEN, Connected, LiveCell, LivePayload};
 use penstock_units::{Bytes, Duration, Instant};
+use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::io::{self, Read, Write};
-use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
 use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,47 +34,57 @@ const RECORD_CELLS: usize = 8;
 /// Time limit for sending the last bytes of a closed stream.
 const LINGERING: Duration = Duration::from_secs(60);
 
+/// Maximum number of ready sockets that epoll reports in a turn [1]. Epoll reports a socket again in each turn until the
+/// node calls it. If more sockets are ready, epoll reports the others in later turns.
+pub(super) const MAX_EVENTS: usize = 4096;
+
 /// Documents of directory streams that the node counts again in a second [1]. This takes less than a millisecond.
 const MAX_COUNTED: usize = 10_000;
 
+/// A watched file descriptor. No two sockets ever have the same token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Token {
     Listener,
     /// A connection with an unfinished link handshake.
-    Opening(u32),
+    Opening(u64),
     Channel(ChannelKey),
     Stream(StreamKey),
     /// The connection of a closed stream with unsent bytes.
-    Lingering(u32),
+    Lingering(u64),
     /// The eventfd of the worker threads.
     Wake,
     /// The operator's file descriptor.
     Waker,
 }
 
+/// A token's number has its kind above so many bits [1].
+const KIND_SHIFT: u32 = 60;
+
 impl Token {
-    /// The number that epoll returns for this token. Its bits are the token's kind and its key's generation and index.
+    /// The number that epoll returns for this token. The first four bits are the token's kind.
     fn number(self) -> u64 {
-        let pack = |kind: u64, index: u64, generation: u32| kind << 60 | u64::from(generation) << 32 | index;
-        match self {
-            Token::Listener => pack(0, 0, 0),
-            Token::Opening(number) => pack(1, number.into(), 0),
-            Token::Channel(key) => pack(2, key.index() as u64, key.generation()),
-            Token::Stream(key) => pack(3, key.index() as u64, key.generation()),
-            Token::Lingering(number) => pack(4, number.into(), 0),
-            Token::Wake => pack(5, 0, 0),
-            Token::Waker => pack(6, 0, 0),
-        }
+        let pack = |index: usize, generation: u32| u64::from(generation) << 32 | index as u64;
+        let (kind, number) = match self {
+            Token::Listener => (0, 0),
+            Token::Opening(number) => (1, number),
+            Token::Channel(key) => (2, pack(key.index(), key.generation())),
+            Token::Stream(key) => (3, pack(key.index(), key.generation())),
+            Token::Lingering(number) => (4, number),
+            Token::Wake => (5, 0),
+            Token::Waker => (6, 0),
+        };
+        kind << KIND_SHIFT | number
     }
 
     pub(super) fn of(number: u64) -> Self {
-        let (index, generation) = (number as u32, (number >> 32) as u32 & (u32::MAX >> 4));
-        match number >> 60 {
+        let (kind, number) = (number >> KIND_SHIFT, number & ((1 << KIND_SHIFT) - 1));
+        let (index, generation) = (number as u32, (number >> 32) as u32);
+        match kind {
             0 => Token::Listener,
-            1 => Token::Opening(index),
+            1 => Token::Opening(number),
             2 => Token::Channel(ChannelKey::from_parts(index, generation)),
             3 => Token::Stream(StreamKey::from_parts(index, generation)),
-            4 => Token::Lingering(index),
+            4 => Token::Lingering(number),
             5 => Token::Wake,
             _ => Token::Waker,
         }
@@ -91,7 +103,16 @@ pub(super) struct Stream {
     held: StreamShare,
 }
 
-/// The place of a stream among the streams of a host and circuit.
+/// A buffer of epoll's reports.
+struct Events(Vec<epoll::Event>);
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+/// The entry of a stream in [`Sockets::held`]: the stream's network, host and circuit, and its number.
 #[derive(Clone, Copy, Debug)]
 struct StreamShare {
     path: PartPath,
@@ -101,9 +122,15 @@ struct StreamShare {
 #[derive(Debug)]
 pub(super) struct Sockets {
     epoll: OwnedFd,
+    /// The buffer of epoll's reports, empty between calls.
+    events: Events,
+    /// Ready sockets that wait for a later turn.
+    pub(super) waiting: ReadyQueue,
     pub(super) channels: SecondaryMap<ChannelKey, Conn>,
     pub(super) streams: SecondaryMap<StreamKey, Stream>,
-    pub(super) lingering: slab::Slab<(Stream, Instant)>,
+    /// Connections of closed streams, each with its time limit. Every new one gets a higher number.
+    pub(super) lingering: BTreeMap<u64, (Stream, Instant)>,
+    next_lingering: u64,
     /// The buffers of all channels, and directory requests with their answers [B].
     pub(super) buffered: u64,
     /// Running name lookups.
@@ -137,15 +164,18 @@ pub(super) struct Sockets {
 impl Sockets {
     pub(super) fn new(clock: Clock, lookups: LookupLimits) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let (channels, streams, lingering) = (SecondaryMap::new(), SecondaryMap::new(), slab::Slab::new());
+        let (channels, streams, lingering) = (SecondaryMap::new(), SecondaryMap::new(), BTreeMap::new());
         let (directory_streams, woken, full) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let (scratch, record) = (vec![0; READ_SIZE].into(), Vec::new());
         let trace = None;
         Ok(Sockets {
             epoll,
+            events: Events(Vec::with_capacity(MAX_EVENTS)),
+            waiting: ReadyQueue::new(),
             channels,
             streams,
             lingering,
+            next_lingering: 0,
             buffered: 0,
             lookups: Lookups::new(lookups),
             openings: Openings::new(),
@@ -180,24 +210,35 @@ impl Sockets {
         let _ = epoll::delete(&self.epoll, socket);
     }
 
-    /// Waits at most `timeout` [ns]. Calls `ready` for each ready socket.
-    pub(super) fn wait(&self, timeout: Duration, mut ready: impl FnMut(Token, Interest)) -> io::Result<()> {
+    /// Waits at most `timeout` [ns]. Calls `ready` for each ready socket that does not wait for a later turn already.
+    pub(super) fn wait(
+        &mut self,
+        timeout: Duration,
+        mut ready: impl FnMut(Token, Interest),
+    ) -> io::Result<()> {
         let nanos = timeout.as_nanos();
         let timeout =
             Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 };
-        let mut events = [MaybeUninit::uninit(); 256];
-        let (events, _) = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events.0), Some(&timeout)) {
             Err(rustix::io::Errno::INTR) => return Ok(()),
-            events => events?,
+            count => count?,
         };
-        for event in events {
+        for event in self.events.0.drain(..) {
             let flags = event.flags;
             let gone = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
             let interest = Interest {
                 readable: flags.intersects(epoll::EventFlags::IN | gone),
                 writable: flags.intersects(epoll::EventFlags::OUT | gone),
             };
-            ready(Token::of(event.data.u64()), interest);
+            let token = Token::of(event.data.u64());
+            // Epoll is level-triggered, and reports a waiting socket in each turn.
+            let is_queued = match token {
+                Token::Channel(key) => self.channels.get(key).is_some_and(|conn| conn.is_queued),
+                _ => false,
+            };
+            if !self.waiting.merge(token, interest) && !is_queued {
+                ready(token, interest);
+            }
         }
         Ok(())
     }
@@ -343,13 +384,11 @@ impl Sockets {
         self.rewatch_stream(key);
     }
 
-    pub(super) fn flush_lingering(&mut self, number: u32) {
-        let Some((stream, _)) = self.lingering.get_mut(number as usize) else { return };
+    pub(super) fn flush_lingering(&mut self, number: u64) {
+        let Some((stream, _)) = self.lingering.get_mut(&number) else { return };
         stream.flush();
         if stream.broken || stream.unwritten.is_empty() {
-            self.held.remove(&stream.held.path, stream.held.number);
-            // Closing the socket also removes it from epoll.
-            self.lingering.remove(number as usize);
+            self.end_lingering(number);
         }
     }
 }
@@ -357,14 +396,13 @@ impl Sockets {
 impl Sockets {
     /// Closes the connections of closed streams after the time limit.
     pub(super) fn close_timed_out(&mut self, now: Instant) {
-        let held = &mut self.held;
-        self.lingering.retain(|_, (stream, until)| {
-            let stays = *until > now;
-            if !stays {
-                held.remove(&stream.held.path, stream.held.number);
-            }
-            stays
-        });
+        // All of them have the same time limit, so the oldest ones end first.
+        while let Some((number, (_, until))) = self.lingering.first_key_value()
+            && *until <= now
+        {
+            let number = *number;
+            self.end_lingering(number);
+        }
     }
 
     /// Whether a channel has a connection, with a finished or an unfinished handshake.
@@ -387,14 +425,15 @@ impl Sockets {
     }
 
     /// Takes a connection out of the table of unfinished handshakes.
-    pub(super) fn take_opening(&mut self, number: u32) -> Option<Opening> {
+    pub(super) fn take_opening(&mut self, number: u64) -> Option<Opening> {
         let open = self.openings.remove(number)?;
+        self.waiting.remove(Token::Opening(number));
         self.buffered -= open.counted;
         Some(open)
     }
 
     /// Updates the memory count with the buffers of an unfinished handshake.
-    pub(super) fn recount_opening(&mut self, number: u32) {
+    pub(super) fn recount_opening(&mut self, number: u64) {
         if let Some(open) = self.openings.get_mut(number) {
             let now = open.buffered();
             self.buffered = self.buffered + now - std::mem::replace(&mut open.counted, now);
@@ -438,10 +477,12 @@ impl Sockets {
         }
     }
 
-    /// Closes the connection of a closed stream before all bytes are sent.
-    pub(super) fn end_lingering(&mut self, number: u32) {
-        if let Some((stream, _)) = self.lingering.try_remove(number as usize) {
+    /// Closes the connection of a closed stream. Unsent bytes are lost.
+    pub(super) fn end_lingering(&mut self, number: u64) {
+        // Closing the socket also removes it from epoll.
+        if let Some((stream, _)) = self.lingering.remove(&number) {
             self.held.remove(&stream.held.path, stream.held.number);
+            self.waiting.remove(Token::Lingering(number));
         }
     }
 
@@ -454,10 +495,15 @@ impl Sockets {
 }
 
 impl Stream {
-    /// The network and the host that opened the stream.
-    pub(super) fn host_path(&self) -> [Holder; 2] {
-        let [network, host, _] = self.held.path;
-        [network, host]
+    /// The network, the host and the circuit that opened the stream.
+    pub(super) fn path(&self) -> PartPath {
+        self.held.path
+    }
+
+    /// As if the socket had not accepted a byte.
+    #[cfg(test)]
+    pub(super) fn leave_unwritten(&mut self) {
+        self.unwritten.push(0);
     }
 
     fn flush(&mut self) {
@@ -590,6 +636,7 @@ impl Kernel<LiveCell> for Sockets {
 
     fn close(&mut self, channel: ChannelKey) {
         if let Some(mut conn) = self.channels.remove(channel) {
+            self.waiting.remove(Token::Channel(channel));
             self.links.remove(&conn.host.path(), conn.link);
             if let Some(claim) = &conn.claim {
                 claim.end(&mut self.requested);
@@ -673,6 +720,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn close_stream(&mut self, stream: StreamKey) {
+        self.waiting.remove(Token::Stream(stream));
         if let Some(exchange) = self.directory_streams.remove(&stream) {
             self.buffered -= exchange.counted;
         }
@@ -680,11 +728,12 @@ impl Kernel<LiveCell> for Sockets {
         self.held.remove(&stream.held.path, stream.held.number);
         if !stream.unwritten.is_empty() {
             let until = self.clock.now() + LINGERING;
-            let token = Token::Lingering(self.lingering.vacant_key() as u32);
+            let number = self.next_lingering;
+            self.next_lingering += 1;
+            let token = Token::Lingering(number);
             stream.held.number = self.held.add(&stream.held.path, token);
-            let number = self.lingering.insert((stream, until)) as u32;
-            let interest = Interest { writable: true, ..Interest::default() };
-            self.watch_for(&self.lingering[number as usize].0.socket, Token::Lingering(number), interest);
+            self.watch_for(&stream.socket, token, Interest { writable: true, ..Interest::default() });
+            self.lingering.insert(number, (stream, until));
         }
     }
 }
@@ -692,21 +741,11 @@ impl Kernel<LiveCell> for Sockets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Node, NodeConfig};
-    use penstock_core::{PeerId, RelayConfig};
-    use penstock_link::descriptor::{ExitPolicy, Private};
-    use penstock_link::keys::Keys;
-    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+    use crate::node::Node;
+    use crate::node::test_node::{LOCALHOST, conn_to, host, node};
+    use penstock_core::PeerId;
+    use std::net::{SocketAddr, TcpListener};
     use std::sync::Arc;
-
-    fn node() -> Node {
-        let localhost = Ipv4Addr::LOCALHOST.into();
-        let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
-        let at = SocketAddr::new(localhost, 0);
-        let config = NodeConfig::new(at, localhost, RelayConfig::default(), policy);
-        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
-        Node::bind(config, keys).unwrap()
-    }
 
     #[test]
     fn documents_that_only_slow_readers_keep_count_as_memory() {
@@ -740,12 +779,47 @@ mod tests {
         assert_eq!(node.sockets.buffered - lists, SIZE);
     }
 
+    #[test]
+    fn a_handshake_that_another_host_waits_for_moves_to_it_before_it_ends() {
+        let mut node = node();
+        let [first, other] = [1, 2].map(host);
+        let channels: Vec<_> =
+            (0..2).map(|_| node.relay.accept_channel(node.clock.now(), PeerId(1), false)).collect();
+        for (channel, hosts) in channels.iter().zip([&[first, other][..], &[first]]) {
+            let conn = conn_to(&node, first);
+            node.open(conn, LOCALHOST, Some(*channel), hosts).unwrap();
+        }
+        let memory = node.sockets.openings.get(0).unwrap().memory();
+        let close = |node: &mut Node, host: Host| node.sockets.close_unfinished(host.numbers());
+        let closed = |channel: usize| Some(Unfinished::Closed { memory, channel: Some(channels[channel]) });
+        assert_eq!(close(&mut node, first), Some(Unfinished::Moved { memory, to: other.numbers() }));
+        assert_eq!((close(&mut node, first), close(&mut node, first)), (closed(1), None));
+        assert_eq!((close(&mut node, other), node.sockets.buffered), (closed(0), 0));
+    }
+
+    #[test]
+    fn a_token_survives_its_number() {
+        let (key, last) = ((7, 9), (1 << KIND_SHIFT) - 1);
+        let (channel, stream) = (ChannelKey::from_parts(key.0, key.1), StreamKey::from_parts(key.0, key.1));
+        for token in [
+            Token::Listener,
+            Token::Opening(last),
+            Token::Channel(channel),
+            Token::Stream(stream),
+            Token::Lingering(last),
+            Token::Wake,
+            Token::Waker,
+        ] {
+            assert_eq!(Token::of(token.number()), token);
+        }
+    }
+
     /// Cells of one channel close another channel in the same turn, and a new connection gets the index of the closed
     /// one. An event of the closed channel is still in the queue.
     #[test]
     fn an_event_of_a_closed_channel_does_not_touch_its_successor() {
-        let (mut node, localhost) = (node(), Ipv4Addr::LOCALHOST.into());
-        let at = SocketAddr::new(localhost, 0);
+        let mut node = node();
+        let at = SocketAddr::new(LOCALHOST, 0);
         let (now, peer) = (node.clock.now(), PeerId(1 << 31));
         let old = node.relay.accept_channel(now, peer, true);
         node.relay.close_channel(now, old, &mut node.sockets);
@@ -756,7 +830,7 @@ mod tests {
         let listener = TcpListener::bind(at).unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut other, _) = listener.accept().unwrap();
-        let conn = Conn::new(socket, node.tls.connect(), Some(peer), Host::of(localhost));
+        let conn = Conn::new(socket, node.tls.connect(), Some(peer), Host::of(LOCALHOST));
         assert!(conn.is_stuck());
         node.sockets.watch(&conn.socket, Token::Opening(0), Interest::default()).unwrap();
         node.sockets.attach(new, conn);
