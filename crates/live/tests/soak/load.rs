@@ -28,10 +28,21 @@ pub(crate) const FLOODS: [&str; 7] = [
     "CREATEs",
     "connections with random bytes",
 ];
+/// The number of the flood of name lookups, which needs a name server.
+const NAMES: usize = 2;
 /// The number of phases of a cycle. The last phase has no flood.
 pub(crate) const PHASES: usize = FLOODS.len() + 1;
 /// Honest clients that open a link each time, and honest clients that keep their link.
 const HONEST: [usize; 2] = [2, 4];
+
+/// The result of one attempt of an honest client.
+pub(crate) struct Attempt {
+    /// The end of the attempt [s].
+    pub(crate) end: f64,
+    /// The flood beside it; `None` if no flood ran.
+    flood: Option<usize>,
+    pub(crate) served: Served,
+}
 
 pub(crate) struct Load<'a> {
     plan: &'a Plan,
@@ -47,8 +58,11 @@ pub(crate) struct Load<'a> {
     floods: Mutex<[(usize, usize); FLOODS.len()]>,
     /// The links that the relay closed, although the client obeyed.
     lost_links: AtomicUsize,
-    /// The end [s] and the result of each honest client.
-    pub(crate) honest: Mutex<Vec<(f64, Served)>>,
+    pub(crate) honest: Mutex<Vec<Attempt>>,
+}
+
+fn flood_name(flood: Option<usize>) -> &'static str {
+    flood.map_or("no flood", |number| FLOODS[number])
 }
 
 impl<'a> Load<'a> {
@@ -193,18 +207,33 @@ impl<'a> Load<'a> {
         }
     }
 
+    /// The number of the flood that runs now.
+    fn running_flood(&self) -> Option<usize> {
+        let number = self.phase.load(Ordering::Relaxed) % PHASES;
+        (number < FLOODS.len()).then_some(number)
+    }
+
     /// Records the time of an honest client. Returns whether it was served.
     fn record(&self, attempt: impl FnOnce()) -> bool {
         let mut served = Served::default();
+        let before = self.running_flood();
         served.time(attempt);
+        let flood = before.or(self.running_flood());
         let is_served = served.failures == 0;
         if !is_served {
-            let flood = FLOODS.get(self.phase.load(Ordering::Relaxed) % PHASES).unwrap_or(&"no flood");
-            println!("{:.1} s: an honest client failed beside {flood}", self.seconds());
+            println!("{:.1} s: an honest client failed beside {}", self.seconds(), flood_name(flood));
         }
         // A minute has tens of thousands of times at most.
-        self.honest.lock().unwrap().push((self.seconds(), served));
+        self.honest.lock().unwrap().push(Attempt { end: self.seconds(), flood, served });
         is_served
+    }
+
+    /// The results of honest clients beside this flood.
+    fn served_beside(&self, flood: Option<usize>) -> Served {
+        let mut all = Served::default();
+        let honest = self.honest.lock().unwrap();
+        honest.iter().filter(|attempt| attempt.flood == flood).for_each(|attempt| all.add(&attempt.served));
+        all
     }
 
     /// All cycles of floods.
@@ -242,7 +271,7 @@ impl<'a> Load<'a> {
                 }
             }
             1 => count = connections(spec.addresses[0], rate, stop, |at| attacker(at).into()),
-            2 if self.has_names => count = names(&self.hop, 4, stop),
+            NAMES if self.has_names => count = names(&self.hop, 4, stop),
             3 => {
                 let server = SilentServer::start();
                 let (links, results) = streams(&self.hop, server.address, 8, [8, each]);
@@ -270,12 +299,19 @@ impl<'a> Load<'a> {
     /// The sizes of all floods, as a Markdown table.
     pub(crate) fn table(&self) -> String {
         let floods = self.floods.lock().unwrap();
-        let row = |(name, (count, cut)): (&&str, &(usize, usize))| format!("| {name} | {count} | {cut} |\n");
-        let rows: String = FLOODS.iter().zip(floods.iter()).map(row).collect();
+        let row = |flood: Option<usize>| {
+            let size = flood.map(|number| floods[number]).map(|(count, cut)| format!("{count} | {cut}"));
+            let served = self.served_beside(flood);
+            let (clients, slow) = (served.times.len() + served.failures, served.percentile(0.99));
+            let (name, size) = (flood_name(flood), size.unwrap_or(" | ".to_owned()));
+            format!("| {name} | {size} | {clients} | {slow:.2} |\n")
+        };
+        let rows: String = (0..FLOODS.len()).map(Some).chain([None]).map(row).collect();
         let lost = self.lost_links.load(Ordering::Relaxed);
         format!(
-            "| flood | size | floods that the relay cut short |\n|---|---|---|\n{rows}\
-             | none: other links that the relay closed | {lost} | |\n"
+            "| flood | size | floods that the relay cut short | honest clients beside it | their 99th percentile [s] \
+             |\n|---|---|---|---|---|\n{rows}\n\
+             Links of peers that obey, which the relay closed: {lost}.\n"
         )
     }
 
@@ -283,22 +319,29 @@ impl<'a> Load<'a> {
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let honest = self.honest.lock().unwrap();
-        let failures: usize = honest.iter().map(|(_, served)| served.failures).sum();
+        let failures: usize = honest.iter().map(|attempt| attempt.served.failures).sum();
         if failures > 0 || honest.is_empty() {
             problems.push(format!("{failures} of {} honest clients failed", honest.len()));
         }
-        let mut all = Served::default();
-        honest.iter().for_each(|(_, served)| all.add(served));
-        let slow = all.percentile(0.99);
-        if slow > self.plan.delay {
-            problems.push(format!("the 99th percentile of honest clients is {slow:.2} s"));
+        drop(honest);
+        let alone = self.served_beside(None).percentile(0.99);
+        if alone.is_infinite() {
+            problems.push("no honest client ran without a flood".into());
+        }
+        for (number, flood) in FLOODS.iter().enumerate() {
+            let served = self.served_beside(Some(number));
+            let slow = served.percentile(0.99);
+            if !served.times.is_empty() && slow > alone + self.plan.delay {
+                problems
+                    .push(format!("{flood}: 99th percentile of {slow:.2} s; without a flood {alone:.2} s"));
+            }
         }
         let lost = self.lost_links.load(Ordering::Relaxed);
         if lost > 0 {
             problems.push(format!("the relay closed {lost} links of peers that obeyed"));
         }
         for (number, (count, cut)) in self.floods.lock().unwrap().iter().enumerate() {
-            if *count == 0 && (number != 2 || self.has_names) {
+            if *count == 0 && (number != NAMES || self.has_names) {
                 problems.push(format!("no flood of {} ran to its end; {cut} were cut short", FLOODS[number]));
             }
         }

@@ -104,8 +104,8 @@ impl<'a> Watch<'a> {
         let [from, to] = [cycles.start, cycles.end].map(|cycle| cycle as f64 * time);
         let mut served = Served::default();
         let honest = load.honest.lock().unwrap();
-        let here = honest.iter().filter(|(at, _)| (from..to).contains(&(at / 60.0)));
-        here.for_each(|(_, one)| served.add(one));
+        let here = honest.iter().filter(|visit| (from..to).contains(&(visit.end / 60.0)));
+        here.for_each(|visit| served.add(&visit.served));
         let rest = |name: &str| self.at_rest(cycles.clone(), |gauges| gauges.value(name));
         let most = |value: fn(&Gauges) -> f64| {
             let samples = self.samples.lock().unwrap();
