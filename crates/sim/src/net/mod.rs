@@ -64,7 +64,8 @@ pub(crate) struct Net<'a> {
     /// Unused buffers for the messages of datagrams.
     spare_buffers: Vec<Vec<Message<SimCell>>>,
     generations: u32,
-    longest_train: u32,
+    /// Whether the events of all hosts are handled in the order of time, and each packet is sent separately.
+    one_by_one: bool,
     /// Messages to hosts of other shards.
     pub(crate) outbox: Outbox<'a>,
     /// Closed sockets. A barrier removes a connection after both ends have closed.
@@ -129,7 +130,7 @@ impl<'a> Net<'a> {
             datagrams: Slab::new(),
             spare_buffers: Vec::new(),
             generations: 0,
-            longest_train: u32::MAX,
+            one_by_one: false,
             outbox,
             closed: Vec::new(),
             topology,
@@ -150,7 +151,7 @@ impl<'a> Net<'a> {
 
     /// Promises that a host will receive packets only from these `peers`. The host may then run further ahead.
     pub(crate) fn limit_peers(&mut self, id: HostId, peers: impl Iterator<Item = HostId>) {
-        if self.is_one_by_one() {
+        if self.one_by_one {
             return;
         }
         let delay = |peer| {
@@ -162,12 +163,9 @@ impl<'a> Net<'a> {
         }
     }
 
+    /// Disables look-ahead and trains.
     pub(crate) fn one_by_one(&mut self) {
-        (self.lookahead, self.longest_train) = (TICK, 1);
-    }
-
-    fn is_one_by_one(&self) -> bool {
-        self.longest_train == 1
+        (self.lookahead, self.one_by_one) = (TICK, true);
     }
 
     pub(crate) fn now(&self) -> Instant {

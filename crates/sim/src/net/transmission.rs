@@ -60,8 +60,8 @@ impl Net<'_> {
         let id = sock.host;
         let host = &mut self.hosts[id as usize];
         let here = &mut host.socks[sock.slot as usize];
-        let most =
-            if here.random_wire.is_some() || here.has_leaving() { 1 } else { most.min(self.longest_train) };
+        let is_single = self.one_by_one || here.random_wire.is_some() || here.has_leaving();
+        let most = if is_single { 1 } else { most };
         let Some(train) = here.tcp.poll_train(&host.tcp, now, most) else { return false };
         let Train { first: segment, count: segments } = train;
         let (left, gap) = host.up.send_train(now, segment.wire_bytes(), segments);
