@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import final
 
-from penstock._types import Algorithm, ConsensusRelays, Estimate, Head, NetworkFacts, PairCounts, RunStats
+from penstock._types import Algorithm, ConsensusRelays, Estimate, Head, NetworkFacts, PairCounts, RunStats, Sampled
 
 __all__ = [
     "Cancelled",
@@ -96,6 +96,9 @@ class Document:
 
     def optimistic(self, variant: str) -> bool:
         """Whether a client of the variant sends its request immediately after BEGIN."""
+
+    def sampled(self, variant: str, network: int) -> Sampled:
+        """A variant in the network with this seed: its nodes with their software, workloads and delays."""
 
     def estimate(self, variant: str) -> Estimate:
         """The estimated work of one run of a variant."""

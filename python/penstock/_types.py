@@ -98,3 +98,136 @@ class ConsensusRelays(TypedDict):
     """The number of relays that are left out because no client may choose them."""
     undescribed: int
     """The number of relays without a descriptor, if descriptors were given."""
+
+
+class SampledTor(TypedDict):
+    """The software of a relay or client."""
+
+    bandwidth: tuple[int, int] | None
+    """Rate [B/s] and depth [B] of the token buckets."""
+    refill_s: float
+    unblock_s: float | None
+    circuit_policy: str
+    half_life_s: float | None
+    worse_class: bool
+    scheduler: str
+    interval_s: float | None
+    """Minimum time between two runs of the scheduler [s]."""
+    socket_factor: float | None
+    edge_control: str
+    vegas: dict[str, int]
+    """Consensus parameters of Vegas and of XON/XOFF; empty with other edge controls."""
+    circuit_window: int | None
+    stream_window: int | None
+    odd_sendmes: bool
+    """Whether SENDMEs leave earlier or later than a correct receiver sends them."""
+    hop_control: str
+    datagrams: bool
+    throttle: str
+    client_rate: int | None
+    client_burst: int
+    client_by_address: bool
+    channel_map: str
+    ecn_threshold: int | None
+    edge_queue: tuple[int, int]
+    max_circuit_queue: int
+    optimistic_data: bool
+
+
+class SampledHost(TypedDict):
+    """A node of a sampled network."""
+
+    name: str
+    group: str
+    link_up: int
+    """Sending rate [B/s]."""
+    link_down: int
+    """Receiving rate [B/s]."""
+    link_queue: int | None
+    send_buffer: int | None
+    receive_buffer: int | None
+    cpu: bool
+    place: int
+    """The place, whose delays and losses are in `Sampled.edges`."""
+
+
+class SampledRelay(SampledHost):
+    """A relay of a sampled network."""
+
+    weight: int
+    guard: bool
+    exit: bool
+    tor: SampledTor
+
+
+class SampledClient(SampledHost):
+    """A client of a sampled network."""
+
+    workloads: list[int]
+    isolate: bool
+    start_s: list[float] | None
+    """Start times of equal probability; none if each workload has its own."""
+    path: str
+    """`direct`, `fixed`, `weighted` or `tor`."""
+    relays: list[int]
+    guards: int
+    circuit_lifetime_s: float | None
+    build_timeout_s: float | None
+    servers: list[int]
+    tor: SampledTor
+
+
+class SampledServer(SampledHost):
+    """A server of a sampled network."""
+
+    thinks: bool
+
+
+class SampledWorkload(TypedDict):
+    """A workload. Lists of times have values of equal probability."""
+
+    name: str
+    does: str
+    """`download`, `tgen` or `hold`."""
+    sizes: list[tuple[float, int]]
+    """Probabilities and sizes [B]."""
+    circuits: int
+    pause_s: list[float]
+    start_s: list[float]
+    fresh_circuit: bool
+    timeout_s: float | None
+    request: int
+
+
+class SampledRun(TypedDict):
+    """The duration of a run."""
+
+    duration_s: float
+    warmup_s: float
+    sample_s: float
+    stops_early: bool
+    """Whether a number of downloads ends the run before its duration."""
+    changes: int
+
+
+class SampledTcp(TypedDict):
+    """The TCP of all kernels."""
+
+    profile: str
+    congestion: str
+    initial_window: int | None
+    mss: int
+
+
+class Sampled(TypedDict):
+    """A variant in one sampled network."""
+
+    run: SampledRun
+    tcp: SampledTcp
+    relays: list[SampledRelay]
+    clients: list[SampledClient]
+    servers: list[SampledServer]
+    workloads: list[SampledWorkload]
+    edges: list[tuple[int, int, float, float, float, bool, bool]]
+    """For each pair of places: both places, delay [s], jitter [s], loss, whether loss spares ACKs, and whether packets
+    are reordered or duplicated."""

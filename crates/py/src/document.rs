@@ -1,4 +1,5 @@
 use crate::error::PyError;
+use crate::sampled;
 use penstock_scenario::{NetworkFile, Point};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -101,6 +102,15 @@ impl Document {
     fn optimistic(&self, variant: &str) -> Result<bool, PyError> {
         let scenario = self.0.scenario(variant)?;
         Ok(scenario.clients.iter().any(|client| client.group.config.optimistic_data))
+    }
+
+    fn sampled<'py>(
+        &self,
+        py: Python<'py>,
+        variant: &str,
+        network: u64,
+    ) -> Result<Bound<'py, PyDict>, PyError> {
+        Ok(sampled::dict(py, self.0.scenario(variant)?, network)?)
     }
 
     fn estimate<'py>(&self, py: Python<'py>, variant: &str) -> Result<Bound<'py, PyDict>, PyError> {

@@ -1,7 +1,7 @@
 //! The extension module `penstock._core`, which only converts values.
 //!
 //! Layers, in order: `error` (the Python exception of each error), `huge_pages` and `heap` (memory of a run), `document`, `control`,
-//! `replay` and `paths` (classes), `networks` (relays of consensus documents and eras). The other functions are in this
+//! `replay` and `paths` (classes), `sampled` (dictionaries of a sampled network), `networks` (relays of consensus documents and eras). The other functions are in this
 //! file. Long calls release the interpreter's lock, so that runs in Python threads use all cores. Types and
 //! documentation are in `python/penstock/_core.pyi`.
 
@@ -13,6 +13,7 @@ mod huge_pages;
 mod networks;
 mod paths;
 mod replay;
+mod sampled;
 
 use pyo3::prelude::*;
 
