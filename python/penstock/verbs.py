@@ -19,6 +19,11 @@ app = typer.Typer(
 )
 
 
+exports = typer.Typer(help="Write a scenario for another tool.", rich_markup_mode=None)
+imports = typer.Typer(help="Read the results of another tool.", rich_markup_mode=None)
+app.add_typer(exports, name="export")
+app.add_typer(imports, name="import")
+
 List = Literal["scenarios", "papers", "algorithms", "presets", "workloads", "networks"]
 
 Number, File, Folder, Name = (partial(typer.Option, metavar=word) for word in ("N", "FILE", "DIR", "NAME"))
@@ -351,6 +356,59 @@ def network(
     if out is not None:
         count = text.count("\n[relays.")
         print(f"network: {out}, {count} relays; penstock check SCENARIO --network {out} explains it")
+
+
+@exports.callback()
+def _exports() -> None:
+    pass
+
+
+@exports.command("shadow")
+def export_shadow(
+    scenario: Scenario,
+    out: Annotated[Path, Folder(help="The new directory, in which Shadow runs.")],
+    variant: Annotated[str | None, Name(help="The variant; required if the scenario has several.")] = None,
+    sets: Sets = None,
+    seed: Annotated[
+        int | None, Number(help="The seed of the network and of Shadow; by default the scenario's first seed.", min=0)
+    ] = None,
+    network: NetworkFile = None,
+    tor: Annotated[str, typer.Option(help="C tor 0.4.9.", metavar="PROGRAM")] = "tor",
+    gencert: Annotated[str, typer.Option(help="The program tor-gencert of C tor.", metavar="PROGRAM")] = "tor-gencert",
+    tgen: Annotated[str, typer.Option(help="tgen, which Shadow starts.", metavar="PROGRAM")] = "tgen",
+) -> None:
+    """Write a variant as an experiment of Shadow 3 with C tor and tgen."""
+    from penstock.shadow import export
+
+    programs = export.Programs(tor, gencert, tgen)
+    done = export.export(scenario, out, variant=variant, seed=seed, sets=sets or (), network=network, programs=programs)
+    print(f"experiment: {done.directory}, {done.hosts} hosts, {done.stop_s} simulated seconds")
+    for note in done.notes:
+        print(f"note:       {printable(note)}")
+    print(f"to run:     cd {done.directory} && shadow shadow.yaml > shadow.log")
+    print(f"to read:    penstock import shadow {done.directory} --out DIR")
+
+
+@imports.callback()
+def _imports() -> None:
+    pass
+
+
+@imports.command("shadow")
+def import_shadow(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(help="Exported directories in which Shadow has run, one for each run.", metavar="DIR..."),
+    ],
+    out: Annotated[Path, Folder(help="The new output directory.")],
+    report: Report = False,
+) -> None:
+    """Turn finished runs of Shadow into an output directory."""
+    from penstock.shadow import imported
+
+    with raised():
+        imported.read(directories, out)
+    _tell(out, report=report)
 
 
 @app.command()
