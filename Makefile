@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 references interop attacks soak fuzz audit clean tools
+.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 reference-shadow references interop attacks soak fuzz audit clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,17 @@ worlds: setup ## compare a small scenario on live relays over emulated links wit
 
 reference-ns3: .venv-ns3/packages ## TCP: run the experiments that docs/data/tcp/ns3.jsonl lacks, with ns-3 (GPL, from PyPI, in .venv-ns3)
 	.venv-ns3/bin/python benches/references/ns3.py grid --append docs/data/tcp/ns3.jsonl
+
+# SHADOW, TGEN and TOR are installed programs. ONLY has names of scenarios or variants, such as ONLY=line.
+SHADOW ?= shadow
+TGEN ?= tgen
+TOR ?= tor
+GENCERT ?= tor-gencert
+ONLY ?=
+reference-shadow: setup ## networks: run the experiments that docs/data/shadow/shadow.jsonl lacks, with Shadow and C tor; hours
+	$(BIN)/python benches/references/shadow.py run --shadow "$(SHADOW)" --tgen "$(TGEN)" --tor "$(TOR)" \
+		--gencert "$(GENCERT)" $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python benches/references/shadow.py compare $(if $(MARKDOWN),--markdown $(MARKDOWN))
 
 references: setup ## TCP: compare the references in docs/data/tcp with each other and with the model
 	$(BIN)/python benches/references/compare.py
