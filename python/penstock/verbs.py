@@ -389,6 +389,18 @@ def export_shadow(
     print(f"to read:    penstock import shadow {done.directory} --out DIR")
 
 
+@exports.command("tornettools")
+def export_tornettools(
+    directory: Annotated[Path, typer.Argument(help="An output directory.", metavar="DIR")],
+    out: Annotated[Path, Folder(help="The new directory, with a collection for each variant.")],
+) -> None:
+    """Write an output as plot data of tornettools."""
+    from penstock.shadow import tornettools
+
+    for path in tornettools.export(directory, out):
+        print(f"collection: {path}")
+
+
 @imports.callback()
 def _imports() -> None:
     pass

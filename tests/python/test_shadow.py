@@ -361,6 +361,40 @@ def test_an_import_is_compared_with_the_simulator_and_gets_a_report(penstock: Co
         assert ours == theirs, table
 
 
+def test_an_output_becomes_plot_data_of_tornettools(penstock: Command) -> None:
+    (penstock.directory / "line.toml").write_text(LINE.replace('timeout = "30 s"', 'timeout = "9 s"'))
+    assert penstock("run", "line.toml", "--runs", "2", "--out", "ours", "--no-report").status == 0
+    done = penstock("export", "tornettools", "ours", "--out", "plots")
+    assert done.status == 0, done.err
+    folder = penstock.directory / "plots/default/3/tornet.plot.data"
+    data = {path.stem: json.loads(path.read_text()) for path in folder.iterdir()}
+    transfers = pl.read_parquet(penstock.directory / "ours/transfers.parquet").filter(warmup=False, seed=3)
+    ok = transfers.filter(outcome="ok", workload="web")
+    assert data["time_to_last_byte_recv"]["102400"] == (ok["ttlb_s"] - ok["connect_s"]).to_list()
+    assert data["time_to_last_byte_recv.exit"] == data["time_to_last_byte_recv"]
+    bulk = transfers.filter(client="Bulk_1", outcome="timeout").height
+    assert bulk
+    assert [bulk * each[1] for each in data["error_rate"]["TIMEOUT"]] == [
+        each[0] for each in data["error_rate"]["TIMEOUT"]
+    ]
+    written = pl.read_parquet(penstock.directory / "ours/relays.parquet").filter(seed=3)["written_bytes"].sum()
+    assert sum(data["relay_goodput"].values()) == written
+    assert len(data["perfclient_circuit_build_time"]) == 3
+    done = penstock("compare", "plots/default", "ours", "--workload", "web", "--no-report")
+    assert done.status == 0, done.err
+    medians = [line for line in done.out.splitlines() if "P50" in line]
+    assert len(medians) == 2
+    assert all("+0.00 s" in line and "+0 %" in line for line in medians)
+
+
+def test_times_without_a_request_are_no_plot_data(penstock: Command) -> None:
+    (penstock.directory / "line.toml").write_text(LINE.replace("optimistic_data = false", "optimistic_data = true"))
+    assert penstock("run", "line.toml", "--out", "ours", "--no-report").status == 0
+    done = penstock("export", "tornettools", "ours", "--out", "plots")
+    assert done.status == 2
+    assert "optimistic data" in sentence(done)
+
+
 def test_runs_of_several_seeds_become_one_output(penstock: Command, programs: list[str]) -> None:
     for seed in (8, 7):
         pretend(export(penstock, programs, LINE, "--seed", str(seed)))
