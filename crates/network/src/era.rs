@@ -56,7 +56,7 @@ struct Links {
 /// Fitted values of capacities, and ratios that depend on the capacity. The values of a row have equally distant
 /// probabilities from 0 to 1. Between them, logarithms are interpolated linearly.
 ///
-/// Source: `benches/eras.py`, for sources with few relays.
+/// Source: `benches/environments.py`, for sources with few relays.
 #[derive(Debug)]
 struct Capacities {
     /// The smaller of link rate and bucket rate [KiB/s].
@@ -67,6 +67,19 @@ struct Capacities {
     link: [Vec<u32>; 3],
     /// The ratio of consensus weight to capacity [1/1000], by thirds of the capacities.
     weight: [Vec<u32>; 3],
+    /// The sums of weights, if the source has few relays.
+    total: Option<TotalWeight>,
+}
+
+/// The weight of a class. In a source with few relays, one relay can have most of the weight of its class, and the
+/// weights of the classes decide the weights of the positions.
+#[derive(Clone, Copy, Debug)]
+struct TotalWeight {
+    /// The mean consensus weight of the class's relays [KiB/s].
+    mean: u32,
+    /// The share of the class's weight that its fastest relay has [1/1000]. If the class has k times as many relays as
+    /// in the source, the k fastest relays together have this share.
+    fastest: u32,
 }
 
 /// The probabilities of the link-rate quantiles [1/100]. At the end the steps are smaller, because few relays are fast.
@@ -165,11 +178,15 @@ impl Era {
                     let mut weights = strata(count, rng);
                     shuffle(&mut weights, rng);
                     let places = places.zip(weights);
+                    let first = sampled.len();
                     sampled.extend(
                         places.map(|(place, weight)| {
                             self.of_capacities(*class, capacities, place, weight, rng)
                         }),
                     );
+                    if let Some(total) = capacities.total {
+                        total.scale(&mut sampled[first..], distribution.relays as usize);
+                    }
                 }
             }
         }
@@ -231,6 +248,25 @@ impl Era {
     }
 }
 
+impl TotalWeight {
+    /// Scales the weights of a class to their mean, and to the share of the fastest relays. `relays` come in the order
+    /// of their capacities; the source has `count` of them.
+    fn scale(self, relays: &mut [SampledRelay], count: usize) {
+        let all = relays.len();
+        let fastest = ((all + count / 2) / count).max(1).min(all);
+        let (slower, fastest) = relays.split_at_mut(all - fastest);
+        // A class may be one relay.
+        let share = if slower.is_empty() { 1.0 } else { f64::from(self.fastest) / 1000.0 };
+        let total = all as f64 * f64::from(self.mean) * 1024.0;
+        for (part, share) in [(slower, 1.0 - share), (fastest, share)] {
+            let now = part.iter().map(|relay| relay.weight as f64).sum::<f64>();
+            for relay in part {
+                relay.weight = ((relay.weight as f64 * share * total / now) as u64).max(1);
+            }
+        }
+    }
+}
+
 fn rows(year: &str) -> impl Iterator<Item = [&'static str; 3]> {
     TABLES.lines().filter_map(move |line| {
         let mut fields = line.split(',');
@@ -265,6 +301,10 @@ impl Capacities {
             link: ["link_slow", "link_medium", "link_fast"].map(|quantity| list(year, class, quantity)),
             weight: ["weight_slow", "weight_medium", "weight_fast"]
                 .map(|quantity| list(year, class, quantity)),
+            total: has(year, class, "weight_total").then(|| {
+                let [mean, fastest] = numbers(year, class, "weight_total");
+                TotalWeight { mean, fastest }
+            }),
         }
     }
 }
@@ -380,9 +420,35 @@ mod tests {
                         .map(|relay| relay.weight as f64 / capacity(relay) as f64 * 1000.0)
                         .collect();
                     ratios.sort_by(f64::total_cmp);
+                    if rows.total.is_some() {
+                        continue;
+                    }
                     let (found, right) = (ratios[ratios.len() / 2], at_logarithm(row, 0.5));
                     assert!((found / right - 1.0).abs() < 0.1, "{year} {class:?} weight: {found}, {right}");
                 }
+            }
+        }
+    }
+
+    /// In an era with few relays, each network has the weights of the classes and of their fastest relays. In a network
+    /// twice as large, the two fastest relays of each class have the share.
+    #[test]
+    fn the_fastest_relays_of_a_small_source_have_their_share_of_the_weight() {
+        let era = Era::of("2012-04").unwrap();
+        for (times, seed) in [(1, 1), (1, 2), (2, 3)] {
+            let drawn = era.sample(49 * times, &mut rng(seed));
+            for (class, distribution) in CLASSES.iter().zip(&era.classes) {
+                let Bandwidths::OfCapacities(Capacities { total: Some(total), .. }) = distribution.bandwidths
+                else {
+                    panic!("2012-04 has few relays")
+                };
+                let of_class: Vec<_> = drawn.iter().filter(|relay| relay.class == *class).collect();
+                let sum =
+                    |relays: &[&SampledRelay]| relays.iter().map(|relay| relay.weight).sum::<u64>() as f64;
+                let mean = sum(&of_class) / of_class.len() as f64 / 1024.0;
+                assert!((mean / f64::from(total.mean) - 1.0).abs() < 0.01, "{class:?}: {mean}");
+                let share = sum(&of_class[of_class.len() - times..]) / sum(&of_class);
+                assert!((share - f64::from(total.fastest) / 1000.0).abs() < 0.01, "{class:?}: {share}");
             }
         }
     }
@@ -455,7 +521,7 @@ mod tests {
     fn every_row_of_the_tables_is_parsed() {
         let class = |class: &ClassDistribution| match class.bandwidths {
             Bandwidths::OfLinks(_) => 5,
-            Bandwidths::OfCapacities(_) => 9,
+            Bandwidths::OfCapacities(ref each) => 9 + usize::from(each.total.is_some()),
         };
         let slow_and_other = |era: &Era| {
             if matches!(era.classes[0].bandwidths, Bandwidths::OfLinks(_)) { 2 } else { 0 }
