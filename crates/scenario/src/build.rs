@@ -74,6 +74,8 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
         }
         _ => {}
     }
+    check_entries(sections, &scenario)?;
+    scenario.settle_entries();
     let impossible = |why: String| wrong(format!("no path \"tor\" can be drawn: {why}"));
     scenario.selector = scenario.select().map_err(|error| impossible(error.to_string()))?;
     if let Some(selector) = &scenario.selector {
@@ -84,6 +86,28 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
         }
     }
     Ok(scenario)
+}
+
+/// Refuses settings that do not work for clients at their entries.
+fn check_entries(sections: &Sections, scenario: &Scenario) -> Result<(), ConfigError> {
+    let Some(client) = scenario.clients.iter().find(|client| client.group.at_entry) else { return Ok(()) };
+    let read = &sections.clients[&client.host.group.name];
+    if scenario.trace.clients.is_some() {
+        let message = "trace.clients counts the bytes of hosts, and a client at its entry has no host; leave trace.clients out";
+        return Err(read.wrong("at", message));
+    }
+    let circuits = scenario.network.circuits.each.iter().flat_map(|each| each.iter());
+    let is_short = circuits.clone().any(|circuit| circuit.len() < 2);
+    let takes_listed =
+        scenario.clients.iter().any(|client| client.group.at_entry && client.group.path == Path::Listed);
+    match takes_listed && is_short {
+        false => Ok(()),
+        true => {
+            let message =
+                "a circuit has one relay, and clients at their entries need two; list two or more relays";
+            Err(sections.network.wrong("circuits", message))
+        }
+    }
 }
 
 /// The names of all nodes. Relays, servers and clients share one namespace.

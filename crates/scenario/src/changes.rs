@@ -57,10 +57,14 @@ const CAN_CHANGE: [Changeable; 3] = [
     (&["throttle"], |config| Switch::Throttle(config.throttle.clone(), config.client_buckets)),
 ];
 
-/// All relays, and all clients that use Tor.
+/// All relays, and all clients with an onion proxy of their own.
 fn tors(scenario: &Scenario) -> impl Iterator<Item = (TorNode, &Host)> {
     let relays = scenario.relays.iter().enumerate();
-    let clients = scenario.clients.iter().enumerate().filter(|(_, client)| client.group.path != Path::Direct);
+    let clients = scenario
+        .clients
+        .iter()
+        .enumerate()
+        .filter(|(_, client)| client.group.path != Path::Direct && !client.group.at_entry);
     relays
         .map(|(index, relay)| (TorNode::Relay(index), &relay.host))
         .chain(clients.map(|(index, client)| (TorNode::Client(index), &client.host)))

@@ -91,7 +91,11 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
     list(out, "relay", relays.collect());
     let clients = groups(&scenario.clients, |client| &client.host).into_iter().map(|group| {
         let Client { host, group: clients, .. } = &group[0];
-        (times(&host.group.name, group.len()), node(host, &limits(&clients.config)))
+        let text = match clients.at_entry {
+            true => "at the first relay of its path".to_owned(),
+            false => node(host, &limits(&clients.config)),
+        };
+        (times(&host.group.name, group.len()), text)
     });
     list(out, "client", merged(clients.collect()));
     let servers = groups(&scenario.servers, |server| &server.host).into_iter();

@@ -9,6 +9,7 @@ use crate::sections::Sections;
 use crate::sections::clients::PathKeys;
 use crate::sections::hop_control::{HopControl, Interval, MarutKeys};
 use crate::sections::network::{PairsKeys, WireKeys};
+use crate::sections::nodes::{HostKeys, LinkKeys};
 use crate::sections::relays::EraKeys;
 use crate::sections::run::TraceKeys;
 use crate::sections::schedulers::CircuitPolicy;
@@ -245,6 +246,14 @@ fn of_clients(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
     let tor = defaults::<TorKeys>();
     let of_tor: Vec<&str> = TorKeys::parameters().iter().map(|key| key.key).chain(OF_TOR).collect();
     all.extend(tor);
+    let mut of_all = all.clone();
+    of_all.extend(defaults::<LinkKeys>());
+    of_all.extend(defaults::<HostKeys>());
+    let of_host: Vec<&str> = [LinkKeys::parameters(), HostKeys::parameters(), TorKeys::parameters()]
+        .iter()
+        .flat_map(|keys| keys.iter().map(|key| key.key))
+        .chain(["optimistic_data", "priority_class"])
+        .collect();
     for client in one_of_each_group(scenario).values() {
         let Some(read) = sections.clients.get(&client.host.group.name) else { continue };
         let is_weighted = matches!(client.group.path, Path::Weighted { .. });
@@ -254,7 +263,11 @@ fn of_clients(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
         let isolates = client.group.workloads.len() > 1 || !client.group.isolate;
         let why = "the client has one workload; leave isolate_workloads out";
         add(keys, (read, &all), "isolate_workloads", isolates, why);
-        for key in &of_tor {
+        for key in of_host.iter().filter(|_| client.group.at_entry) {
+            let why = "the client is at its entry, and has the settings of this relay; leave this out";
+            add(keys, (read, &of_all), key, false, why);
+        }
+        for key in of_tor.iter().filter(|_| !client.group.at_entry) {
             let has_tor = client.group.path != Path::Direct;
             let why = "path = [] is without Tor; set another path, or leave this out";
             add(keys, (read, &all), key, has_tor, why);
@@ -273,6 +286,10 @@ fn one_of_each_group(scenario: &Scenario) -> BTreeMap<&str, &Client> {
 /// Source: proposal 324 §10.3 (the client asks for congestion control, and the relay answers).
 fn of_congestion_control(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
     const KEY: &str = "edge_control";
+    // A client at its entry has the congestion control of this relay, which may differ from network to network.
+    if scenario.clients.iter().any(|client| client.group.at_entry) {
+        return;
+    }
     let groups = one_of_each_group(scenario);
     let clients: Vec<(&str, &Client)> =
         groups.values().filter_map(|client| Some((congestion(&client.group.config)?, *client))).collect();

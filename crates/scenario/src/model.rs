@@ -565,6 +565,8 @@ pub struct ClientGroup {
     pub isolate: bool,
     /// How a client selects the relays of its circuits.
     pub path: Path,
+    /// Whether a client is a part of the first relay of its path. It then has no host, link and onion proxy of its own.
+    pub at_entry: bool,
     /// Maximum age of a circuit since its first stream. Later streams use a new circuit.
     pub circuit_lifetime: Option<Duration>,
     /// Time after which a client gives up building a circuit.
@@ -578,6 +580,20 @@ impl ClientGroup {
     /// Whether streams of several workloads share a client's only circuit.
     pub fn shares_circuit(&self) -> bool {
         self.workloads.len() > 1 && !self.isolate
+    }
+
+    /// The relay that is this client; `None` if the client has its own host. Before a network is sampled, a client with
+    /// a listed circuit has no relay yet.
+    pub fn entry(&self) -> Option<usize> {
+        match &self.path {
+            Path::Fixed(path) if self.at_entry => path.first().copied(),
+            _ => None,
+        }
+    }
+
+    /// The number of relays that write each cell of a download [1].
+    pub fn hops(&self) -> usize {
+        self.path.hops() - usize::from(self.at_entry)
     }
 }
 

@@ -70,8 +70,21 @@ impl Scenario {
             draw_host(host, network, seed);
         }
         sampled.network.circuits.take(&mut sampled.clients, &sampled.relays, seed);
+        sampled.settle_entries();
         sampled.selector = sampled.select().expect("all networks have the same numbers of guards and exits");
         Cow::Owned(sampled)
+    }
+
+    /// Gives the clients at their entries the host and the configuration of these relays. A client that has no relay
+    /// yet stays as it is.
+    pub(crate) fn settle_entries(&mut self) {
+        for client in &mut self.clients {
+            let Some(entry) = client.group.entry() else { continue };
+            let relay = &self.relays[entry];
+            let Host { name, group, .. } = client.host.clone();
+            client.host = Host { name, group, ..relay.host.clone() };
+            Arc::make_mut(&mut client.group).config = relay.config.clone();
+        }
     }
 
     /// The sampler of paths [`Path::Tor`]; `None` if no client needs it. If no path is possible, the error gives the

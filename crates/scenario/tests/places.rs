@@ -356,3 +356,45 @@ fn each_client_takes_one_of_the_listed_circuits() {
     assert!(drawn.clients.iter().all(|client| hops(&client.group.path) == 3), "a circuit for the whole run");
     assert!(said("\"c b a\"", "\"\"").contains("circuit 2: it has 0 relays; it must have 1 to 8"));
 }
+
+#[test]
+fn a_client_at_its_entry_has_the_host_of_this_relay() {
+    let listed = |circuits: &str| {
+        let keys = format!("circuits = [{circuits}]\nloss_of = \"data\"");
+        let text = TEXT.replace("loss_of = \"data\"", &keys).replace("[\"a\", \"b\", \"c\"]", "\"circuits\"");
+        let text = text.replace("link = \"place\"\n", "at = \"entry\"\n").replace("count = 10\n", "");
+        text.replace("count = 8\n", "").replace("place = { berlin = 7, paris = 3 }\n", "")
+    };
+    let good = listed("\"a b c\", \"c a\"").replace("[relays.a]\n", "[relays.a]\nlink = \"3 Mbit/s\"\n");
+    let drawn = scenario(&good).sampled(Seed(1)).into_owned();
+    let [far, web] = &drawn.clients[..] else { panic!("two clients") };
+    assert_eq!([far.group.entry(), web.group.entry()], [Some(0), Some(2)]);
+    assert_eq!([far.group.hops(), web.group.hops()], [2, 1]);
+    assert_eq!([&*far.host.name, &*web.host.name], ["far", "web"]);
+    assert_eq!(far.host.link_down, drawn.relays[0].host.link_down);
+    assert_eq!(far.host.place, drawn.relays[0].host.place);
+
+    let said = |text: &str| parse(text).unwrap_err().to_string();
+    let short = said(&listed("\"a b c\", \"b\""));
+    assert!(
+        short.ends_with(
+            "a circuit has one relay, and clients at their entries need two; list two or more relays"
+        ),
+        "{short}"
+    );
+    for path in ["\"weighted\"", "[]", "[\"a\"]"] {
+        let text = good.replace("path = \"circuits\"", &format!("path = {path}"));
+        let text = text.replace("[clients.far]\n", "[clients.far]\nhops = 3\n");
+        let said = said(&text);
+        assert!(
+            said.contains("a client at its entry needs a path of at least two relays that stays the same"),
+            "{said}"
+        );
+    }
+    let traced = said(&format!("[trace]\nclients = \"1 s\"\n{good}"));
+    assert!(traced.contains("a client at its entry has no host; leave trace.clients out"), "{traced}");
+    let linked = parse(&good.replace("at = \"entry\"\n", "at = \"entry\"\nlink = \"1 Mbit/s\"\n")).unwrap();
+    let warning =
+        "link has no effect, because the client is at its entry, and has the settings of this relay";
+    assert!(linked.warnings().iter().any(|text| text.contains(warning)), "{:?}", linked.warnings());
+}

@@ -6,6 +6,7 @@ use penstock_core::config::RelayConfig;
 use penstock_record::tables::Name;
 use penstock_scenario::model::{self, Scenario};
 use penstock_units::Seed;
+use std::collections::BTreeMap;
 
 /// The data that all shards of a run share. They do not change during the run.
 #[derive(Debug)]
@@ -15,11 +16,13 @@ pub(crate) struct Plan<'a> {
     pub(crate) record: Option<&'a Replay>,
     /// All nodes of the scenario, indexed by [`HostId`] (the order of names).
     order: Vec<Entry>,
-    /// The host of each relay, client and server of the scenario.
+    /// The host of each relay, client and server of the scenario. A client at its entry has the host of this relay.
     pub(crate) relay_ids: Vec<HostId>,
     pub(crate) client_ids: Vec<HostId>,
     pub(crate) server_ids: Vec<HostId>,
     pub(crate) workload_names: Vec<Name>,
+    /// For each relay, the clients that are a part of it, by their indices in the scenario.
+    pub(crate) clients_at: BTreeMap<usize, Vec<usize>>,
     pub(crate) shards: usize,
     pub(crate) shard_of: Vec<u8>,
 }
@@ -35,7 +38,8 @@ enum Entry {
 /// A node of the scenario, from which its state is built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Builder<'a> {
-    Relay(&'a model::Relay),
+    /// A relay, and its index in the scenario. Some clients may be a part of it.
+    Relay(usize, &'a model::Relay),
     /// A client, and its index in the scenario.
     Client(usize, &'a model::Client),
     Server(&'a model::Server),
@@ -53,7 +57,13 @@ impl<'a> Plan<'a> {
             [scenario.relays.len(), scenario.clients.len(), scenario.servers.len()].map(|count| count as u32);
         let mut order = Vec::with_capacity((relays + clients + servers) as usize);
         order.extend((0..relays).map(Entry::Relay));
-        order.extend((0..clients).map(Entry::Client));
+        let mut clients_at: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (index, client) in (0..).zip(&scenario.clients) {
+            match client.group.entry() {
+                Some(relay) => clients_at.entry(relay).or_default().push(index as usize),
+                None => order.push(Entry::Client(index)),
+            }
+        }
         order.extend((0..servers).map(Entry::Server));
         // Host ids follow the order of names, so they do not depend on the order in the scenario.
         order.sort_by_key(|node| &node.of(scenario).host().name);
@@ -62,7 +72,10 @@ impl<'a> Plan<'a> {
             let (kind, index) = node.place();
             ids[kind][index] = id;
         }
-        let [relay_ids, client_ids, server_ids] = ids;
+        let [relay_ids, mut client_ids, server_ids] = ids;
+        for (relay, clients) in &clients_at {
+            clients.iter().for_each(|client| client_ids[*client] = relay_ids[*relay]);
+        }
         let shards = threads.clamp(1, order.len().clamp(1, u8::MAX.into()));
         Plan {
             scenario,
@@ -71,6 +84,7 @@ impl<'a> Plan<'a> {
             relay_ids,
             client_ids,
             server_ids,
+            clients_at,
             workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
             shards,
             shard_of: placed(&order, scenario, shards),
@@ -120,7 +134,7 @@ fn expected_loads(nodes: &[Entry], scenario: &Scenario) -> Vec<f64> {
     let of_relays: f64 = scenario.relays.iter().map(|relay| relay.weight.bytes_per_sec() as f64).sum();
     let each = |count: usize| of_relays.max(1.0) / 3.0 / count.max(1) as f64;
     let load = |node: &Entry| match node.of(scenario) {
-        Builder::Relay(relay) => relay.weight.bytes_per_sec() as f64,
+        Builder::Relay(_, relay) => relay.weight.bytes_per_sec() as f64,
         Builder::Client(..) => each(scenario.clients.len()),
         Builder::Server(_) => each(scenario.servers.len()),
     };
@@ -139,7 +153,7 @@ impl Entry {
 
     fn of(self, scenario: &Scenario) -> Builder<'_> {
         match self {
-            Entry::Relay(index) => Builder::Relay(&scenario.relays[index as usize]),
+            Entry::Relay(index) => Builder::Relay(index as usize, &scenario.relays[index as usize]),
             Entry::Client(index) => Builder::Client(index as usize, &scenario.clients[index as usize]),
             Entry::Server(index) => Builder::Server(&scenario.servers[index as usize]),
         }
@@ -149,7 +163,7 @@ impl Entry {
 impl<'a> Builder<'a> {
     pub(crate) fn has_tor(&self) -> bool {
         match self {
-            Builder::Relay(_) => true,
+            Builder::Relay(..) => true,
             Builder::Client(_, client) => client.group.path != model::Path::Direct,
             Builder::Server(_) => false,
         }
@@ -157,7 +171,7 @@ impl<'a> Builder<'a> {
 
     pub(crate) fn host(&self) -> &'a model::Host {
         match self {
-            Builder::Relay(relay) => &relay.host,
+            Builder::Relay(_, relay) => &relay.host,
             Builder::Client(_, client) => &client.host,
             Builder::Server(server) => &server.host,
         }
@@ -166,7 +180,7 @@ impl<'a> Builder<'a> {
     /// The configuration of the node's relay or onion proxy; `None` if the node does not use Tor.
     pub(crate) fn config(&self) -> Option<&'a RelayConfig> {
         match self {
-            Builder::Relay(relay) => Some(&relay.config),
+            Builder::Relay(_, relay) => Some(&relay.config),
             Builder::Client(_, client) => Some(&*client.group.config).filter(|_| self.has_tor()),
             Builder::Server(_) => None,
         }

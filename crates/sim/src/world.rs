@@ -98,7 +98,9 @@ pub(crate) struct CircuitState {
 #[derive(Debug)]
 struct Node {
     name: Name,
-    role: Role,
+    /// The parallel sessions of a client, or of all clients that are a part of this relay. In a replay, a client without
+    /// recorded downloads has none.
+    sessions: Vec<Client>,
     /// The node's relay or onion proxy; `None` for servers and clients without Tor.
     tor: Option<Relay<SimCell>>,
     /// When the node's relay timer expires next.
@@ -111,14 +113,6 @@ struct Node {
     served: [u32; 3],
     bound_counts: BoundCounts,
     sampled: Counters,
-}
-
-#[derive(Debug)]
-enum Role {
-    Relay,
-    /// The client's parallel sessions. In a replay, a client without recorded downloads has none.
-    Client(Vec<Client>),
-    Server,
 }
 
 impl<'a> World<'a> {
@@ -147,7 +141,7 @@ impl<'a> World<'a> {
                     let start = Client::first_start(index, scenario, seed, record);
                     world.net.host_queue.set(id, start);
                 }
-                Builder::Relay(_) => {
+                Builder::Relay(..) => {
                     world.wake(id);
                     let check = Instant::ZERO + bound_interval(scenario);
                     world.net.hosts[id as usize].next_bound_check = check;
@@ -177,17 +171,17 @@ impl<'a> World<'a> {
         let now = self.net.now();
         self.net.set_now(Instant::ZERO);
         self.net.wake(id);
-        if let Role::Client(sessions) = &mut node.role {
+        if let Builder::Client(..) = self.plan.builder(id) {
             let first_hops: Option<Vec<&[usize]>> =
-                sessions.iter().map(|client| client.first_hops(scenario)).collect();
+                node.sessions.iter().map(|client| client.first_hops(scenario)).collect();
             if let Some(first_hops) = first_hops {
                 let relays = first_hops.into_iter().flatten().map(|relay| self.plan.relay_ids[*relay]);
                 self.net.limit_peers(id, relays);
             }
-            for (session, client) in (0..).zip(sessions) {
-                let at = client.draw_start(scenario);
-                self.net.set_timer(id, at, Timer::Client(session, 0));
-            }
+        }
+        for (session, client) in (0..).zip(&mut node.sessions) {
+            let at = client.draw_start(scenario);
+            self.net.set_timer(id, at, Timer::Client(session, 0));
         }
         self.nodes.insert(id, node);
         self.arm_timer(id);
@@ -472,18 +466,12 @@ impl<'a> World<'a> {
 
 impl World<'_> {
     fn client(&mut self, id: HostId, session: u32) -> Option<&mut Client> {
-        match &mut self.nodes[id as usize].role {
-            Role::Client(sessions) => sessions.get_mut(session as usize),
-            Role::Relay | Role::Server => None,
-        }
+        self.nodes[id as usize].sessions.get_mut(session as usize)
     }
 
     /// The index of the client's first session that satisfies `is_it`.
     fn session(&self, id: HostId, is_it: impl Fn(&Client) -> bool) -> Option<u32> {
-        match &self.nodes[id as usize].role {
-            Role::Client(sessions) => sessions.iter().position(is_it).map(|session| session as u32),
-            Role::Relay | Role::Server => None,
-        }
+        self.nodes[id as usize].sessions.iter().position(is_it).map(|session| session as u32)
     }
 
     fn session_with(&self, id: HostId, circuit: CircuitIndex) -> Option<u32> {
@@ -635,14 +623,16 @@ impl World<'_> {
         let now = self.net.now();
         let scenario = self.scenario;
         let Some(client) = self.client(id, session) else { return };
-        let workload = client.workload;
-        let model = &scenario.clients[client.index];
+        let (workload, index) = (client.workload, client.index);
+        let model = &scenario.clients[index];
         let path = client.draw_path(scenario);
         let plan = self.plan;
         let relays: Vec<HostId> = path.iter().map(|relay| plan.relay_ids[*relay]).collect();
+        // A client at its entry is the first relay.
+        let beyond = &relays[usize::from(model.group.at_entry)..];
         let names: Vec<Name> =
             path.iter().map(|relay| plan.scenario.relays[*relay].host.name.clone()).collect();
-        let name = self.nodes[id as usize].name.clone();
+        let name = self.client_name(id, index);
         let number = self.observer.circuit_begun(now, id, name.clone(), &names);
         let shared = model.group.workloads.iter().filter(|_| model.group.shares_circuit());
         let workloads = shared.chain([&workload]).copied();
@@ -650,7 +640,7 @@ impl World<'_> {
         if traced {
             // A shared circuit is recorded with its first workload.
             let workload = plan.workload_names[workload].clone();
-            let nodes: Vec<HostId> = std::iter::once(id).chain(relays.iter().copied()).collect();
+            let nodes: Vec<HostId> = std::iter::once(id).chain(beyond.iter().copied()).collect();
             self.trace_log.push(TraceEvent::Began { number, client: name, workload, nodes });
         }
         // Clients learn from the consensus which relays support hop control.
@@ -658,8 +648,8 @@ impl World<'_> {
         let nodes = std::iter::once(&model.group.config).chain(relays_of_path);
         let controlled = HopOffer::all_along(nodes.map(|config| config.hop_control.offer(false)));
         let tor = self.nodes[id as usize].tor.as_mut().expect("every client has an onion proxy");
-        let rest = relays[1..].iter().map(|relay| PeerId(*relay));
-        let index = tor.open_circuit(now, PeerId(relays[0]), rest, controlled);
+        let rest = beyond[1..].iter().map(|relay| PeerId(*relay));
+        let index = tor.open_circuit(now, PeerId(beyond[0]), rest, controlled);
         let own = SimHandshake { circuit: number, hop: 0, traced, congestion: Negotiation::Nothing };
         self.place(id, index, own);
         let circuit = Circuit { index, number, relays, begun: now, is_built: false, dirty: None, streams: 0 };
@@ -668,8 +658,16 @@ impl World<'_> {
         }
     }
 
+    /// The name of a client, which may be a part of a relay.
+    fn client_name(&self, id: HostId, client: usize) -> Name {
+        match self.plan.builder(id) {
+            Builder::Relay(..) => self.scenario.clients[client].host.name.clone(),
+            _ => self.nodes[id as usize].name.clone(),
+        }
+    }
+
     fn waiting(&self, id: HostId, owner: u32) -> Vec<u32> {
-        let Role::Client(sessions) = &self.nodes[id as usize].role else { return Vec::new() };
+        let sessions = &self.nodes[id as usize].sessions;
         let waits =
             |client: &Client| client.circuit_owner == owner && matches!(client.phase, Phase::Building);
         (0..).zip(sessions).filter(|(_, client)| waits(client)).map(|(session, _)| session).collect()
@@ -732,7 +730,7 @@ impl World<'_> {
         let now = self.net.now();
         let scenario = self.scenario;
         let node = &mut self.nodes[id as usize];
-        let Role::Client(sessions) = &mut node.role else { return };
+        let sessions = &mut node.sessions;
         let (index, owner) = (sessions[session as usize].workload, sessions[session as usize].circuit_owner);
         let workload = &scenario.workloads[index];
         if let Activity::Hold(_) = workload.does {
@@ -829,9 +827,8 @@ impl World<'_> {
         if let Some(handshake) = known.filter(|known| known.traced) {
             self.trace_log.push(TraceEvent::Left { number: handshake.circuit, id, circuit });
         }
-        if let Role::Client(sessions) = &mut self.nodes[id as usize].role {
-            sessions.iter_mut().for_each(|client| client.retired.retain(|old| old.index != circuit));
-        }
+        let sessions = &mut self.nodes[id as usize].sessions;
+        sessions.iter_mut().for_each(|client| client.retired.retain(|old| old.index != circuit));
         let Some(session) = self.session_with(id, circuit) else { return };
         let Some(client) = self.client(id, session) else { return };
         client.circuit = None;
@@ -843,8 +840,7 @@ impl World<'_> {
     /// Ends downloads whose last byte has reached the application. A download of zero bytes ends when its stream
     /// closes.
     fn check_downloads(&mut self, id: HostId) {
-        let Role::Client(sessions) = &self.nodes[id as usize].role else { return };
-        for session in 0..sessions.len() as u32 {
+        for session in 0..self.nodes[id as usize].sessions.len() as u32 {
             self.run_client_script(id, session);
             let Some(client) = self.client(id, session) else { return };
             if !matches!(client.phase, Phase::Downloading(_)) {
@@ -878,8 +874,7 @@ impl World<'_> {
         let scenario = self.scenario;
         self.record_download(id, session, outcome);
         let node = &mut self.nodes[id as usize];
-        let Role::Client(sessions) = &mut node.role else { return };
-        let client = &mut sessions[session as usize];
+        let client = &mut node.sessions[session as usize];
         let (index, owner, number) = (client.workload, client.circuit_owner, client.number);
         let Phase::Downloading(download) = std::mem::replace(&mut client.phase, Phase::Pausing) else {
             return;
@@ -926,8 +921,7 @@ impl World<'_> {
 impl World<'_> {
     fn record_download(&mut self, id: HostId, session: u32, outcome: Outcome) {
         let node = &self.nodes[id as usize];
-        let Role::Client(sessions) = &node.role else { return };
-        let client = &sessions[session as usize];
+        let client = &node.sessions[session as usize];
         let (download, circuit) = match (&client.phase, client.waiting_replay()) {
             (Phase::Downloading(download), _) => (download, Some(client.number)),
             (_, Some(download)) => (&download.clone(), None),
@@ -936,7 +930,7 @@ impl World<'_> {
         let app = self.net.hosts[id as usize].app(download.stream).cloned();
         let app = app.unwrap_or_else(|| App::new(download.size.get()));
         let ending = TransferEnd {
-            client: node.name.clone(),
+            client: self.client_name(id, client.index),
             workload: self.plan.workload_names[client.workload].clone(),
             circuit: circuit.filter(|_| node.tor.is_some()),
             connected: app.connected,
@@ -1029,17 +1023,15 @@ impl World<'_> {
     /// The name and the workload of a client without Tor, and both ends of its connection; `None` if it has none.
     pub(crate) fn plain_download(&mut self, id: HostId) -> Option<(Name, Name, (Peer, SockRef))> {
         let node = self.nodes.get(id)?;
-        let Role::Client(sessions) = &node.role else { return None };
-        let workload = self.plan.workload_names[sessions[0].workload].clone();
+        let workload = self.plan.workload_names[node.sessions.first()?.workload].clone();
         Some((node.name.clone(), workload, self.net.plain_ends(id)?))
     }
 
     /// Records the downloads that have not ended.
     pub(crate) fn record_unfinished(&mut self) {
         for id in 0..self.nodes.len() as HostId {
-            let Some(Role::Client(sessions)) = self.nodes.get(id).map(|node| &node.role) else { continue };
-            (0..sessions.len() as u32)
-                .for_each(|session| self.record_download(id, session, Outcome::Unfinished));
+            let sessions = self.nodes.get(id).map_or(0, |node| node.sessions.len());
+            (0..sessions as u32).for_each(|session| self.record_download(id, session, Outcome::Unfinished));
         }
     }
 
@@ -1083,21 +1075,29 @@ impl Builder<'_> {
             let phase = phase.draw(config.refill.interval, &mut rng);
             Relay::of_many(config.clone(), phase, Instant::ZERO)
         };
-        let (role, tor) = match self {
-            Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),
-            Builder::Client(index, client) => {
-                let sessions = match record {
-                    None => Client::all(*index, scenario, seed),
-                    Some(record) => Client::replayed(*index, scenario, seed, record),
-                };
-                let role = Role::Client(sessions);
-                (role, self.has_tor().then(|| tor(&client.group.config, client.group.refill_phase)))
+        let sessions = |index: usize| match record {
+            None => Client::all(index, scenario, seed),
+            Some(record) => Client::replayed(index, scenario, seed, record),
+        };
+        let (sessions, tor) = match self {
+            Builder::Relay(index, relay) => {
+                let mut all: Vec<Client> = Vec::new();
+                for client in plan.clients_at.get(index).into_iter().flatten() {
+                    let before = all.len() as u32;
+                    all.extend(sessions(*client));
+                    all[before as usize..].iter_mut().for_each(|session| session.circuit_owner += before);
+                }
+                (all, Some(tor(&relay.config, relay.refill_phase)))
             }
-            Builder::Server(_) => (Role::Server, None),
+            Builder::Client(index, client) => {
+                let tor = self.has_tor().then(|| tor(&client.group.config, client.group.refill_phase));
+                (sessions(*index), tor)
+            }
+            Builder::Server(_) => (Vec::new(), None),
         };
         Node {
             name: name.clone(),
-            role,
+            sessions,
             tor,
             timer: None,
             armed: Vec::new(),

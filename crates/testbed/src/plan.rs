@@ -154,6 +154,9 @@ fn client_does(scenario: &Scenario, client: &Client) -> Result<(), Error> {
     if !matches!(client.group.path, Path::Fixed(_)) {
         return not("path", "name its relays");
     }
+    if client.group.at_entry {
+        return not("at", "write \"host\": live relays download nothing");
+    }
     let [workload] = client.group.workloads[..] else {
         return not("workload", "give it one; more clients can do more");
     };

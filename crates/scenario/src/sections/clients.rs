@@ -21,6 +21,10 @@ section! {
         /// "tor", it draws a guard, a middle and an exit as Tor's clients do. With "circuits", all circuits of the client
         /// have the relays of one entry of network.circuits. With `[]`, it uses plain TCP without Tor.
         path: Vec<String> = Texts, Is("weighted");
+        /// Where the client runs. With "host", it has a host of its own. With "entry", the first relay of its path is
+        /// also the client, as in nstor: the client has the host, the link and the token bucket of this relay, and its
+        /// circuits begin there. The path must then be "circuits", or a list of at least two relays.
+        at: bool = Choice(&[("host", false), ("entry", true)]), Is("host");
         /// The number of relays of a weighted path.
         hops: u32 = Whole::from_1_to(8), Is("3");
         /// The number of guards that a client keeps with `path = "tor"` (torrc NumEntryGuards). Each circuit begins at
@@ -173,6 +177,7 @@ impl Clients<'_> {
             return Err(read.wrong("throttle.kind", message));
         }
         let path = self.path(read)?;
+        check_entry(read, &path)?;
         self.check_sharing(read, &path, &workloads)?;
         let of_tor = |set: Option<Option<Duration>>, auto| {
             set.unwrap_or_else(|| matches!(path, Path::Tor { .. }).then_some(auto))
@@ -186,6 +191,7 @@ impl Clients<'_> {
             circuit_lifetime: of_tor(paths.circuit_lifetime, MAX_CIRCUIT_DIRTINESS),
             build_timeout: of_tor(paths.build_timeout, CIRCUIT_BUILD_TIMEOUT),
             path,
+            at_entry: paths.at,
             servers: self.servers_of(read, all_servers)?,
         };
         Ok(Client { host, group: group.into(), start: None })
@@ -319,5 +325,18 @@ impl Clients<'_> {
             true => wrong("the list is empty; it must be a server, or \"any\"".to_owned()),
             false => Ok(found.into()),
         }
+    }
+}
+
+/// Refuses a client at its entry, if its entry may change during a run or is the only relay.
+fn check_entry(read: &Read<ClientsKeys>, path: &Path) -> Result<(), ConfigError> {
+    let is_possible = match path {
+        Path::Listed => true,
+        Path::Fixed(path) => path.len() > 1,
+        Path::Direct | Path::Weighted { .. } | Path::Tor { .. } => false,
+    };
+    match read.keys.paths.at && !is_possible {
+        false => Ok(()),
+        true => Err(read.wrong("at", "a client at its entry needs a path of at least two relays that stays the same; set path to their names or to \"circuits\"")),
     }
 }

@@ -4,7 +4,7 @@
 //! A generator is a session that starts other sessions. A traffic generator starts flows, and each flow starts streams
 //! on its own circuit.
 
-use super::{Role, World};
+use super::World;
 use crate::cell::{Request, RequestKind};
 use crate::client::{Client, Download, Generator, Phase, Plan, Replayed, Stream, Task};
 use crate::net::{HostKernel, Timer};
@@ -146,9 +146,7 @@ impl World<'_> {
 
     /// Adds a session, in a free slot if there is one.
     fn add(&mut self, id: HostId, mut child: Client, owner: Option<u32>) -> u32 {
-        let Role::Client(sessions) = &mut self.nodes[id as usize].role else {
-            unreachable!("only clients have sessions")
-        };
+        let sessions = &mut self.nodes[id as usize].sessions;
         let place = sessions.iter().position(|session| matches!(session.task, Task::Free));
         let place = place.unwrap_or(sessions.len());
         child.circuit_owner = owner.unwrap_or(place as u32);
@@ -208,7 +206,7 @@ impl World<'_> {
     /// Lets the client's script send its next bytes, after the relay has read all earlier bytes.
     pub(super) fn run_client_script(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
-        let Role::Client(sessions) = &mut self.nodes[id as usize].role else { return };
+        let sessions = &mut self.nodes[id as usize].sessions;
         let Client { task: Task::Stream(stream), phase: Phase::Downloading(download), generation, .. } =
             &mut sessions[session as usize]
         else {

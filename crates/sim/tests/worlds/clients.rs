@@ -246,3 +246,65 @@ fn a_cancelled_run_ends_within_milliseconds() {
     // About 4096 events, with other tests on the same cores.
     assert!(waited.as_millis() < 250, "{waited:?}");
 }
+
+/// A client at its entry and a client with a host of its own share the entry's link.
+#[test]
+fn a_client_at_its_entry_shares_the_link_of_this_relay() {
+    let lab = Lab::path()
+        .set("relays.entry.link", "256 KiB/s")
+        .set("relays.middle.link", "10 MiB/s")
+        .set("workloads.bulk.size", "1 GiB")
+        .set("clients.web.workload", "bulk")
+        .set("clients.bulk.at", "entry");
+    let received = |outcome: &penstock_sim::Outcome, client: &str| {
+        let of_client = outcome.tables.transfers.iter().filter(|row| &*row.client == client);
+        of_client.map(|row| row.bytes_received).sum::<u64>() as f64
+    };
+    let alone = lab.clone().set("clients.web.start", "1 h").run(1);
+    let link = 256.0 * 1024.0 * 40.0;
+    let most = received(&alone, "bulk");
+    assert!((0.8 * link..link).contains(&most), "{most} of {link}");
+    // The entry only sends requests and acknowledgements.
+    let [sent, _] = node(&alone, "entry").link_bytes;
+    assert!((sent.get() as f64) < 0.1 * most, "{sent}");
+
+    let both = lab.run(1);
+    assert_conserved(&both);
+    let [own, others] = ["bulk", "web"].map(|client| received(&both, client));
+    assert!(((own + others) / most - 1.0).abs() < 0.1, "{own} and {others}, alone {most}");
+    assert!(own.min(others) > 0.25 * most, "{own} and {others}");
+    let [sent, arrived] = node(&both, "entry").link_bytes.map(|bytes| bytes.get() as f64);
+    assert!(arrived < 1.02 * link && arrived > own + others, "{arrived}");
+    assert!(sent > others && sent < others + 0.2 * most, "{sent}");
+    assert!(both.nodes.iter().all(|node| node.name != "bulk"), "the client has no node");
+    assert!(both.tables.paths.iter().any(|path| &*path.client == "bulk" && &*path.guard == "entry"));
+}
+
+/// Several clients at one relay have their own sessions, circuits and random streams.
+#[test]
+fn clients_at_one_entry_act_as_with_hosts_of_their_own() {
+    let lab = Lab::path().set("relays.middle.link", "10 MiB/s").set("clients.bulk.count", "3");
+    let lab = lab.set("clients.web.workload", "['web', 'bulk']").set("clients.web.isolate_workloads", "true");
+    let starts = |lab: &Lab| {
+        let outcome = lab.run(1);
+        assert_conserved(&outcome);
+        let first = |name: &str| complete(&outcome, name).iter().map(|row| (row.start_s, row.bytes)).next();
+        let names = ["bulk0001", "bulk0002", "bulk0003", "web"];
+        let circuits = outcome.tables.paths.len();
+        (names.map(|name| first(name).unwrap_or_else(|| panic!("{name} downloads nothing"))), circuits)
+    };
+    let (hosts, circuits) = starts(&lab);
+    let (at_entry, same) = starts(&lab.clone().set("client.at", "entry"));
+    assert_eq!(circuits, same);
+    for ((start, bytes), (other, others)) in hosts.into_iter().zip(at_entry) {
+        // There is no connection to the entry, and no handshake with it.
+        assert_eq!(bytes, others);
+        assert!(other < start && start - other < 0.5, "{start} {other}");
+    }
+    let once = lab.clone().set("client.at", "entry").run(2);
+    let document = lab.set("client.at", "entry").document();
+    let scenario = document.scenario("stock").expect("the variant is in the text");
+    let control = Control::new().with_threads(3);
+    let threads = penstock_sim::run(scenario, 2, &control).expect("the run is not cancelled");
+    assert_eq!(once.tables, threads.tables);
+}
