@@ -74,7 +74,8 @@ const SHORT: Plan = Plan {
     streams: 500,
     // The second half of a phase takes a second.
     interval: 0.1,
-    delay: 1.0,
+    // Other tests run at the same time.
+    delay: 3.0,
 };
 
 /// About 200 links and 10,000 circuits are open at any time, because a client waits before it opens its next link.
