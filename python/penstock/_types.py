@@ -165,6 +165,8 @@ class SampledClient(SampledHost):
 
     workloads: list[int]
     isolate: bool
+    at_entry: bool
+    """Whether the client is a part of the first relay of its path."""
     start_s: list[float] | None
     """Start times of equal probability; none if each workload has its own."""
     path: str

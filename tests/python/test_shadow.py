@@ -167,7 +167,9 @@ def test_sizes_with_probabilities_and_fresh_circuits(penstock: Command, programs
     nodes, _ = graph(path)
     streams = {facts["recvsize"]: facts for name, facts in nodes.items() if name.startswith("stream")}
     assert {*streams} == {"51200 bytes", "1048576 bytes"}
-    assert all("socksauthseed" in facts and "socksusername" not in facts for facts in streams.values())
+    assert all("socksusername" not in facts for facts in streams.values())
+    seeds = [facts["socksauthseed"] for name, facts in nodes.items() if name.startswith("stream")]
+    assert len({*seeds}) == len(seeds)
     assert '<data key="weight">0.25</data>' in path.read_text()
 
 
@@ -235,6 +237,7 @@ def test_without_tor_a_sentence_names_the_missing_program(penstock: Command) -> 
     done = penstock("export", "shadow", "line.toml", "--out", "sim", *options)
     assert done.status == 2
     assert "install Debian's package tor" in sentence(done)
+    assert not (penstock.directory / "sim").exists()
 
 
 @pytest.mark.skipif(not (shutil.which("tor") and shutil.which("tor-gencert")), reason="C tor is not installed")

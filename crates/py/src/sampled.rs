@@ -54,6 +54,7 @@ pub(crate) fn dict<'py>(py: Python<'py>, scenario: &Scenario, seed: u64) -> PyRe
         let group = &client.group;
         dict.set_item("workloads", &group.workloads)?;
         dict.set_item("isolate", group.isolate)?;
+        dict.set_item("at_entry", group.at_entry)?;
         dict.set_item("start_s", client.start.as_ref().map(|start| spans(start, "start")))?;
         let (kind, relays, guards) = path(&group.path);
         dict.set_item("path", kind)?;

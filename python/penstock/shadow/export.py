@@ -7,6 +7,7 @@ in `template`, and `penstock.json`, which the import reads. Shadow runs in the d
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -84,14 +85,18 @@ def export(
     name, document = catalog.load(scenario, tuple(sets), network, () if variant is None else (variant,))
     chosen = _variant(document, variant)
     seed = document.seeds()[0] if seed is None else seed
-    sampled = document.sampled(chosen, (document.networks() or [seed])[0] if document.networks() else seed)
+    sampled = document.sampled(chosen, (document.networks() or [seed])[0])
     limits.check(sampled)
     with naming(out, "make"):
         if out.exists():
             raise OutputError(f"{out} exists; choose another --out")
         (out / "conf").mkdir(parents=True)
     experiment = _Experiment(out, sampled, seed, programs)
-    experiment.write()
+    try:
+        experiment.write()
+    except PenstockError:
+        shutil.rmtree(out)
+        raise
     facts = {
         "version": _core.version(),
         "scenario": {
@@ -361,7 +366,7 @@ def _process(path: str, arguments: str, start_s: int) -> str:
     lines = [
         f"    - path: {_quoted(path)}",
         f"      args: {_quoted(arguments)}",
-        '      environment: { OPENBLAS_NUM_THREADS: "1" }',
+        '      environment: { OPENBLAS_NUM_THREADS: "1", TZ: "UTC" }',
         f"      start_time: {start_s}",
         "      expected_final_state: running",
     ]

@@ -102,6 +102,8 @@ def _of_circuits(sampled: Sampled) -> Iterator[str]:
     samples = any(client["path"] == "tor" for client in sampled["clients"])
     for client in sampled["clients"]:
         place = f"clients.{client['group']}"
+        if client["at_entry"]:
+            yield f"{place} is at its entry, and clients of C tor have a host of their own; set at = 'host'"
         match client["path"]:
             case "weighted":
                 yield f"{place} samples relays by weight alone; C tor weights them by position (path = 'tor')"

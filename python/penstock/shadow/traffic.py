@@ -50,19 +50,21 @@ def client(client: SampledClient, workloads: Sequence[SampledWorkload], peers: S
             edges.append(("start", first, None))
             for index, (share, size) in enumerate(workload["sizes"]):
                 name = vertex(number, circuit, index)
-                nodes.append((name, _stream(client, workload, number, circuit, size, proxied=proxy is not None)))
+                nodes.append((name, _stream(client, workload, number, circuit, index, size, proxied=proxy is not None)))
                 weight = share if len(workload["sizes"]) > 1 else None
                 edges += [(first, name, weight), (pause, name, weight), (name, pause, None)]
     return _document(nodes, edges)
 
 
 def _stream(
-    client: SampledClient, workload: SampledWorkload, number: int, circuit: int, size: int, *, proxied: bool
+    client: SampledClient, workload: SampledWorkload, number: int, circuit: int, index: int, size: int, *, proxied: bool
 ) -> Attributes:
     timeout = workload["timeout_s"]
     stream = {"recvsize": f"{size} bytes", "timeout": "0" if timeout is None else _time(timeout)}
     if proxied and workload["fresh_circuit"]:
-        stream["socksauthseed"] = str(1 + number * 1000 + circuit)
+        # tgen has a generator of names for each vertex; equal seeds would give equal names, and so shared circuits.
+        before = number * workload["circuits"] * len(workload["sizes"])
+        stream["socksauthseed"] = str(1 + before + circuit * len(workload["sizes"]) + index)
     elif proxied:
         # Streams with the same name and password share a circuit.
         own = client["isolate"] or workload["circuits"] > 1

@@ -90,8 +90,11 @@ impl Node {
             return Err("connect");
         };
         let mut hosts = hosts.unwrap_or_else(|| vec![Host::of(to.ip())]);
-        // The host that asked for the fewest links gets the link. A flood cannot prevent links that others also need.
-        hosts.sort_by_key(|host| self.sockets.requested.count(&host.path()));
+        // The network and host that asked for the fewest links get the link. A flood cannot prevent links that others need.
+        hosts.sort_by_key(|host| {
+            let path = host.path();
+            (self.sockets.requested.count(&path[..1]), self.sockets.requested.count(&path))
+        });
         self.make_room_for_opened(hosts[0]);
         if !self.make_room_for_link(Host::of(to.ip()), Some(hosts[0])) {
             return Err("descriptors");

@@ -53,7 +53,8 @@ impl Openings {
         }
         let shares = if channel.is_some() { &mut self.opened } else { &mut self.accepted };
         let mut claim = Claim::new(shares, hosts[0], number);
-        hosts.iter().for_each(|host| claim.join(*host));
+        // A claim drops the host that joined first, so the host with the largest share joins first.
+        hosts.iter().rev().for_each(|host| claim.join(*host));
         self.table.insert(number, make(claim));
     }
 
