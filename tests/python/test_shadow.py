@@ -317,7 +317,17 @@ def pretend(out: Path, *, faster: float = 1.0) -> None:
         (hosts / relay["host"] / "fake-tor.1000.stdout").write_text("".join(beats))
     (hosts / "authority1").mkdir()
     (hosts / "authority1/cached-microdesc-consensus").write_text(consensus(facts["relays"]))
+    (out / "shadow.data/sim-stats.json").write_text("{}")
     (out / "shadow.log").write_text("00:00:00.1 [1:x] n/a start\n00:01:02.500000 [1:x] n/a end\n")
+
+
+def test_an_aborted_run_is_not_imported(penstock: Command, programs: list[str]) -> None:
+    out = export(penstock, programs, LINE)
+    pretend(out)
+    (out / "shadow.data/sim-stats.json").unlink()
+    done = penstock("import", "shadow", str(out), "--out", "run")
+    assert done.status == 2
+    assert "its run is not finished" in sentence(done)
 
 
 def test_the_import_has_the_downloads_bytes_and_weights_of_shadow(penstock: Command, programs: list[str]) -> None:
@@ -414,7 +424,7 @@ def test_a_run_that_has_not_finished_is_refused(penstock: Command, programs: lis
     export(penstock, programs, LINE)
     done = penstock("import", "shadow", "sim", "--out", "run")
     assert done.status == 2
-    assert "no log of a download" in sentence(done)
+    assert "its run is not finished" in sentence(done)
     assert not (penstock.directory / "run").exists()
     (penstock.directory / "empty").mkdir()
     assert "no penstock.json" in sentence(penstock("import", "shadow", "empty", "--out", "run"))

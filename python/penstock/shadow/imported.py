@@ -24,6 +24,8 @@ from penstock.validation import parse
 
 DATA = "shadow.data"
 """The data directory of Shadow, beside `shadow.yaml`."""
+LAST = "sim-stats.json"
+"""The file that Shadow writes at the end of a run."""
 
 KEY = {"variant": pl.String, "network": pl.String, "seed": pl.UInt64}
 _TIME, _COUNT, _TEXT = pl.Float64, pl.Int64, pl.String
@@ -141,6 +143,8 @@ def read(directories: Sequence[Path], out: Path) -> None:
     for directory, facts in experiments:
         key: Row = {"variant": facts.variant, "network": "", "seed": facts.seed}
         hosts = directory / DATA / "hosts"
+        if not (directory / DATA / LAST).is_file():
+            raise OutputError(f"{directory} has no {DATA}/{LAST}, so its run is not finished; run Shadow there again")
         transfers = [{**key, **row} for row in _transfers(hosts, facts)]
         if not transfers:
             raise OutputError(f"{hosts} has no log of a download; did Shadow finish in {directory}?")
