@@ -5,7 +5,6 @@ in `template`, and `penstock.json`, which the import reads. Shadow runs in the d
 """
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -250,7 +249,7 @@ class _Experiment:
             *((authority, number, name) for number, name in enumerate(self.authority_hosts)),
             *((relay, number, name) for number, name in enumerate(self.relay_hosts)),
         ]
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        with ThreadPoolExecutor(max_workers=_core.cores()) as pool:
             nodes = list(pool.map(lambda job: job[0](job[1], job[2]), jobs))
         return nodes[:AUTHORITIES], nodes[AUTHORITIES:]
 

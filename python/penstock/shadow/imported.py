@@ -101,7 +101,7 @@ class Logs(_Shape):
 
 
 class Facts(_Shape):
-    """What the export wrote about an experiment."""
+    """The content of `penstock.json`, which the export wrote."""
 
     scenario: dict[str, Any]
     typed: str

@@ -1,4 +1,4 @@
-"""What Shadow with C tor and tgen cannot express of a scenario."""
+"""Finds the parts of a scenario that Shadow with C tor and tgen cannot express."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -132,15 +132,19 @@ def _of_traffic(sampled: Sampled) -> Iterator[str]:
 def _of_network(sampled: Sampled) -> Iterator[str]:
     if sampled["run"]["changes"]:
         yield "[[changes]] change settings during the run"
-    places: set[int] = set()
-    for kind in ("relays", "clients", "servers"):
-        for host in _hosts(sampled, kind):
-            places.add(host["place"])
+    kinds: dict[str, Sequence[SampledHost]] = {
+        "relays": sampled["relays"],
+        "clients": sampled["clients"],
+        "servers": sampled["servers"],
+    }
+    hosts: list[SampledHost] = []
+    for kind, members in kinds.items():
+        hosts += members
+        for host in members:
             if host["link_queue"] is not None:
                 yield f"{kind}.{host['group']} has a link_queue, but Shadow's queue has a fixed discipline"
             if host["cpu"]:
                 yield f"{kind}.{host['group']} has a cpu, and Shadow's processors take no time"
-    hosts = [host for kind in ("relays", "clients", "servers") for host in _hosts(sampled, kind)]
     buffers = {
         "send_buffer": {host["send_buffer"] for host in hosts},
         "receive_buffer": {host["receive_buffer"] for host in hosts},
@@ -155,6 +159,7 @@ def _of_network(sampled: Sampled) -> Iterator[str]:
             yield "loss spares ACKs (loss_spares_acks), but Shadow loses packets of all kinds"
         if uneven:
             yield "the network reorders or duplicates datagrams"
+    places = {host["place"] for host in hosts}
     if len(places) > MOST_PLACES:
         yield f"the hosts are at {len(places)} places, and a graph has at most {MOST_PLACES}"
 
@@ -166,12 +171,3 @@ def _of_consensus(sampled: Sampled) -> Iterator[str]:
     for key in ("edge_control", "circuit_window", "vegas", "edge_queue", "max_circuit_queue"):
         if len({repr(tor[key]) for tor in nodes}) > 1:
             yield f"nodes differ in {key}, which is a parameter of the consensus in C tor"
-
-
-def _hosts(sampled: Sampled, kind: str) -> Sequence[SampledHost]:
-    match kind:
-        case "relays":
-            return sampled["relays"]
-        case "clients":
-            return sampled["clients"]
-    return sampled["servers"]
