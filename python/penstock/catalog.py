@@ -112,7 +112,7 @@ def load(
             document = Document.sweep(content, str(path), sets, variants, [("", ())], file)
         except ScenarioError as again:
             raise again from error
-    warn(document)
+    warn(*document.warnings())
     return name, document
 
 
@@ -120,9 +120,9 @@ _WARNED: set[str] = set()
 """Warnings that were printed already, because each warning is printed once."""
 
 
-def warn(document: Document) -> None:
-    """Print the warnings of a document to stderr, such as the old name of a key."""
-    for warning in document.warnings():
+def warn(*warnings: str) -> None:
+    """Print warnings to stderr, such as those of a document about the old name of a key."""
+    for warning in warnings:
         if warning not in _WARNED:
             _WARNED.add(warning)
             print(f"penstock: warning: {printable(warning)}", file=sys.stderr)

@@ -61,8 +61,8 @@ def run(
         out: the output directory; by default a new `runs/<scenario>-<n>`.
         jobs: the number of runs at the same time; by default one for each core, divided by `threads`.
         threads: the number of threads of each run. By default, the runs of large networks share the cores that have no
-            run of their own. The number is reduced if all runs together would have more threads than cores. The results
-            do not depend on it.
+            run of their own. If all runs together would have more threads than cores, the number is reduced with a
+            warning. The results do not depend on it.
         watch: receives progress reports.
 
     Raises:
@@ -114,7 +114,7 @@ def sweep(
     grid = Grid.of(params, variants or ())
     name, path, text = catalog.read(scenario)
     document = _core.Document.sweep(text, str(path), sets, grid.only, grid.sets(), catalog.network_file(network))
-    catalog.warn(document)
+    catalog.warn(*document.warnings())
     origin = Origin(name, document, tuple(sets), str(scenario), grid.describe(), network=_typed(network))
     result = _run(origin, plan(document, None, seed, runs), out, jobs, threads, watch, {})
     from penstock import points
@@ -146,8 +146,10 @@ def _run(
     try:
         left = len(missing(todo, output.finished()))
         at_once = max(min(at_once, left), 1)
-        threads = threads_of_each(origin.document, variants, threads, at_once, cores)
-        execute(output, todo, at_once, threads, watch, replays)
+        each = threads_of_each(origin.document, variants, threads, at_once, cores)
+        if threads is not None and each < threads:
+            catalog.warn(f"--threads {threads} is reduced to {each}: runs at the same time {at_once}, cores {cores}")
+        execute(output, todo, at_once, each, watch, replays)
     except KeyboardInterrupt:
         raise Cancelled(_stopped(output)) from None
     finally:

@@ -116,6 +116,12 @@ def test_the_manifest_lists_the_runs_and_their_cost(penstock: Command, small: Pa
             assert run[cost] > 0, cost
 
 
+def test_more_threads_than_cores_are_reduced_with_a_warning(penstock: Command, small: Path) -> None:
+    done = penstock("run", small, "--runs", "1", "--jobs", "1", "--threads", "5000", "--no-report", "--out", "many")
+    assert done.status == 0
+    assert "warning: --threads 5000 is reduced to " in done.err
+
+
 def test_tables_are_identical_when_repeated_or_run_in_threads(penstock: Command, small: Path) -> None:
     ways = {"alone": ("1", "1"), "beside": ("8", "1"), "threads": ("1", "3"), "both": ("2", "2")}
     for out, (jobs, threads) in ways.items():
