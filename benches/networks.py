@@ -33,6 +33,8 @@ CLIENTS = {"web": 10_800, "bulk": 1200, "perf50k": 600, "perf1m": 600, "perf5m":
 """The clients of `kist/full`."""
 SERVERS = {"us": 1720, "world": 2280}
 RELAYS = 3600
+LOAD = range(650, 801)
+"""What the relays of KIST's experiment wrote [MiB/s]. Rows with another load do not count for the goals."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def main() -> None:
     for name in asked.networks or NETWORKS:
         network, row = NETWORKS[name], rows.setdefault(name, {"network": name})
         if asked.whole:
-            row["whole"] = bench(asked.program, network, 2, "run.warmup=0 s")
+            row["whole"] = bench(asked.program, network, 1, "run.warmup=0 s")
         else:
             rounds = asked.rounds if network.rounds else 1
             row["runs"] = measure(asked.program, network, asked.scale, rounds)
@@ -164,7 +166,7 @@ def cells(row: Row) -> list[str]:
         f"{one['hosts']:,}",
         f"{one['warmup_s']:.0f} + {one['simulated_s']:.0f}",
         str(len(of(1))),
-        f"{one['load_mib_s']:.0f}",
+        f"{one['load_mib_s']:.0f}{'' if round(one['load_mib_s']) in LOAD else ' (not counted)'}",
         f"{speed(1, 'simulated_s', 'cpu_s'):.3g}",
         f"{speed(1, 'cell_writes', 'cpu_s') / 1e6:.2f} M",
         f"{speed(2, 'simulated_s', 'wall_s') / speed(1, 'simulated_s', 'wall_s'):.2f}",
