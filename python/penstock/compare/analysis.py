@@ -117,9 +117,9 @@ class _Analysis(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _choose(cls, document: dict[str, Any]) -> dict[str, Any]:
-        """Keep only tornettools' measuring clients. Without such clients, keep all nodes."""
+        """Keep only tornettools' measuring clients. Without such clients or tornettools, keep all nodes."""
         nodes = document.get("data")
-        if not isinstance(nodes, dict):
+        if not isinstance(nodes, dict) or document.get("type") != "tgen":
             return document
         clients = {name: node for name, node in nodes.items() if name.startswith(CLIENT)}
         return {**document, "data": clients or nodes}

@@ -7,7 +7,7 @@ import polars as pl
 
 from penstock import summary
 from penstock.compare import setting
-from penstock.compare.source import SCHEMA, Source
+from penstock.compare.source import SCHEMA, Source, in_nanoseconds
 from penstock.errors import OutputError
 from penstock.result import Result
 
@@ -56,7 +56,7 @@ def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) ->
         raise OutputError(f"{directory}: no download of {variant} finished after the warm-up")
     notes = [] if result.finished else ["its runs are not finished"]
     where = setting.of(result.scenario, variant)
-    return Source(label, directory, "penstock", downloads, notes=tuple(notes), setting=where)
+    return Source(label, directory, "penstock", in_nanoseconds(downloads), notes=tuple(notes), setting=where)
 
 
 def _optimistic(result: Result, variant: str) -> bool:
