@@ -401,6 +401,18 @@ def export_tornettools(
         print(f"collection: {path}")
 
 
+@exports.command("onionperf")
+def export_onionperf(
+    directory: Annotated[Path, typer.Argument(help="An output directory.", metavar="DIR")],
+    out: Annotated[Path, Folder(help="The new directory, with a folder for each variant.")],
+) -> None:
+    """Write an output as analyses of OnionPerf."""
+    from penstock.shadow import onionperf
+
+    for path in onionperf.export(directory, out):
+        print(f"analyses:   {path}")
+
+
 @imports.callback()
 def _imports() -> None:
     pass

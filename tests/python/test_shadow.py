@@ -117,9 +117,24 @@ def host(out: Path, name: str) -> str:
     return found[1]
 
 
+def node(out: Path, name: str) -> dict[str, str]:
+    """The rates of the node of a host in the graph."""
+    number = re.search(r"network_node_id: ([0-9]+)", host(out, name))
+    assert number
+    entry = re.search(rf"node \[\n    id {number[1]}\n((?:    host.*\n)+)", (out / "network.gml").read_text())
+    assert entry
+    return dict(re.findall(r'(host_\w+) "([^"]*)"', entry[1]))
+
+
+def test_hosts_at_one_place_send_and_receive_at_their_own_rates(penstock: Command, programs: list[str]) -> None:
+    out = export(penstock, programs, LINE, "--set", 'relays.exit.link_up="128 KiB/s"')
+    assert node(out, "exit") == {"host_bandwidth_down": "83886080 bit", "host_bandwidth_up": "1048576 bit"}
+    assert node(out, "middle")["host_bandwidth_up"] == "83886080 bit"
+
+
 def test_the_export_has_the_rates_delays_and_software_of_the_scenario(penstock: Command, programs: list[str]) -> None:
     out = export(penstock, programs, LINE)
-    assert "bandwidth_up: 8388608 bit" in host(out, "entry")
+    assert node(out, "entry") == {"host_bandwidth_down": "8388608 bit", "host_bandwidth_up": "8388608 bit"}
     assert 'latency "40000000 ns"' in (out / "network.gml").read_text()
     middle = (out / "template/hosts/middle/torrc").read_text().splitlines()
     assert {"BandwidthRate 131072 bytes", "BandwidthBurst 131072 bytes", "Schedulers KIST"} <= {*middle}
@@ -129,6 +144,15 @@ def test_the_export_has_the_rates_delays_and_software_of_the_scenario(penstock: 
     assert parameters
     assert {"cc_alg=2", "cc_vegas_gamma_exit=186", "cellq_low=10", "cfx_enabled=0"} <= {*parameters[1].split()}
     assert "stop_time: 360 s" in (out / "shadow.yaml").read_text()
+    assert "interface_qdisc: round-robin" in (out / "shadow.yaml").read_text()
+
+
+def test_a_note_says_that_kist_has_no_limit_in_shadow_without_loss(penstock: Command, programs: list[str]) -> None:
+    (penstock.directory / "line.toml").write_text(LINE)
+    words = ["export", "shadow", "line.toml", *programs]
+    assert "KIST limits nothing" in penstock(*words, "--out", "one").out
+    assert "KIST" not in penstock(*words, "--out", "two", "--set", "network.loss=0.01").out
+    assert "KIST" not in penstock(*words, "--out", "three", "--set", "relay.scheduler='vanilla'").out
 
 
 def test_clients_with_fixed_paths_use_exactly_these_relays(penstock: Command, programs: list[str]) -> None:
@@ -194,14 +218,25 @@ def test_authorities_vote_with_the_weights_and_flags_of_the_scenario(penstock: C
 def test_delays_between_places_are_those_of_the_network_with_this_seed(penstock: Command, programs: list[str]) -> None:
     out = export(penstock, programs, NETWORK, "--seed", "5")
     first = (out / "network.gml").read_text()
-    assert first.count("node [") == 10
-    assert first.count("edge [") == 55
+    assert first.count("node [") == 11
+    assert first.count("edge [") == 66
     # Shadow's parser refuses two keys on one line.
     assert all(re.fullmatch(r'[a-z_]+ ("[^"]*"|[0-9.e-]+|\[)|\]', line.strip()) for line in first.splitlines())
     shutil.rmtree(out)
     assert (export(penstock, programs, NETWORK, "--seed", "5") / "network.gml").read_text() == first
     shutil.rmtree(out)
     assert (export(penstock, programs, NETWORK, "--seed", "6") / "network.gml").read_text() != first
+
+
+def test_a_scenario_with_numbered_networks_keeps_its_network_when_the_seed_changes(
+    penstock: Command, programs: list[str]
+) -> None:
+    text = NETWORK.replace('duration = "60 s"', 'duration = "60 s"\nnetworks = [7, 8]')
+    first = (export(penstock, programs, text, "--seed", "5") / "network.gml").read_text()
+    shutil.rmtree(penstock.directory / "sim")
+    out = export(penstock, programs, text, "--seed", "6")
+    assert (out / "network.gml").read_text() == first
+    assert json.loads((out / "penstock.json").read_text())["network"] == "7"
 
 
 @pytest.mark.parametrize(
@@ -417,7 +452,7 @@ def test_runs_of_several_seeds_become_one_output(penstock: Command, programs: li
     assert [run["seed"] for run in manifest["runs"]] == [7, 8]
     done = penstock("import", "shadow", "sim8", "sim8", "--out", "again")
     assert done.status == 2
-    assert "the same variant and seed" in sentence(done)
+    assert "are the same run" in sentence(done)
 
 
 def test_a_run_that_has_not_finished_is_refused(penstock: Command, programs: list[str]) -> None:

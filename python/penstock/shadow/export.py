@@ -17,6 +17,7 @@ from penstock import _core, catalog
 from penstock._types import Sampled, SampledHost, SampledServer
 from penstock.errors import OutputError, PenstockError, ScenarioError, naming
 from penstock.shadow import keys, limits, torrc, traffic
+from penstock.shadow.names import Names
 from penstock.shadow.torrc import Node
 
 FACTS = "penstock.json"
@@ -42,6 +43,11 @@ class Programs:
     tor: str = "tor"
     gencert: str = "tor-gencert"
     tgen: str = "tgen"
+
+    def absolute(self) -> "Programs":
+        """The same programs with absolute paths, because Shadow runs in another directory."""
+        paths = (self.tor, self.gencert, self.tgen)
+        return Programs(*(str(Path(each).expanduser().absolute()) if "/" in each else each for each in paths))
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ def export(
         scenario: a file, or the name of a shipped scenario.
         out: the new directory.
         variant: the variant; required if the scenario has several.
-        seed: the seed of the network and of Shadow; by default the scenario's first seed.
+        seed: the seed of Shadow, and of the network unless `run.networks` has one; by default, the scenario's first.
         sets: overrides, `key=value` with TOML values.
         network: a network file.
         programs: the programs.
@@ -80,11 +86,12 @@ def export(
     Raises:
         PenstockError: if the scenario is wrong, Shadow cannot express it, or a program is missing.
     """
-    programs = programs or Programs()
+    programs = (programs or Programs()).absolute()
     name, document = catalog.load(scenario, tuple(sets), network, () if variant is None else (variant,))
     chosen = _variant(document, variant)
     seed = document.seeds()[0] if seed is None else seed
-    sampled = document.sampled(chosen, (document.networks() or [seed])[0])
+    networks = document.networks()
+    sampled = document.sampled(chosen, (networks or [seed])[0])
     limits.check(sampled)
     with naming(out, "make"):
         if out.exists():
@@ -114,11 +121,12 @@ def export(
         },
         "typed": str(scenario),
         "variant": chosen,
+        "network": str(networks[0]) if networks else "",
         "seed": seed,
         **experiment.facts(),
     }
     _write(out / FACTS, json.dumps(facts, indent=1) + "\n")
-    return Exported(out, len(experiment.hosts), experiment.stop_s, tuple(_notes(sampled)))
+    return Exported(out, len(experiment.hosts), experiment.stop_s, tuple(_notes(sampled, networks)))
 
 
 def _variant(document: _core.Document, asked: str | None) -> str:
@@ -130,8 +138,16 @@ def _variant(document: _core.Document, asked: str | None) -> str:
     return asked or names[0]
 
 
-def _notes(sampled: Sampled) -> list[str]:
-    notes = ["Shadow has its own TCP (Reno) and its own queue at each interface; [tcp] has no effect on them"]
+def _notes(sampled: Sampled, networks: Sequence[int]) -> list[str]:
+    notes = [
+        "Shadow has its own TCP (Reno, no Nagle's algorithm); of [tcp], only fixed sizes of buffers have an effect"
+    ]
+    kist = any(relay["tor"]["scheduler"] == "kist-deployed" for relay in sampled["relays"])
+    if kist and not any(loss for _, _, _, _, loss, *_ in sampled["edges"]):
+        notes.append("without loss, congestion windows in Shadow grow without end, and KIST limits nothing")
+    if networks:
+        others = f"; choose another with --set run.networks=[{networks[1]}]" if networks[1:] else ""
+        notes.append(f"run.networks chooses network {networks[0]}, and the seed changes only Shadow{others}")
     if sampled["run"]["stops_early"]:
         notes.append("the run lasts for the whole run.duration, because Shadow does not count downloads")
     if any(delay < 0.001 for _, _, delay, *_ in sampled["edges"]):
@@ -148,13 +164,15 @@ class _Experiment:
         self.seed = seed
         self.programs = programs
         self.stop_s = BOOT_S + int(-(-sampled["run"]["duration_s"] // 1))
-        names = _Names()
+        names = Names()
         self.authority_hosts = [names.take(f"authority{number}") for number in range(1, AUTHORITIES + 1)]
         self.relay_hosts = [names.take(relay["name"]) for relay in sampled["relays"]]
         self.client_hosts = [names.take(client["name"]) for client in sampled["clients"]]
         self.server_hosts = [names.take(server["name"]) for server in sampled["servers"]]
         self.hosts: dict[str, str] = {}
         self.graphs: dict[str, str] = {}
+        self.nodes: dict[tuple[int, int, int], int] = {}
+        """The number of the graph's node for each place and its rates, down and up [B/s]."""
 
     def write(self) -> None:
         """Write all files."""
@@ -167,7 +185,6 @@ class _Experiment:
         _write(conf / "common.torrc", shared)
         _write(conf / "resolv.conf", "nameserver 127.0.0.1\n")
         _write(conf / "bandwidths", torrc.bandwidths(sampled, relays, authorities))
-        _write(self.out / "network.gml", self._graph())
         parameters = torrc.parameters(sampled["relays"][0]["tor"])
         names = ([relays[place].fingerprint for place in sorted(places)] for places in (guards, exits))
         guard_names, exit_names = names
@@ -191,6 +208,7 @@ class _Experiment:
                 start_s = CLIENTS_S + place * 60 // len(self.client_hosts)
                 processes.insert(0, self._tor(start_s))
             self._add(name, client, _address(2, place), processes)
+        _write(self.out / "network.gml", self._graph())
         _write(self.out / "shadow.yaml", self._yaml())
 
     def facts(self) -> dict[str, Any]:
@@ -214,7 +232,7 @@ class _Experiment:
                 for place, (relay, node) in enumerate(zip(sampled["relays"], self.relays, strict=True))
             ],
             "clients": [
-                {"name": client["name"], "host": host}
+                {"name": client["name"], "host": host, "direct": client["path"] == "direct"}
                 for client, host in zip(sampled["clients"], self.client_hosts, strict=True)
             ],
             "authorities": self.authority_hosts,
@@ -268,14 +286,13 @@ class _Experiment:
         self._add(name, host, address, [self._tor(start_s)])
 
     def _add(self, name: str, host: SampledHost | SampledServer | None, address: str, processes: list[str]) -> None:
-        place = 0 if host is None else host["place"]
-        down, up = (AUTHORITY_RATE,) * 2 if host is None else (host["link_down"], host["link_up"])
+        # A host of Shadow 3.3.0 with its own rates sends at its receiving rate, so the node in the graph has the rates.
+        authority = 0, AUTHORITY_RATE, AUTHORITY_RATE
+        key = authority if host is None else (host["place"], host["link_down"], host["link_up"])
         lines = [
             f"  {_quoted(name)}:",
-            f"    network_node_id: {place}",
+            f"    network_node_id: {self.nodes.setdefault(key, len(self.nodes))}",
             f"    ip_addr: {address}",
-            f"    bandwidth_down: {down * 8} bit",
-            f"    bandwidth_up: {up * 8} bit",
             "    processes:",
             *processes,
         ]
@@ -292,7 +309,8 @@ class _Experiment:
         sampled = self.sampled
         hosts = [*sampled["relays"], *sampled["clients"], *sampled["servers"]]
         send, receive = hosts[0]["send_buffer"], hosts[0]["receive_buffer"]
-        experimental = []
+        # The sockets of Linux take turns at an interface. Shadow's default is the order of writes.
+        experimental = ["  interface_qdisc: round-robin"]
         for name, size in (("send", send), ("recv", receive)):
             if size is not None:
                 experimental += [f"  socket_{name}_buffer: {size} B", f"  socket_{name}_autotune: false"]
@@ -310,48 +328,32 @@ class _Experiment:
             "    type: gml",
             "    file:",
             "      path: network.gml",
-            *(["experimental:", *experimental] if experimental else []),
+            "experimental:",
+            *experimental,
             "hosts:",
             *(self.hosts[name] for name in sorted(self.hosts)),
         ]
         return "\n".join(lines) + "\n"
 
     def _graph(self) -> str:
-        edges = self.sampled["edges"]
-        places = max(source for source, *_ in edges) + 1
-        facts = {(source, target): (delay, loss) for source, target, delay, _, loss, *_ in edges}
+        facts = {(source, target): (delay, loss) for source, target, delay, _, loss, *_ in self.sampled["edges"]}
         directed = any(facts[target, source] != value for (source, target), value in facts.items())
         lines = ["graph [", f"  directed {int(directed)}"]
-        for place in range(places):
-            # Each host has its own rates.
-            lines += _item("node", id=place, host_bandwidth_down='"1 Gbit"', host_bandwidth_up='"1 Gbit"')
-        for (source, target), (delay, loss) in sorted(facts.items()):
-            if directed or source <= target:
-                latency = f'"{max(1, round(delay * 1e9))} ns"'
-                lines += _item("edge", source=source, target=target, latency=latency, packet_loss=repr(loss))
+        for (_, down, up), node in self.nodes.items():
+            rates = {"host_bandwidth_down": f'"{down * 8} bit"', "host_bandwidth_up": f'"{up * 8} bit"'}
+            lines += _item("node", id=node, **rates)
+        for (source, *_), start in self.nodes.items():
+            for (target, *_), end in self.nodes.items():
+                if directed or start <= end:
+                    delay, loss = facts[source, target]
+                    latency = f'"{max(1, round(delay * 1e9))} ns"'
+                    lines += _item("edge", source=start, target=end, latency=latency, packet_loss=repr(loss))
         return "\n".join([*lines, "]"]) + "\n"
 
 
 def _item(kind: str, **values: int | str) -> list[str]:
     """A node or an edge. Shadow needs each key on a line of its own."""
     return [f"  {kind} [", *(f"    {key} {value}" for key, value in values.items()), "  ]"]
-
-
-class _Names:
-    """Names of hosts in Shadow: small letters, digits and hyphens, each name once."""
-
-    def __init__(self) -> None:
-        self.taken: set[str] = set()
-
-    def take(self, name: str) -> str:
-        """A new name that resembles `name`."""
-        stem = re.sub(r"[^a-z0-9-]", "-", name.lower()).strip("-")[:50] or "host"
-        found, number = stem, 1
-        while found in self.taken:
-            number += 1
-            found = f"{stem}-{number}"
-        self.taken.add(found)
-        return found
 
 
 def _address(network: int, place: int) -> str:

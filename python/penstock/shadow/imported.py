@@ -87,6 +87,7 @@ class Client(_Shape):
 
     name: str
     host: str
+    direct: bool
 
 
 class Logs(_Shape):
@@ -106,6 +107,7 @@ class Facts(_Shape):
     scenario: dict[str, Any]
     typed: str
     variant: str
+    network: str
     seed: Annotated[int, Field(ge=0)]
     boot_s: float
     duration_s: Annotated[float, Field(gt=0)]
@@ -122,14 +124,14 @@ def read(directories: Sequence[Path], out: Path) -> None:
     """Write the runs of Shadow in `directories` into the new output directory `out`.
 
     Raises:
-        OutputError: if a directory has no finished run, or two directories have the same variant and seed.
+        OutputError: if a directory has no finished run, or two directories have the same run.
     """
     experiments = [(directory, _facts(directory)) for directory in directories]
-    seen: dict[tuple[str, int], Path] = {}
+    seen: dict[tuple[str, str, int], Path] = {}
     for directory, facts in experiments:
-        run = facts.variant, facts.seed
+        run = facts.variant, facts.network, facts.seed
         if run in seen:
-            raise OutputError(f"{seen[run]} and {directory} are the same variant and seed, {run[0]}, {run[1]}")
+            raise OutputError(f"{seen[run]} and {directory} are the same run: variant {run[0]}, seed {run[2]}")
         if facts.scenario["name"] != experiments[0][1].scenario["name"]:
             raise OutputError(f"{directory} is of another scenario than {directories[0]}")
         seen[run] = directory
@@ -137,11 +139,11 @@ def read(directories: Sequence[Path], out: Path) -> None:
         if out.exists():
             raise OutputError(f"{out} exists; choose another --out")
     order = {name: rank for rank, name in enumerate(dict.fromkeys(facts.variant for _, facts in experiments))}
-    experiments.sort(key=lambda pair: (order[pair[1].variant], pair[1].seed))
+    experiments.sort(key=lambda pair: (order[pair[1].variant], len(pair[1].network), pair[1].network, pair[1].seed))
     rows: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
     runs, weights = [], []
     for directory, facts in experiments:
-        key: Row = {"variant": facts.variant, "network": "", "seed": facts.seed}
+        key: Row = {"variant": facts.variant, "network": facts.network, "seed": facts.seed}
         hosts = directory / DATA / "hosts"
         if not (directory / DATA / LAST).is_file():
             raise OutputError(f"{directory} has no {DATA}/{LAST}, so its run is not finished; run Shadow there again")
@@ -212,13 +214,14 @@ def _transfers(hosts: Path, facts: Facts) -> Iterator[Row]:
             yield {
                 "client": client.name,
                 "workload": facts.workloads[int(vertex[1])],
-                "circuit": circuit,
+                "circuit": None if client.direct else circuit,
                 "stream": streams[circuit],
                 "direction": "download",
                 "bytes": size,
                 "bytes_received": whole_number(fields.get("payload-bytes-recv")) or 0,
                 "start_s": start,
-                "connect_s": _seconds(fields, "proxy-response"),
+                # A client without Tor has no circuit, and connects to the server.
+                "connect_s": _seconds(fields, "socket-connect" if client.direct else "proxy-response"),
                 "ttfb_s": _seconds(fields, "first-byte-recv"),
                 "ttlb_s": _seconds(fields, "last-byte-recv") if ok else None,
                 "outcome": "ok" if ok else "timeout" if fields.get("error") in ("TIMEOUT", "STALLOUT") else "failed",
@@ -308,14 +311,7 @@ _HEARTBEAT = re.compile(r"^([0-9]+):([0-9]{2}):([0-9.]+) ")
 
 
 def _costs(directory: Path) -> Row:
-    """The real time of Shadow, from the last line of `shadow.log`; empty without this file.
-
-    `make reference-shadow` also writes `costs.json` with the processor time and memory of Shadow and its processes.
-    """
-    known = directory / "costs.json"
-    if known.is_file():
-        costs = read_json(known)
-        return {name: costs[name] for name in ("wall_seconds", "cpu_seconds") if number(costs.get(name)) is not None}
+    """The real time of Shadow, from the last line of `shadow.log`; empty without this file."""
     log = directory / "shadow.log"
     times = [_HEARTBEAT.match(line) for line in _text(log).splitlines()[-100:]] if log.is_file() else []
     last = [found for found in times if found]

@@ -18,8 +18,8 @@ STREAM_WINDOW = 500
 QUEUES = range(1000, 2**31)
 """The consensus parameter `circ_max_cell_queue_size` [cell]."""
 
-MOST_PLACES = 3000
-"""The maximum number of nodes of the graph; its edges are the pairs of these nodes."""
+MOST_NODES = 3000
+"""The maximum number of nodes of the graph, which are places with their rates; its edges are the pairs of nodes."""
 
 MOST_NAMED = 4
 """The maximum number of obstacles that a message lists."""
@@ -159,9 +159,9 @@ def _of_network(sampled: Sampled) -> Iterator[str]:
             yield "loss spares ACKs (loss_spares_acks), but Shadow loses packets of all kinds"
         if uneven:
             yield "the network reorders or duplicates datagrams"
-    places = {host["place"] for host in hosts}
-    if len(places) > MOST_PLACES:
-        yield f"the hosts are at {len(places)} places, and a graph has at most {MOST_PLACES}"
+    nodes = {(host["place"], host["link_down"], host["link_up"]) for host in hosts}
+    if len(nodes) > MOST_NODES:
+        yield f"the hosts have {len(nodes)} pairs of place and rates, and a graph has at most {MOST_NODES}"
 
 
 def _of_consensus(sampled: Sampled) -> Iterator[str]:

@@ -9,14 +9,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import polars as pl
 
 from penstock.compare.plotted import ERRORS, FIRST, FOLDER, LAST
-from penstock.errors import OutputError, naming
+from penstock.errors import naming
 from penstock.result import Result
-from penstock.summary import after_warmup
+from penstock.shadow import runs
 
 BUILD_TIMES, BYTES, ROUND_TRIPS = "perfclient_circuit_build_time", "relay_goodput", "round_trip_time"
 
@@ -25,28 +24,14 @@ def export(directory: Path, out: Path) -> list[Path]:
     """Write the collections of all variants of `directory` into the new directory `out`, and return their paths.
 
     Raises:
-        OutputError: if the directory is no output, has no download with a known request, or `out` exists.
+        OutputError: as `runs.read` does, or if a file cannot be written.
     """
-    result = Result(directory)
-    with naming(out, "make"):
-        if out.exists():
-            raise OutputError(f"{out} exists; choose another --out")
-    optimistic = {each["name"] for each in result.scenario["variants"] if each.get("optimistic")}
-    runs = [(run["variant"], run["network"], run["seed"]) for run in result.manifest["runs"]]
-    for variant, _, _ in runs:
-        if variant in optimistic:
-            raise OutputError(
-                f"{variant} has optimistic data, so the times of its requests are unknown, and times of tornettools "
-                "count from the request"
-            )
-    begun = after_warmup(result.transfers)
-    for variant, network, seed in runs:
-        where = pl.col("variant").eq(variant) & pl.col("network").eq(network) & pl.col("seed").eq(seed)
-        name = f"{network}-{seed}" if network else str(seed)
-        folder = out / quote(variant, safe=" ,+=") / name / FOLDER
+    result, found = runs.read(directory, out)
+    for run in found:
+        folder = run.folder(out) / run.name / FOLDER
         with naming(folder, "make"):
             folder.mkdir(parents=True)
-        for stem, values in _documents(begun.filter(where), result, where).items():
+        for stem, values in _documents(run.begun, result, run.where).items():
             with naming(folder / f"{stem}.json"):
                 (folder / f"{stem}.json").write_text(json.dumps(values) + "\n", encoding="utf-8")
     return sorted(path for path in out.iterdir() if path.is_dir())

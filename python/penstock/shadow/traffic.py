@@ -36,7 +36,8 @@ def client(client: SampledClient, workloads: Sequence[SampledWorkload], peers: S
         peers: the addresses of the client's servers.
         proxy: the address of the client's Tor; none for a client without Tor.
     """
-    start = {"peers": ",".join(peers), "heartbeat": "0", "stallout": "0", "sendsize": "0"}
+    # tgen looks for timeouts only at its heartbeats.
+    start = {"peers": ",".join(peers), "heartbeat": "1 second", "stallout": "0", "sendsize": "0"}
     if proxy is not None:
         start["socksproxy"] = proxy
     nodes: list[tuple[str, Attributes]] = [("start", start)]
