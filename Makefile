@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 reference-shadow references interop attacks soak fuzz audit clean tools
+.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 reference-shadow reference-shadow-cells references interop attacks soak fuzz audit clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,10 @@ reference-shadow: setup ## networks: run the experiments that docs/data/shadow/s
 	$(BIN)/python benches/references/shadow.py run --shadow "$(SHADOW)" --tgen "$(TGEN)" --tor "$(TOR)" \
 		--gencert "$(GENCERT)" $(if $(ONLY),--only $(ONLY))
 	$(BIN)/python benches/references/shadow.py compare $(if $(MARKDOWN),--markdown $(MARKDOWN))
+
+reference-shadow-cells: setup ## networks: compare every cell of two downloads with Shadow; 2 minutes
+	$(BIN)/python benches/references/shadow_cells.py --shadow "$(SHADOW)" --tgen "$(TGEN)" --tor "$(TOR)" \
+		--gencert "$(GENCERT)" $(if $(MARKDOWN),--markdown $(MARKDOWN))
 
 references: setup ## TCP: compare the references in docs/data/tcp with each other and with the model
 	$(BIN)/python benches/references/compare.py

@@ -14,14 +14,24 @@ from conftest import Finished, captured
 REFERENCES = Path(__file__).parents[2] / "benches" / "references"
 
 
-def row(world: str, seed: int, *, web: float, relays: int = 1 << 30, variant: str = "kist") -> dict[str, Any]:
+def row(
+    world: str,
+    seed: int,
+    *,
+    web: float,
+    relays: int = 1 << 30,
+    variant: str = "kist",
+    bad: int = 1,
+    weights: float = 0.0,
+) -> dict[str, Any]:
     times = {"ttfb_s": [web / 4, web / 3, web / 2, web], "ttlb_s": [web, web * 2, web * 3, web * 4]}
     return {
         "world": world,
         "scenario": "line",
         "variant": variant,
         "seed": seed,
-        "workloads": {"web": {"ok": 99, "bad": 1, **times}},
+        "workloads": {"web": {"ok": 100 - bad, "bad": bad, "stalled": 0, "bytes": 1 << 20, **times}},
+        "weight_error": weights,
         "relay_bytes": relays,
         "hosts": 10,
         "cpu_seconds": 300.0 if world == "shadow" else 2.0,
@@ -57,7 +67,7 @@ def test_a_median_within_20_percent_holds_in_the_line_and_a_larger_difference_fa
     near = [row("shadow", 1, web=10.0), row("sim", 1, web=11.9)]
     done = compare(tmp_path, near)
     assert done.status == 0, done.out + done.err
-    assert "5 of 5 criteria hold" in done.out
+    assert "7 of 7 criteria hold" in done.out
     done = compare(tmp_path, [near[0], row("sim", 1, web=12.2)])
     assert done.status == 1
     assert "web, download, median | 10 s | 12.2 s | +22 % | 20 % | differs" in done.out
@@ -77,10 +87,52 @@ def test_bytes_of_relays_have_their_own_criterion(tmp_path: Path) -> None:
     assert "+20 % | 15 % | differs" in done.out
 
 
+def test_a_quantity_that_one_side_lacks_fails(tmp_path: Path) -> None:
+    ours = row("sim", 1, web=10.0)
+    ours["workloads"] = {}
+    done = compare(tmp_path, [row("shadow", 1, web=10.0), ours])
+    assert done.status == 1
+    theirs = row("shadow", 1, web=10.0)
+    theirs["workloads"] = {}
+    assert "web, download, median | none | 10 s" in compare(tmp_path, [theirs, row("sim", 1, web=10.0)]).out
+    assert "web, download, median | 10 s | none |  | 20 % | differs" in done.out
+
+
+def test_downloads_of_shadow_must_be_complete_and_weights_those_of_the_scenario(tmp_path: Path) -> None:
+    done = compare(tmp_path, [row("shadow", 1, web=10.0, bad=2, weights=0.06), row("sim", 1, web=10.0)])
+    assert done.status == 1
+    assert "complete downloads | 98.0 % |  |  | 99 % | differs" in done.out
+    assert "largest error of a weight | 6.0 % |  |  | 5 % | differs" in done.out
+
+
+def test_variants_must_have_the_same_order_if_shadow_s_difference_exceeds_its_spread(tmp_path: Path) -> None:
+    def rows(world: str, variant: str, times: Sequence[float]) -> list[dict[str, Any]]:
+        return [row(world, seed, web=web, variant=variant) for seed, web in enumerate(times, start=1)]
+
+    # Each seed has its own network, so that differences between seeds say nothing about variants.
+    apart = [*rows("shadow", "kist", (10, 20, 40)), *rows("shadow", "vanilla", (12, 25, 47))]
+    same = [*rows("sim", "kist", (10, 20, 40)), *rows("sim", "vanilla", (11.5, 22, 46))]
+    done = compare(tmp_path, [*apart, *same])
+    assert "vanilla against kist | web, download, median | +21 % | +13 % |  | the same sign | holds" in done.out
+    other = [*rows("sim", "kist", (10, 20, 40)), *rows("sim", "vanilla", (9.5, 19, 41))]
+    done = compare(tmp_path, [*apart, *other])
+    assert done.status == 1
+    assert "vanilla against kist | web, download, median | +21 % | -3 % |  | the same sign | differs" in done.out
+    unclear = [*rows("shadow", "kist", (10, 20, 40)), *rows("shadow", "vanilla", (12, 18, 41)), *other]
+    assert "against" not in compare(tmp_path, unclear).out
+
+
+def test_the_effect_of_kist_is_shown_for_both_worlds(tmp_path: Path) -> None:
+    times = {("shadow", "vanilla"): 10.0, ("shadow", "kist"): 8.0, ("sim", "vanilla"): 12.0, ("sim", "kist"): 9.0}
+    rows = [row(world, 1, web=web, variant=variant) for (world, variant), web in times.items()]
+    done = compare(tmp_path, rows)
+    assert "| line | web, first byte | 80 % | -20 % | -25 % |" in done.out
+    assert "| line | web, download | 99 % | -20 % | -25 % |" in done.out
+
+
 def test_costs_are_per_host(tmp_path: Path) -> None:
     done = compare(tmp_path, [row("shadow", 1, web=10.0), row("sim", 1, web=10.0)])
-    assert "| line | kist | 10 | 300.0 | 2.00 | 150 | 100.0 | 0.500 | 200 |" in done.out
-    assert "99 of 100 ended downloads were complete" in done.out
+    assert "| line | kist | 10 | 300.0 | 2.00 | 150 | 0.00 | 0 | 100.0 | 0.500 | 200 |" in done.out
 
 
 def test_the_table_replaces_the_block_of_a_page(tmp_path: Path) -> None:
