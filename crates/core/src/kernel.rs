@@ -24,6 +24,9 @@ pub struct SocketInfo {
     pub cwnd: u32,
     /// Segments sent but not acknowledged [segment].
     pub unacked: u32,
+    /// Segments that TCP counts as in the network [segment]: sent, without those that arrived out of order or were lost,
+    /// and with retransmissions. Without loss this is `unacked`.
+    pub in_flight: u32,
     /// Payload of a full segment [B].
     pub mss: u32,
     /// Smoothed round-trip time [ns]; zero before the first measurement.

@@ -37,6 +37,7 @@ const SHIPPED: &[&str] = &[
     "kist/socket-sharing",
     "kist/stations",
     "kist/interval",
+    "kist/loss",
     "kist/vegas",
     "defenestrator/ewma",
     "defenestrator/n23-bottleneck",

@@ -26,6 +26,8 @@ pub struct TcpInfo {
     pub ssthresh: Option<u32>,
     /// Segments sent and not yet acknowledged [segment].
     pub unacked: u32,
+    /// Segments in the network, as TCP estimates [segment].
+    pub in_flight: u32,
     /// Largest payload of a segment [B].
     pub mss: u32,
     /// Smoothed round-trip time; `None` before the first sample.
@@ -97,6 +99,7 @@ fn read(response: &InetResponse) -> TcpInfo {
             Nla::TcpInfo(tcp) => {
                 info.mss = tcp.snd_mss;
                 info.unacked = tcp.unacked;
+                info.in_flight = (tcp.unacked + tcp.retrans).saturating_sub(tcp.sacked + tcp.lost);
                 info.rtt = Some(Duration::from_micros(tcp.rtt.into())).filter(|rtt| !rtt.is_zero());
                 info.ssthresh = Some(tcp.snd_ssthresh).filter(|ssthresh| *ssthresh < INFINITE_SSTHRESH);
                 info.cwnd = tcp.snd_cwnd;

@@ -27,6 +27,8 @@ pub enum Unacked {
     Sent,
     /// All written bytes, unsent ones included, as the TCP_INFO of the authors' simulator reported them.
     Written,
+    /// Segments in flight. TCP sends while these are fewer than its congestion window.
+    InFlight,
 }
 
 impl Default for KistConfig {
@@ -51,6 +53,14 @@ pub fn socket_limit(info: &SocketInfo) -> Bytes {
 pub fn socket_limit_by_written(info: &SocketInfo) -> Bytes {
     let unacked = info.queued.get().div_ceil(u64::from(info.mss.max(1)));
     socket_limit(&SocketInfo { unacked: u32::try_from(unacked).unwrap_or(u32::MAX), ..*info })
+}
+
+/// The socket limit if equation 1 counts only segments in flight [B]. During loss recovery it is larger than
+/// [`socket_limit`], because TCP then sends new segments although more than a window is unacknowledged.
+///
+/// Source: Linux `tcp_packets_in_flight()`.
+pub fn socket_limit_by_flight(info: &SocketInfo) -> Bytes {
+    socket_limit(&SocketInfo { unacked: info.in_flight, ..*info })
 }
 
 /// Limits that follow the kernel's socket state at the beginning of each round.
@@ -83,6 +93,7 @@ impl KernelLimits {
         let limit = match unacked {
             Unacked::Sent => socket_limit,
             Unacked::Written => socket_limit_by_written,
+            Unacked::InFlight => socket_limit_by_flight,
         };
         KernelLimits { limit, global: GlobalLimit::new(global), sockets, filled, round: 0 }
     }

@@ -22,7 +22,9 @@ mod tests;
 pub use global::{Global, GlobalConfig, NoLimits};
 pub use global_limit::GlobalLimitConfig;
 pub use global_loop::{GlobalLoop, WriteLimits};
-pub use kist::{KernelLimits, Kist, KistConfig, Unacked, socket_limit, socket_limit_by_written};
+pub use kist::{
+    KernelLimits, Kist, KistConfig, Unacked, socket_limit, socket_limit_by_flight, socket_limit_by_written,
+};
 pub use kist_deployed::{KistDeployed, KistDeployedConfig, WindowLimit, window_limit};
 pub use kist_lite::{KistLite, KistLiteConfig, OutbufLimit};
 pub use kist_loop::{ChannelLimit, KistLoop};

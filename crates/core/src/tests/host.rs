@@ -262,6 +262,7 @@ impl Kernel<TestCell> for Host {
             // The test kernel's buffer is its congestion window.
             cwnd: (end.send_buffer / 512) as u32,
             unacked: end.sending.len() as u32,
+            in_flight: end.sending.len() as u32,
             mss: 512,
             rtt: Duration::ZERO,
         }

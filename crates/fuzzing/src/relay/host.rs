@@ -95,6 +95,7 @@ impl Kernel<LiveCell> for Host {
             not_sent: queued,
             cwnd: pipe.send_capacity as u32,
             unacked: pipe.sent.len() as u32,
+            in_flight: pipe.sent.len() as u32,
             mss: CELL_LEN as u32,
             rtt: Duration::from_millis(20),
         }

@@ -24,6 +24,7 @@ pub(super) fn socket_info(socket: &TcpStream) -> Option<SocketInfo> {
         not_sent: Bytes::new(not_sent),
         cwnd: info.tcpi_snd_cwnd,
         unacked: info.tcpi_unacked,
+        in_flight: (info.tcpi_unacked + info.tcpi_retrans).saturating_sub(info.tcpi_sacked + info.tcpi_lost),
         mss: info.tcpi_snd_mss,
         rtt: Duration::from_micros(info.tcpi_rtt.into()),
     })

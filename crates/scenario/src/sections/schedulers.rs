@@ -88,8 +88,13 @@ section! {
         /// is interval.
         fill: Option<Duration> = Or("auto", TIME), Is("auto");
         /// The bytes that equation 1 counts as unacknowledged. With "sent", the kernel has sent them, as in Linux. With
-        /// "written", the relay has written them, as in the simulator of KIST's authors.
-        unacked: Unacked = Choice(&[("sent", Unacked::Sent), ("written", Unacked::Written)]), Is("sent");
+        /// "written", the relay has written them, as in the simulator of KIST's authors. With "in-flight", TCP still
+        /// counts them against its congestion window; lost segments and those that arrived do not count.
+        unacked: Unacked = Choice(&[
+            ("sent", Unacked::Sent),
+            ("written", Unacked::Written),
+            ("in-flight", Unacked::InFlight),
+        ]), Is("sent");
     }
 }
 

@@ -146,6 +146,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             not_sent: Bytes::new(info.not_sent),
             cwnd: info.cwnd,
             unacked: info.unacked,
+            in_flight: info.in_flight,
             mss: info.mss,
             rtt: info.srtt,
         }

@@ -28,6 +28,8 @@ pub struct Info {
     /// Segments sent but not acknowledged [segments] (`tcpi_unacked`). With [`TcpConfig::info_counts_unsent`], also
     /// those that were not sent.
     pub unacked: u32,
+    /// Segments in flight [segments] (`tcpi_unacked - tcpi_sacked - tcpi_lost + tcpi_retrans`).
+    pub in_flight: u32,
     /// Payload of a full segment [B] (`tcpi_snd_mss`).
     pub mss: u32,
     /// Payload capacity of the send buffer [B] (SO_SNDBUF).
@@ -345,6 +347,7 @@ impl Endpoint {
                 cwnd: cfg.initial_cwnd,
                 ssthresh: cfg.initial_ssthresh,
                 unacked: 0,
+                in_flight: 0,
                 mss: cfg.mss,
                 send_capacity: buffers::initial_send_capacity(cfg),
                 queued: 0,
@@ -363,6 +366,7 @@ impl Endpoint {
                 true => send.queued().div_ceil(cfg.mss.into()) as u32,
                 false => send.board.packets_out(),
             },
+            in_flight: send.board.in_flight(),
             mss: cfg.mss,
             send_capacity: send.capacity,
             queued: send.queued(),

@@ -187,6 +187,7 @@ impl Kernel<LinuxCell> for LinuxKernel {
             not_sent: info.not_sent,
             cwnd: info.cwnd,
             unacked: info.unacked,
+            in_flight: info.in_flight,
             mss: info.mss,
             rtt: info.rtt.unwrap_or_default(),
         }
