@@ -8,7 +8,9 @@ use penstock_core::hop_control::HopControlConfig;
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::throttle::{Aggregate, ThrottleConfig};
 use penstock_scenario::Scenario;
-use penstock_scenario::model::{Activity, Amount, Host, Latency, Path, Span, Tcp, TcpProfile, Workload};
+use penstock_scenario::model::{
+    Activity, Amount, Host, Latency, LossOf, Path, Span, Tcp, TcpProfile, Workload,
+};
 use penstock_units::{DataRate, Duration, Rng, Seed};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -328,7 +330,7 @@ impl Classes {
             for (to, other) in self.example.iter().enumerate() {
                 let wire = scenario.network.between(hosts[*one], hosts[*other]);
                 let (delay, jitter) = (wire.delay.as_secs_f64(), wire.jitter.as_secs_f64());
-                let spares = wire.spares_acks && wire.loss > 0.0;
+                let spares = wire.loss_of == LossOf::Data && wire.loss > 0.0;
                 let uneven = wire.reorder > 0.0 || wire.duplicate > 0.0;
                 edges.append((from, to, delay, jitter, wire.loss, spares, uneven))?;
             }

@@ -4,7 +4,7 @@
 
 use crate::error::{Origin, Sources};
 use crate::keys::{Read, Section, defaults};
-use crate::model::{Activity, Client, Congestion, Latency, Path, Scenario, Switch, Tcp};
+use crate::model::{Activity, Client, Congestion, Latency, Path, Scenario, Switch, Tcp, TcpProfile};
 use crate::sections::Sections;
 use crate::sections::clients::PathKeys;
 use crate::sections::hop_control::{HopControl, Interval, MarutKeys};
@@ -112,6 +112,9 @@ fn of_tcp(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
     let is_cubic = scenario.tcp.congestion == Congestion::Cubic;
     let why = "only CUBIC has HyStart; set tcp.congestion = \"cubic\", or leave hystart out";
     add(keys, (&sections.tcp, &defaults::<Tcp>()), "hystart", is_cubic, why);
+    let is_tuned = scenario.tcp.profile != TcpProfile::Ns3 && scenario.tcp.send_buffer.is_none();
+    let why = "every send buffer has a fixed size; leave tcp.send_buffer and the profile \"ns3\" out";
+    add(keys, (&sections.tcp, &defaults::<Tcp>()), "initial_send_buffer", is_tuned, why);
 }
 
 fn of_workloads(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
@@ -187,7 +190,9 @@ fn of_tor(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
         || changes(|to| matches!(to, Switch::CircuitPolicy(_)));
     for relay in sections.relays.values() {
         let has_era = relay.keys.era.era.is_some();
-        add(keys, (relay, &eras), "era_buckets", has_era, "these relays have no era; set era too");
+        for key in ["era_buckets", "era_weights"] {
+            add(keys, (relay, &eras), key, has_era, "these relays have no era; set era too");
+        }
         let why = "no client has edge_control = \"dctcp\"; set it too";
         add(keys, (relay, &tor), "ecn_threshold", has_dctcp, why);
         of_hops(relay, &relay.keys.tor, has_datagrams, [&tor, &marut], keys);

@@ -184,8 +184,14 @@ section! {
         mss: Bytes = Size { least: 88, most: 65_483 }, Is("1448 B");
         /// Send buffer of every socket. With "auto", the kernel of the profile tunes its size.
         send_buffer: Option<Bytes> = BUFFER, Is("auto");
+        /// First size of a send buffer that the kernel tunes. With "auto", the profile decides: 23.4 kB for
+        /// "linux-3.2", 46 kB for "linux-6" and 131 kB for "shadow-1.9".
+        initial_send_buffer: Option<Bytes> = BUFFER, Is("auto");
         /// Receive buffer of every socket. With "auto", the kernel of the profile tunes its size.
         receive_buffer: Option<Bytes> = BUFFER, Is("auto");
+        /// The time that an interface sends or receives at once; with "0 s", it handles packets one by one. With
+        /// "auto", the profile decides: 10 ms for "shadow-1.9", and otherwise "0 s".
+        interface_batch: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
     }
 }
 
@@ -209,7 +215,16 @@ impl Tcp {
         let default = matches!(self.profile, TcpProfile::Ns3 | TcpProfile::Shadow1_9);
         self.nodelay.unwrap_or(default)
     }
+
+    /// The time that an interface sends or receives at once; `None` if it handles packets one by one.
+    pub fn batch(&self) -> Option<Duration> {
+        let default = if self.profile == TcpProfile::Shadow1_9 { SHADOW_BATCH } else { Duration::ZERO };
+        Some(self.interface_batch.unwrap_or(default)).filter(|batch| !batch.is_zero())
+    }
 }
+
+/// The time that an interface of Shadow 1.9.0 sends or receives at once.
+const SHADOW_BATCH: Duration = Duration::from_millis(10);
 
 impl TcpProfile {
     /// The queue of a receiving link, unless the scenario sets another one. Linux has no such queue; ModelNet's had 50
@@ -220,11 +235,6 @@ impl TcpProfile {
             TcpProfile::Ns3 => LinkQueue::Packets(100),
             TcpProfile::Shadow1_9 => LinkQueue::Bytes(Bytes::new(1_024_000)),
         }
-    }
-
-    /// The time that an interface sends or receives at once; `None` if it handles packets one by one.
-    pub fn interface_batch(self) -> Option<Duration> {
-        (self == TcpProfile::Shadow1_9).then_some(Duration::from_millis(10))
     }
 }
 
@@ -285,6 +295,17 @@ pub struct Circuits {
     pub sampled: bool,
 }
 
+/// The packets that a network may lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossOf {
+    /// All packets.
+    All,
+    /// Datagrams and TCP segments with payload.
+    Data,
+    /// No packet, whatever the loss of links, places and edges is.
+    None,
+}
+
 /// Delay and loss of packets from the access link of one node to that of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wire {
@@ -296,8 +317,8 @@ pub struct Wire {
     pub jitter: Duration,
     /// Probability that a packet is lost, in `[0, 1)`.
     pub loss: f64,
-    /// Whether TCP segments without payload are never lost.
-    pub spares_acks: bool,
+    /// The packets that may be lost.
+    pub loss_of: LossOf,
     /// Probability that a datagram is delayed by up to one more round-trip time. Later datagrams can then overtake it.
     pub reorder: f64,
     /// Probability that a datagram is duplicated.
@@ -510,6 +531,8 @@ pub struct Generated {
     pub relays: Vec<usize>,
     /// Whether the relays have token buckets. Without buckets, the rate of a link is at most the bandwidth limit.
     pub buckets: bool,
+    /// Whether the weights of relays are drawn. Otherwise, they are the capacities.
+    pub weights: bool,
 }
 
 /// All deployments of a scenario, in the order in which they apply.

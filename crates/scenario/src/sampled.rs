@@ -7,8 +7,8 @@
 //! node with a fast link also has a high bandwidth. Its delay is independent of its rates.
 
 use crate::model::{
-    Circuits, Client, Deployment, Deployments, Dumbbell, Generated, Host, Latency, Layers, Network, Path,
-    Place, Quantiles, Relay, SampledRates, Scenario, Server, Wire, draw_weighted,
+    Circuits, Client, Deployment, Deployments, Dumbbell, Generated, Host, Latency, Layers, LossOf, Network,
+    Path, Place, Quantiles, Relay, SampledRates, Scenario, Server, Wire, draw_weighted,
 };
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_network::geo;
@@ -245,23 +245,24 @@ impl Generated {
     pub(crate) fn draw(&self, relays: &mut [Relay], seed: Seed) {
         let mut rng = seed.stream(&format!("{}/relays", self.group));
         for (index, sampled) in self.relays.iter().zip(self.era.sample(self.relays.len(), &mut rng)) {
-            take(&mut relays[*index], &sampled, self.buckets);
+            self.take(&mut relays[*index], &sampled);
         }
     }
-}
 
-fn take(relay: &mut Relay, sampled: &era::SampledRelay, buckets: bool) {
-    let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
-    (relay.guard, relay.exit) = (sampled.class.is_guard(), sampled.class.is_exit());
-    let link = if buckets { sampled.link } else { sampled.link.min(sampled.rate) };
-    (relay.host.link_up, relay.host.link_down) = (rate(link), rate(link));
-    relay.host.country = relay.host.country.or(Some(sampled.country));
-    relay.weight = rate(sampled.weight);
-    let interval = relay.config.refill.interval.max(relay.config.refill.unblock.unwrap_or_default());
-    // A bucket holds at least one refill.
-    let burst = Bytes::new(sampled.burst).max(rate(sampled.rate).bytes_in(interval));
-    let bandwidth = buckets.then_some(Bandwidth { rate: rate(sampled.rate), burst });
-    set_bandwidth(&mut relay.config, bandwidth);
+    fn take(&self, relay: &mut Relay, sampled: &era::SampledRelay) {
+        let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
+        (relay.guard, relay.exit) = (sampled.class.is_guard(), sampled.class.is_exit());
+        let capacity = sampled.link.min(sampled.rate);
+        let link = if self.buckets { sampled.link } else { capacity };
+        (relay.host.link_up, relay.host.link_down) = (rate(link), rate(link));
+        relay.host.country = relay.host.country.or(Some(sampled.country));
+        relay.weight = rate(if self.weights { sampled.weight } else { capacity });
+        let interval = relay.config.refill.interval.max(relay.config.refill.unblock.unwrap_or_default());
+        // A bucket holds at least one refill.
+        let burst = Bytes::new(sampled.burst).max(rate(sampled.rate).bytes_in(interval));
+        let bandwidth = self.buckets.then_some(Bandwidth { rate: rate(sampled.rate), burst });
+        set_bandwidth(&mut relay.config, bandwidth);
+    }
 }
 
 impl Deployments {
@@ -374,7 +375,10 @@ impl Network {
         {
             let way = places.between(from, to);
             let rtt = way.delay + places.between(to, from).delay;
-            let loss = 1.0 - (1.0 - way.loss) * (1.0 - self.default.loss);
+            let loss = match self.default.loss_of {
+                LossOf::None => 0.0,
+                LossOf::All | LossOf::Data => 1.0 - (1.0 - way.loss) * (1.0 - self.default.loss),
+            };
             return Wire { rtt, delay: way.delay, jitter: way.jitter, loss, ..self.default };
         }
         let rtt = self.default_rtt(one, other);

@@ -84,6 +84,26 @@ fn without_buckets_links_have_the_same_capacity() {
 }
 
 #[test]
+fn without_weights_of_the_era_a_relay_has_the_weight_of_its_capacity() {
+    let relays = |keys: &str| {
+        let document = parse(&TEXT.replace("era =", &format!("{keys}\nera ="))).unwrap();
+        document.scenario("default").unwrap().sampled(Seed(1)).into_owned().relays
+    };
+    let capacity = |relay: &Relay| {
+        relay.config.bandwidth.map_or(relay.host.link_up, |bucket| bucket.rate.min(relay.host.link_up))
+    };
+    let (drawn, equal) = (relays("era_weights = true"), relays("era_weights = false"));
+    assert!(drawn.iter().any(|relay| relay.weight != capacity(relay)));
+    assert!(equal.iter().all(|relay| relay.weight == capacity(relay)));
+    assert!(drawn.iter().map(capacity).eq(equal.iter().map(capacity)));
+    assert!(
+        relays("era_weights = false\nera_buckets = false")
+            .iter()
+            .all(|relay| relay.weight == capacity(relay))
+    );
+}
+
+#[test]
 fn clients_use_guards_and_exits_and_keep_their_guards() {
     let scenario = scenario("guards = 3\n");
     let drawn = scenario.sampled(Seed(4));

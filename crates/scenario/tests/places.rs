@@ -1,6 +1,6 @@
 //! Networks of places: their keys, the assignment of nodes, losses and delays by direction, and listed circuits.
 
-use penstock_scenario::model::{Host, Latency, Path, Place};
+use penstock_scenario::model::{Host, Latency, LossOf, Path, Place};
 use penstock_scenario::{Document, Error, NetworkFile, Point, Scenario};
 use penstock_units::{Duration, Seed};
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ fn losses_of_places_and_edges_multiply_by_direction() {
     assert_eq!([there.rtt, back.rtt], [Duration::from_micros(50_500); 2]);
     assert!((there.loss - (1.0 - 0.5 * 0.8)).abs() < 1e-12, "{}", there.loss);
     assert!((back.loss - (1.0 - 0.8 * 0.9 * 0.5)).abs() < 1e-12, "{}", back.loss);
-    assert!(there.spares_acks);
+    assert_eq!(there.loss_of, LossOf::Data);
     assert_eq!(drawn.network.shortest_delay(), Duration::from_millis(2));
 }
 

@@ -3,7 +3,9 @@
 use crate::Error;
 use crate::error::unsupported;
 use crate::star::{Access, Edge, Edges};
-use penstock_scenario::model::{Activity, Client, Congestion, Host, Path, Scenario, TcpProfile, Workload};
+use penstock_scenario::model::{
+    Activity, Client, Congestion, Host, LossOf, Path, Scenario, TcpProfile, Workload,
+};
 use penstock_units::{Bytes, Seed};
 use std::fmt::Display;
 use std::fs;
@@ -84,8 +86,8 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
             hosts(scenario).len()
         ));
     }
-    if scenario.network.default.spares_acks {
-        return not("network.loss_of", "write \"all\"");
+    if scenario.network.default.loss_of == LossOf::Data {
+        return not("network.loss_of", "write \"all\" or \"none\"");
     }
     let all = hosts(scenario);
     let has_jitter = |(one, other): (&&Host, &&Host)| !scenario.network.between(one, other).jitter.is_zero();
@@ -136,6 +138,12 @@ fn tcp(scenario: &Scenario) -> Result<(), Error> {
     }
     if tcp.mss != MSS {
         return not("tcp.mss", "write \"1448 B\", what packets of 1500 B carry");
+    }
+    if tcp.initial_send_buffer.is_some() {
+        return not("tcp.initial_send_buffer", "write \"auto\"");
+    }
+    if tcp.batch().is_some() {
+        return not("tcp.interface_batch", "write \"auto\"");
     }
     if tcp.congestion == Congestion::NewReno {
         return not(
@@ -247,6 +255,8 @@ mod tests {
         for (set, expected) in [
             ("tcp.profile='linux-3.2'", "tcp.profile is not for the testbed: write \"linux-6\""),
             ("tcp.mss='536 B'", "tcp.mss is not"),
+            ("tcp.initial_send_buffer='64 KiB'", "tcp.initial_send_buffer is not"),
+            ("tcp.interface_batch='1 ms'", "tcp.interface_batch is not"),
             ("tcp.congestion='newreno'", "tcp.congestion is not for the testbed: write \"reno\""),
             ("trace.clients='1 s'", "trace.clients is not for the testbed: the testbed does not count"),
             (
@@ -259,7 +269,7 @@ mod tests {
                 "workloads.web.timeout='1 s'",
                 "clients.one: workloads.web: circuits, fresh_circuit or timeout is not",
             ),
-            ("network.loss_of='data'", "network.loss_of is not for the testbed: write \"all\""),
+            ("network.loss_of='data'", "network.loss_of is not for the testbed: write \"all\" or \"none\""),
             ("servers.server.think_time='1 s'", "server.think_time is not for the testbed: leave it out"),
             (
                 "clients.one.start='1 s'",

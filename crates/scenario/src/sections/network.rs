@@ -5,7 +5,7 @@ use super::nodes::Names;
 use super::places::{EdgeKeys, PlaceSource, PlaceTables, places};
 use crate::error::{ConfigError, listed_briefly};
 use crate::keys::{Read, Section, in_list, in_table, section, sections};
-use crate::model::{Circuits, Dumbbell, Latency, LinkQueue, Network, Quantiles, Relay, Wire};
+use crate::model::{Circuits, Dumbbell, Latency, LinkQueue, LossOf, Network, Quantiles, Relay, Wire};
 use crate::rtt_matrix::{RttMatrix, pair};
 use crate::tree::{Node, Table, Value, join};
 use crate::values::{Choice, Flag, Fraction, Or, QUEUE, SAMPLED_TIME, Site, TIME, Texts, ValueType};
@@ -37,8 +37,8 @@ section! {
         /// edges.
         loss: f64 = Fraction, Is("0.0");
         /// The packets that the network may lose. With "data", TCP segments without payload are never lost, as in
-        /// Shadow 1.9.
-        loss_of: bool = Choice(&[("all", false), ("data", true)]), Is("all");
+        /// Shadow 1.9. With "none", no packet is lost, whatever the loss of places and edges is.
+        loss_of: LossOf = Choice(&[("all", LossOf::All), ("data", LossOf::Data), ("none", LossOf::None)]), Is("all");
         /// The probability that a datagram is delayed by up to a round trip, so that later datagrams arrive first. TCP
         /// segments keep their order.
         reorder: f64 = Fraction, Is("0.0");
@@ -183,7 +183,8 @@ pub(crate) fn network(
     relays: &[Relay],
 ) -> Result<Network, ConfigError> {
     let NetworkKeys { wire, exceptions: PairsKeys { pairs, .. } } = &read.keys;
-    let spares_acks = wire.loss_of;
+    let loss_of = wire.loss_of;
+    let possible = |loss: f64| if loss_of == LossOf::None { 0.0 } else { loss };
     let mut exceptions = BTreeMap::new();
     for pair in pairs {
         let PairKeys { between, rtt, latency, loss, reorder, duplicate } = pair.keys.clone();
@@ -210,8 +211,8 @@ pub(crate) fn network(
         let rtt = latency.map_or(rtt, |[there, back]| there + back);
         let jitter = Duration::ZERO;
         let way = |way: usize| {
-            let (delay, loss) = (delays[way], loss[way]);
-            Wire { rtt, delay, jitter, loss, spares_acks, reorder, duplicate }
+            let (delay, loss) = (delays[way], possible(loss[way]));
+            Wire { rtt, delay, jitter, loss, loss_of, reorder, duplicate }
         };
         let (pair_names, wires) = match one <= other {
             true => ((one.clone(), other.clone()), [way(0), way(1)]),
@@ -228,7 +229,8 @@ pub(crate) fn network(
         }
     }
     let WireKeys { rtt, loss, reorder, duplicate, .. } = *wire;
-    let default = Wire { rtt, delay: rtt / 2, jitter: Duration::ZERO, loss, spares_acks, reorder, duplicate };
+    let (loss, jitter) = (possible(loss), Duration::ZERO);
+    let default = Wire { rtt, delay: rtt / 2, jitter, loss, loss_of, reorder, duplicate };
     let (latency, circuits) = (latency(read)?, circuits(read, relays)?);
     Ok(Network { default, latency, trunk: Duration::ZERO, exceptions, circuits })
 }

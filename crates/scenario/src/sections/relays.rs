@@ -32,6 +32,9 @@ section! {
         /// With true, relays of an era have token buckets. With false, they have none, and the lower of link and
         /// bandwidth_rate becomes their link rate.
         era_buckets: bool = Flag, Is("true");
+        /// With true, the weights of these relays differ from their capacities, as in that year's consensus. With
+        /// false, the weight of a relay is its capacity: the lower of link and bandwidth_rate.
+        era_weights: bool = Flag, Is("true");
     }
 }
 
@@ -129,8 +132,8 @@ fn generated(
             return Err(relay.wrong("era", "an era is for several relays; set count"));
         }
         let of_group = (0..relays.len()).filter(|index| relays[*index].host.group.name == *name).collect();
-        let buckets = relay.keys.era.era_buckets;
-        let group = Generated { era, group: name.clone(), relays: of_group, buckets };
+        let EraKeys { era_buckets: buckets, era_weights: weights, .. } = relay.keys.era;
+        let group = Generated { era, group: name.clone(), relays: of_group, buckets, weights };
         group.draw(relays, Seed(0));
         // A relay has no sampled country before its network is sampled.
         let country = relay.keys.host.country.and_then(Country::of);

@@ -133,14 +133,14 @@ impl App {
 }
 
 impl Host {
-    pub(crate) fn new(host: &model::Host, config: Arc<TcpConfig>, profile: model::TcpProfile) -> Self {
+    pub(crate) fn new(host: &model::Host, config: Arc<TcpConfig>, tcp: &model::Tcp) -> Self {
         let mut up = Link::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment()));
-        let queue = host.group.link_queue.unwrap_or(profile.link_queue());
+        let queue = host.group.link_queue.unwrap_or(tcp.profile.link_queue());
         let mut down = Link::new(host.link_down, queue.bytes());
         if let model::LinkQueue::Packets(packets) = queue {
             down.limit_packets(packets);
         }
-        if let Some(time) = profile.interface_batch() {
+        if let Some(time) = tcp.batch() {
             for link in [&mut up, &mut down] {
                 link.set_batches(time);
             }
@@ -220,6 +220,10 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         model::TcpProfile::Shadow1_9 => TcpConfig::shadow_1_9(),
     };
     let buffer = |wanted: Option<Bytes>, auto| wanted.map_or(auto, |bytes| tcp::Buffer::Fixed(bytes.get()));
+    let tuned = match (tcp.initial_send_buffer, defaults.send_buffer) {
+        (Some(initial), tcp::Buffer::Auto { max, .. }) => tcp::Buffer::Auto { initial: initial.get(), max },
+        (_, buffer) => buffer,
+    };
     TcpConfig {
         mss: tcp.mss.get() as u32,
         congestion: match tcp.congestion {
@@ -230,7 +234,7 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         hystart: tcp.hystart,
         nagle: !tcp.sets_nodelay(),
         initial_cwnd: tcp.initial_window.unwrap_or(defaults.initial_cwnd),
-        send_buffer: buffer(host.group.send_buffer, defaults.send_buffer),
+        send_buffer: buffer(host.group.send_buffer, tuned),
         receive_buffer: buffer(host.group.receive_buffer, defaults.receive_buffer),
         ..defaults
     }

@@ -321,6 +321,7 @@ fn take_tracked(tracked: &mut VecDeque<Tracked>, segment: &Segment, mut stamp: i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_scenario::model::LossOf;
 
     fn train(count: u32) -> TrainInFlight {
         let mut first = Segment::default();
@@ -335,7 +336,7 @@ mod tests {
             delay: penstock_units::Duration::from_micros(500),
             jitter: penstock_units::Duration::ZERO,
             loss: 0.0,
-            spares_acks: false,
+            loss_of: LossOf::All,
             reorder: 0.0,
             duplicate: 0.0,
         };

@@ -6,6 +6,7 @@ use super::socket::{Owner, Sock, TrainInFlight};
 use super::{Net, TICK};
 use crate::queue::HostId;
 use crate::tcp::Train;
+use penstock_scenario::model::LossOf;
 use penstock_units::Instant;
 
 /// Sockets that wait for a full interface may send again after the interface has sent this many packets [packet].
@@ -73,7 +74,7 @@ impl Net<'_> {
         let from = Peer { sock, generation: here.generation };
         let mut at = (left + here.delay).max(now + TICK);
         if let Some(wire) = here.random_wire.as_deref().copied() {
-            let loss = if wire.spares_acks && segment.len == 0 { 0.0 } else { wire.loss };
+            let loss = if wire.loss_of == LossOf::Data && segment.len == 0 { 0.0 } else { wire.loss };
             if self.topology.loses(id, to.host, loss) {
                 return true;
             }

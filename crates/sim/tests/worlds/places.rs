@@ -49,6 +49,7 @@ fn the_loss_of_a_place_costs_time_in_both_directions() {
         complete(&outcome, "bulk").len()
     };
     let clean = count(&placed(EVEN));
+    assert_eq!(count(&lab("none")), clean);
     let (data, all) = (count(&lab("data")), count(&lab("all")));
     assert!(data < clean, "{data} of {clean}");
     // With few losses, the next acknowledgement replaces a lost one.

@@ -1,0 +1,264 @@
+"""Studies which properties of a network decide whether KIST helps: a fractional factorial design.
+
+    python benches/kist_factors.py run FILE [--networks 5] [--minutes 5] [--warmup 3] [--setting SIGNS]
+    python benches/kist_factors.py effects FILE [--markdown PAGE]
+
+Eight properties differ between our tenth of KIST's network and that of its authors. Each property has two levels: `-`
+is ours, `+` is theirs. All other settings are those of `kist/authors-tenth`. Sixteen settings (the design 2^(8-4) of
+resolution IV) run with vanilla and with KIST in each network. `run` appends a line for each run to FILE, and skips runs
+that FILE has. With `--setting=+-++---+`, it runs only this setting, which `effects` then predicts.
+
+Source: Box, Hunter and Hunter, Statistics for Experimenters, chapter 6.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from penstock import generated, runs, stats
+from penstock.result import Result
+
+SCENARIO = "kist/authors-tenth"
+SCHEDULERS = ("vanilla", "kist")
+BLOCK = "benches/kist_factors.py effects"
+
+CLIENT_LINKS = "quantiles(0.125 Mbit/s, 0.5 Mbit/s, 1 Mbit/s, 2 Mbit/s, 8 Mbit/s)"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A property of the network, with the overrides of our level. Theirs is that of the scenario."""
+
+    name: str
+    ours: tuple[str, ...]
+
+
+FACTORS = (
+    Factor("loss", ('network.loss_of="none"',)),
+    Factor("client links", (f'client.link="{CLIENT_LINKS}"',)),
+    Factor(
+        "token buckets",
+        ("relays.relay.era_buckets=false", 'client.bandwidth_rate="none"', 'client.bandwidth_burst="auto"'),
+    ),
+    Factor("send buffer", ('tcp.initial_send_buffer="23400 B"',)),
+    Factor("receive queue", ('network.link_queue="75 kB"',)),
+    Factor("server links", ('server.link="100 Mbit/s"',)),
+    Factor("weights", ("relays.relay.era_weights=false",)),
+    Factor("batches", ('tcp.interface_batch="0 s"',)),
+)
+
+GENERATORS = ((1, 2, 3), (0, 2, 3), (0, 1, 2), (0, 1, 3))
+"""Each of the last four factors is the product of three of the first four."""
+
+Setting = tuple[int, ...]
+"""The level of each factor: -1 is ours, 1 is theirs."""
+
+RESPONSES = {
+    "first_byte_50": "first byte, median",
+    "first_byte_80": "first byte, 80 %",
+    "first_byte_90": "first byte, 90 %",
+    "first_byte_99": "first byte, 99 %",
+    "web_50": "320 KiB, median",
+    "writes": "bytes that relays write",
+}
+
+
+def design() -> list[Setting]:
+    """The sixteen settings. The first has all levels of ours, the last has all of theirs."""
+    return [
+        (*first, *(math.prod(first[place] for place in generator) for generator in GENERATORS))
+        for first in itertools.product((-1, 1), repeat=4)
+    ]
+
+
+def signs(setting: Setting) -> str:
+    """A setting in a command or a file, such as `+-++---+`."""
+    return "".join("+" if level > 0 else "-" for level in setting)
+
+
+def of_signs(text: str) -> Setting:
+    """The setting that `text` describes.
+
+    Raises:
+        ValueError: if it has another number of levels, or other characters.
+    """
+    if len(text) != len(FACTORS) or set(text) - set("+-"):
+        raise ValueError(f"{text!r} is no setting; it has {len(FACTORS)} signs, + or -")
+    return tuple(1 if sign == "+" else -1 for sign in text)
+
+
+def overrides(setting: Setting) -> list[str]:
+    """The overrides of the scenario that make this setting."""
+    return [key for factor, level in zip(FACTORS, setting, strict=True) if level < 0 for key in factor.ours]
+
+
+def responses(result: Result, warmup: float, measured: float) -> dict[str, float]:
+    """The responses of a run: quantiles of times [s], and bytes per second in the `measured` seconds [B/s]."""
+    downloads = result.transfers.filter(~pl.col("warmup"))
+    first = downloads["ttfb_s"].drop_nulls().to_numpy()
+    web = downloads.filter(pl.col("workload") == "web")["ttlb_s"].drop_nulls().to_numpy()
+    written = result.relays.filter(pl.col("t_s") > warmup)["written_bytes"].sum()
+    quantiles = {f"first_byte_{q}": stats.quantile(first, q / 100) for q in (50, 80, 90, 99)}
+    return {**quantiles, "web_50": stats.quantile(web, 0.5), "writes": written / measured}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over networks, with half of its 95 % interval."""
+
+    mean: float
+    half: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Estimate":
+        """The estimate from one value per network; without an interval from a single network."""
+        if len(values) < 2:
+            return cls(stats.mean(values), math.nan)
+        return cls(stats.mean(values), stats.t_reach(len(values)) * float(np.std(values, ddof=1)))
+
+
+def contrasts() -> dict[str, np.ndarray]:
+    """The columns of the design: the mean, each factor, and each group of interactions that it cannot separate."""
+    settings = np.array(design(), dtype=np.float64)
+    columns = {"mean": np.ones(len(settings))}
+    columns |= {factor.name: settings[:, place] for place, factor in enumerate(FACTORS)}
+    groups: dict[tuple[float, ...], list[str]] = {}
+    for one, other in itertools.combinations(range(len(FACTORS)), 2):
+        key = tuple(settings[:, one] * settings[:, other])
+        groups.setdefault(key, []).append(f"{FACTORS[one].name} x {FACTORS[other].name}")
+    columns |= {", ".join(names): np.array(key) for key, names in groups.items()}
+    return columns
+
+
+def effects(changes: Mapping[int, Mapping[Setting, float]]) -> dict[str, Estimate]:
+    """The mean, and the effect of each column: the mean at their level minus the mean at ours.
+
+    Args:
+        changes: for each network, a response at each setting of the design.
+    """
+    settings = design()
+    found = {}
+    for name, column in contrasts().items():
+        scale = 1 if name == "mean" else 2
+        values = [scale * float(np.mean(column * [of[setting] for setting in settings])) for of in changes.values()]
+        found[name] = Estimate.of(values)
+    return found
+
+
+def predicted(changes: Mapping[int, Mapping[Setting, float]], setting: Setting) -> Estimate:
+    """What the mean and the effects of single factors predict for another setting."""
+    settings = np.array(design(), dtype=np.float64)
+    values = []
+    for of in changes.values():
+        each = np.array([of[tuple(row)] for row in design()])
+        slopes = settings.T @ each / len(settings)
+        values.append(float(each.mean() + slopes @ np.array(setting)))
+    return Estimate.of(values)
+
+
+Row = dict[str, Any]
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file; none if it does not exist."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def logarithms(rows: Iterable[Row], response: str) -> dict[int, dict[Setting, float]]:
+    """The logarithm of KIST's response over vanilla's, by network and setting, where both runs exist."""
+    known = {(row["network"], of_signs(row["setting"]), row["scheduler"]): row[response] for row in rows}
+    found: dict[int, dict[Setting, float]] = {}
+    for (network, setting, scheduler), value in known.items():
+        vanilla = known.get((network, setting, "vanilla"))
+        if scheduler == "kist" and vanilla is not None:
+            found.setdefault(network, {})[setting] = math.log(value / vanilla)
+    return found
+
+
+def measure(path: Path, settings: Sequence[Setting], networks: int, minutes: float, warmup: float) -> None:
+    """Append the runs that the file lacks."""
+    done = {(row["network"], row["setting"], row["scheduler"]) for row in read(path)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    times = [f'run.duration="{minutes + warmup} min"', f'run.warmup="{warmup} min"', "run.networks=[NETWORK]"]
+    for network, setting, scheduler in itertools.product(range(1, networks + 1), settings, SCHEDULERS):
+        if (network, signs(setting), scheduler) in done:
+            continue
+        sets = [key.replace("NETWORK", str(network)) for key in times] + ["trace.workloads=[]", *overrides(setting)]
+        with tempfile.TemporaryDirectory() as folder:
+            result = runs.run(SCENARIO, variants=[scheduler], sets=sets, out=Path(folder) / "run", jobs=1)
+            found = responses(result, 60 * warmup, 60 * minutes)
+        row = {"network": network, "setting": signs(setting), "scheduler": scheduler, **found}
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+
+
+def percent(estimate: Estimate) -> str:
+    """A logarithm of a ratio as a change in percent, with its interval."""
+    if math.isnan(estimate.half):
+        return f"{100 * math.expm1(estimate.mean):+.1f} %"
+    low, high = estimate.mean - estimate.half, estimate.mean + estimate.half
+    return f"{100 * math.expm1(estimate.mean):+.1f} % ({100 * math.expm1(low):+.1f} to {100 * math.expm1(high):+.1f})"
+
+
+def tables(rows: Sequence[Row]) -> Iterator[str]:
+    """The tables of the page: KIST's mean effect and what changes it, and the predictions of other settings."""
+    complete = {}
+    for response in RESPONSES:
+        changes = logarithms(rows, response)
+        complete[response] = {n: of for n, of in changes.items() if set(of) >= set(design())}
+    networks = len(complete["writes"])
+    found = {response: effects(changes) for response, changes in complete.items() if changes}
+    if not found:
+        yield "No network has all sixteen settings yet."
+        return
+    yield f"Networks: {networks}. Each number is KIST's response over vanilla's, as a change in percent."
+    head = ["", *(RESPONSES[response] for response in found)]
+    yield generated.table(head, [[name, *(percent(found[each][name]) for each in found)] for name in contrasts()])
+    others = {of_signs(row["setting"]) for row in rows} - set(design())
+    for setting in sorted(others):
+        yield f"Setting `{signs(setting)}`, which is not in the design:"
+        lines = []
+        for response in found:
+            measured = [of[setting] for of in logarithms(rows, response).values() if setting in of]
+            lines.append(
+                [RESPONSES[response], percent(predicted(complete[response], setting)), percent(Estimate.of(measured))]
+            )
+        yield generated.table(["", "predicted", "measured"], lines)
+
+
+def main() -> None:
+    """Run the study, or print its effects."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run what FILE lacks")
+    run.add_argument("file", type=Path)
+    run.add_argument("--networks", type=int, default=5)
+    run.add_argument("--minutes", type=float, default=5, help="the measured time of each run")
+    run.add_argument("--warmup", type=float, default=3, help="the time before it [min]")
+    run.add_argument("--setting", type=of_signs, help="only this setting, such as +-++---+")
+    shown = commands.add_parser("effects", help="print the effects of the factors")
+    shown.add_argument("file", type=Path)
+    shown.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the tables into PAGE")
+    asked = parser.parse_args()
+    if asked.command == "run":
+        settings = [asked.setting] if asked.setting else design()
+        measure(asked.file, settings, asked.networks, asked.minutes, asked.warmup)
+        return
+    body = "\n\n".join(tables(read(asked.file)))
+    print(body)
+    if asked.markdown:
+        generated.write(asked.markdown, BLOCK, body)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Tests of the factorial study of KIST: its design, its overrides, and its estimates on data with a known answer."""
+
+import itertools
+import json
+import math
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock import catalog
+
+ROOT = Path(__file__).parents[2]
+Setting = tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def study() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "benches" / "kist_factors.py"))
+
+
+def test_no_factor_is_confused_with_another_or_with_an_interaction_of_two(study: dict[str, Any]) -> None:
+    settings = np.array(study["design"]())
+    assert len({tuple(row) for row in settings}) == 16
+    assert (settings[0] == -1).all()
+    assert (settings[-1] == 1).all()
+    for place in range(settings.shape[1]):
+        for one, other in itertools.combinations(set(range(settings.shape[1])) - {place}, 2):
+            assert settings[:, place] @ settings[:, one] == 0
+            assert settings[:, place] @ (settings[:, one] * settings[:, other]) == 0
+
+
+def test_the_setting_of_the_authors_has_no_overrides_and_ours_is_valid(study: dict[str, Any]) -> None:
+    ours, *_, theirs = study["design"]()
+    assert study["overrides"](theirs) == []
+    sets = study["overrides"](ours)
+    assert len(sets) == 10
+    _, document = catalog.load(study["SCENARIO"], tuple(sets), variants=["vanilla", "kist"])
+    # Without token buckets, their refill is meaningless.
+    assert all("relays.relay.refill has no effect" in warning for warning in document.warnings())
+
+
+def test_the_signs_of_a_setting_are_read_back(study: dict[str, Any]) -> None:
+    for setting in study["design"]():
+        assert study["of_signs"](study["signs"](setting)) == setting
+    for wrong in ("+-", "+-+-+-+x"):
+        with pytest.raises(ValueError, match="is no setting"):
+            study["of_signs"](wrong)
+
+
+def rows(study: dict[str, Any], settings: list[Setting], spread: float) -> list[dict[str, Any]]:
+    """Runs in three networks, where KIST gains 20 % by loss and loses 10 % by loss together with client links."""
+    found = []
+    for network, setting in itertools.product((1, 2, 3), settings):
+        change = 0.05 + 0.1 * setting[0] - 0.05 * setting[0] * setting[1] + spread * (network - 2)
+        for scheduler, value in (("vanilla", 2.0), ("kist", 2.0 * math.exp(change))):
+            row = {"network": network, "setting": study["signs"](setting), "scheduler": scheduler}
+            found.append(row | dict.fromkeys(study["RESPONSES"], value))
+    return found
+
+
+def test_the_effects_of_known_data_are_found(study: dict[str, Any]) -> None:
+    found = study["effects"](study["logarithms"](rows(study, study["design"](), 0.01), "writes"))
+    assert found["mean"].mean == pytest.approx(0.05)
+    assert found["mean"].half == pytest.approx(4.302653 * 0.01 / math.sqrt(3))
+    assert found["loss"].mean == pytest.approx(0.2)
+    assert found["loss"].half == pytest.approx(0, abs=1e-12)
+    together = next(name for name in found if "loss x client links" in name)
+    assert found[together].mean == pytest.approx(-0.1)
+    others = [estimate.mean for name, estimate in found.items() if name not in ("mean", "loss", together)]
+    assert others == pytest.approx([0] * 13, abs=1e-12)
+
+
+def test_a_new_setting_is_predicted_from_single_factors(study: dict[str, Any]) -> None:
+    new = (1, -1, -1, -1, -1, -1, -1, -1)
+    assert new not in study["design"]()
+    runs = rows(study, study["design"](), 0.01)
+    estimate = study["predicted"](study["logarithms"](runs, "web_50"), new)
+    assert estimate.mean == pytest.approx(0.15)
+    text = "\n".join(study["tables"](runs + rows(study, [new], 0.01)))
+    assert "Networks: 3" in text
+    assert "`+-------`" in text
+    line = next(line for line in text.splitlines() if line.startswith("| 320 KiB, median | +16.2 %"))
+    assert "+22.1 %" in line
+
+
+def test_a_network_without_all_settings_is_left_out(study: dict[str, Any], tmp_path: Path) -> None:
+    runs = rows(study, study["design"](), 0.0)[:-1]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in runs))
+    assert "Networks: 2" in "\n".join(study["tables"](study["read"](file)))
+    assert "No network" in "\n".join(study["tables"](runs[:4]))
