@@ -1,12 +1,16 @@
 """Studies which properties of a network decide whether KIST helps: a fractional factorial design.
 
-    python benches/kist_factors.py run FILE [--networks 5] [--minutes 5] [--warmup 3] [--setting SIGNS]
+    python benches/kist_factors.py run FILE [--networks 5] [--minutes 5] [--warmup 3] [--setting=SIGNS]
     python benches/kist_factors.py effects FILE [--markdown PAGE]
 
-Eight properties differ between our tenth of KIST's network and that of its authors. Each property has two levels: `-`
-is ours, `+` is theirs. All other settings are those of `kist/authors-tenth`. Sixteen settings (the design 2^(8-4) of
-resolution IV) run with vanilla and with KIST in each network. `run` appends a line for each run to FILE, and skips runs
-that FILE has. With `--setting=+-++---+`, it runs only this setting, which `effects` then predicts.
+The network of KIST's authors differs from `kist/tenth` in many properties. The study varies eight of them. The level
+`+` is that of `kist/authors-tenth`. The level `-` is that of `kist/tenth`, except for weights: there, `-` makes the
+weight of a relay equal to its capacity. All other settings are those of `kist/authors-tenth`, such as the relays of
+2013, the latencies, the think times, and a TCP_INFO that counts unsent bytes.
+
+Sixteen settings (the design 2^(8-4) of resolution IV) run with vanilla and with KIST in each network. `run` appends a
+line for each run to FILE, and skips runs that FILE has. `effects` estimates the effect of each property, and predicts
+settings outside of the design, which `run --setting=-+-++---` measures.
 
 Source: Box, Hunter and Hunter, Statistics for Experimenters, chapter 6.
 """
@@ -24,7 +28,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from penstock import generated, runs, stats
+from penstock import _core, generated, runs, stats
 from penstock.result import Result
 
 SCENARIO = "kist/authors-tenth"
@@ -36,10 +40,10 @@ CLIENT_LINKS = "quantiles(0.125 Mbit/s, 0.5 Mbit/s, 1 Mbit/s, 2 Mbit/s, 8 Mbit/s
 
 @dataclass(frozen=True)
 class Factor:
-    """A property of the network, with the overrides of our level. Theirs is that of the scenario."""
+    """A property of the network, with the overrides of its level `-`. The level `+` is that of the scenario."""
 
     name: str
-    ours: tuple[str, ...]
+    minus: tuple[str, ...]
 
 
 FACTORS = (
@@ -49,7 +53,7 @@ FACTORS = (
         "token buckets",
         ("relays.relay.era_buckets=false", 'client.bandwidth_rate="none"', 'client.bandwidth_burst="auto"'),
     ),
-    Factor("send buffer", ('tcp.initial_send_buffer="23400 B"',)),
+    Factor("first send buffer", ('tcp.initial_send_buffer="21270 B"',)),
     Factor("receive queue", ('network.link_queue="75 kB"',)),
     Factor("server links", ('server.link="100 Mbit/s"',)),
     Factor("weights", ("relays.relay.era_weights=false",)),
@@ -60,7 +64,7 @@ GENERATORS = ((1, 2, 3), (0, 2, 3), (0, 1, 2), (0, 1, 3))
 """Each of the last four factors is the product of three of the first four."""
 
 Setting = tuple[int, ...]
-"""The level of each factor: -1 is ours, 1 is theirs."""
+"""The level of each factor, -1 or 1."""
 
 RESPONSES = {
     "first_byte_50": "first byte, median",
@@ -73,7 +77,7 @@ RESPONSES = {
 
 
 def design() -> list[Setting]:
-    """The sixteen settings. The first has all levels of ours, the last has all of theirs."""
+    """The sixteen settings. In the first, all levels are `-`. In the last, all are `+`."""
     return [
         (*first, *(math.prod(first[place] for place in generator) for generator in GENERATORS))
         for first in itertools.product((-1, 1), repeat=4)
@@ -98,7 +102,7 @@ def of_signs(text: str) -> Setting:
 
 def overrides(setting: Setting) -> list[str]:
     """The overrides of the scenario that make this setting."""
-    return [key for factor, level in zip(FACTORS, setting, strict=True) if level < 0 for key in factor.ours]
+    return [key for factor, level in zip(FACTORS, setting, strict=True) if level < 0 for key in factor.minus]
 
 
 def responses(result: Result, warmup: float, measured: float) -> dict[str, float]:
@@ -140,7 +144,7 @@ def contrasts() -> dict[str, np.ndarray]:
 
 
 def effects(changes: Mapping[int, Mapping[Setting, float]]) -> dict[str, Estimate]:
-    """The mean, and the effect of each column: the mean at their level minus the mean at ours.
+    """The mean, and the effect of each column: the mean at `+` minus the mean at `-`.
 
     Args:
         changes: for each network, a response at each setting of the design.
@@ -155,14 +159,22 @@ def effects(changes: Mapping[int, Mapping[Setting, float]]) -> dict[str, Estimat
 
 
 def predicted(changes: Mapping[int, Mapping[Setting, float]], setting: Setting) -> Estimate:
-    """What the mean and the effects of single factors predict for another setting."""
-    settings = np.array(design(), dtype=np.float64)
-    values = []
-    for of in changes.values():
-        each = np.array([of[tuple(row)] for row in design()])
-        slopes = settings.T @ each / len(settings)
-        values.append(float(each.mean() + slopes @ np.array(setting)))
-    return Estimate.of(values)
+    """What the mean and the effects of single factors predict for a setting outside of the design.
+
+    The interval is that of a measurement in the same networks. It has two independent parts: the spread between
+    networks, and the misfit of the model, which the seven groups of interactions show.
+    """
+    model = np.column_stack([np.ones(len(design())), np.array(design(), dtype=np.float64)])
+    responses = np.array([[of[row] for row in design()] for of in changes.values()])
+    point = np.array([1, *setting], dtype=np.float64)
+    weights = model @ point / len(model)
+    between = Estimate.of(list(responses @ weights))
+    mean = responses.mean(axis=0)
+    misfit = mean - model @ (model.T @ mean) / len(model)
+    degrees = len(model) - model.shape[1]
+    deviation = math.sqrt(float(misfit @ misfit) / degrees * (1 + point @ point / len(model)))
+    reach = stats.t_reach(degrees + 1) * math.sqrt(degrees + 1)
+    return Estimate(between.mean, math.hypot(between.half, reach * deviation))
 
 
 Row = dict[str, Any]
@@ -171,6 +183,18 @@ Row = dict[str, Any]
 def read(path: Path) -> list[Row]:
     """The rows of a file; none if it does not exist."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def check(rows: Iterable[Row], conditions: Mapping[str, Any]) -> None:
+    """Refuse a file whose runs had other lengths or another version of Penstock.
+
+    Raises:
+        SystemExit: with a sentence.
+    """
+    for row in rows:
+        for key, value in conditions.items():
+            if row[key] != value:
+                raise SystemExit(f"the file has runs with {key} {row[key]}, not {value}; write into another file")
 
 
 def logarithms(rows: Iterable[Row], response: str) -> dict[int, dict[Setting, float]]:
@@ -186,7 +210,10 @@ def logarithms(rows: Iterable[Row], response: str) -> dict[int, dict[Setting, fl
 
 def measure(path: Path, settings: Sequence[Setting], networks: int, minutes: float, warmup: float) -> None:
     """Append the runs that the file lacks."""
-    done = {(row["network"], row["setting"], row["scheduler"]) for row in read(path)}
+    conditions = {"minutes": minutes, "warmup": warmup, "version": _core.version()}
+    rows = read(path)
+    check(rows, conditions)
+    done = {(row["network"], row["setting"], row["scheduler"]) for row in rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     times = [f'run.duration="{minutes + warmup} min"', f'run.warmup="{warmup} min"', "run.networks=[NETWORK]"]
     for network, setting, scheduler in itertools.product(range(1, networks + 1), settings, SCHEDULERS):
@@ -196,7 +223,7 @@ def measure(path: Path, settings: Sequence[Setting], networks: int, minutes: flo
         with tempfile.TemporaryDirectory() as folder:
             result = runs.run(SCENARIO, variants=[scheduler], sets=sets, out=Path(folder) / "run", jobs=1)
             found = responses(result, 60 * warmup, 60 * minutes)
-        row = {"network": network, "setting": signs(setting), "scheduler": scheduler, **found}
+        row = {"network": network, "setting": signs(setting), "scheduler": scheduler, **conditions, **found}
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)
@@ -229,10 +256,10 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Setting `{signs(setting)}`, which is not in the design:"
         lines = []
         for response in found:
-            measured = [of[setting] for of in logarithms(rows, response).values() if setting in of]
-            lines.append(
-                [RESPONSES[response], percent(predicted(complete[response], setting)), percent(Estimate.of(measured))]
-            )
+            same = {n: of for n, of in complete[response].items() if setting in of}
+            if same:
+                measured = Estimate.of([of[setting] for of in same.values()])
+                lines.append([RESPONSES[response], percent(predicted(same, setting)), percent(measured)])
         yield generated.table(["", "predicted", "measured"], lines)
 
 

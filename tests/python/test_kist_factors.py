@@ -79,11 +79,20 @@ def test_a_new_setting_is_predicted_from_single_factors(study: dict[str, Any]) -
     runs = rows(study, study["design"](), 0.01)
     estimate = study["predicted"](study["logarithms"](runs, "web_50"), new)
     assert estimate.mean == pytest.approx(0.15)
+    # Between networks, and the misfit of 0.05 at each of 16 settings, with 7 degrees of freedom and a leverage of 9/16.
+    between, misfit = 4.302653 * 0.01 / math.sqrt(3), 2.364624 * math.sqrt(16 * 0.05**2 / 7 * (1 + 9 / 16))
+    assert estimate.half == pytest.approx(math.hypot(between, misfit), rel=1e-5)
     text = "\n".join(study["tables"](runs + rows(study, [new], 0.01)))
     assert "Networks: 3" in text
     assert "`+-------`" in text
     line = next(line for line in text.splitlines() if line.startswith("| 320 KiB, median | +16.2 %"))
     assert "+22.1 %" in line
+
+
+def test_runs_of_other_lengths_are_not_mixed(study: dict[str, Any]) -> None:
+    study["check"]([{"minutes": 5, "version": "1"}], {"minutes": 5, "version": "1"})
+    with pytest.raises(SystemExit, match="runs with minutes 5, not 6"):
+        study["check"]([{"minutes": 5, "version": "1"}], {"minutes": 6, "version": "1"})
 
 
 def test_a_network_without_all_settings_is_left_out(study: dict[str, Any], tmp_path: Path) -> None:

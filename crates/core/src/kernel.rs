@@ -25,7 +25,7 @@ pub struct SocketInfo {
     /// Segments sent but not acknowledged [segment].
     pub unacked: u32,
     /// Segments that TCP counts as in the network [segment]: sent, without those that arrived out of order or were lost,
-    /// and with retransmissions. Without loss this is `unacked`.
+    /// and with retransmissions.
     pub in_flight: u32,
     /// Payload of a full segment [B].
     pub mss: u32,

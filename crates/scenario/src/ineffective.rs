@@ -4,7 +4,7 @@
 
 use crate::error::{Origin, Sources};
 use crate::keys::{Read, Section, defaults};
-use crate::model::{Activity, Client, Congestion, Latency, Path, Scenario, Switch, Tcp, TcpProfile};
+use crate::model::{Activity, Client, Congestion, Latency, LossOf, Path, Scenario, Switch, Tcp, TcpProfile};
 use crate::sections::Sections;
 use crate::sections::clients::PathKeys;
 use crate::sections::hop_control::{HopControl, Interval, MarutKeys};
@@ -135,6 +135,9 @@ fn of_workloads(sections: &Sections, scenario: &Scenario, keys: &mut Vec<Written
 fn of_network(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
     let (network, latency) = (&sections.network, &scenario.network.latency);
     let (read, pairs) = ((network, &defaults::<WireKeys>()), &network.keys.exceptions.pairs);
+    let loses = scenario.network.default.loss_of != LossOf::None;
+    let why = "network.loss_of is \"none\"; set another value, or leave this out";
+    add(keys, read, "loss", loses, why);
     let uses_matrix = matches!(latency, Latency::RttMatrix(..));
     let why = "network.latency is another; set latency = \"rtt-matrix\" too";
     add(keys, read, "rtt_matrix", uses_matrix, why);

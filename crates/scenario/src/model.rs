@@ -185,8 +185,8 @@ section! {
         /// Send buffer of every socket. With "auto", the kernel of the profile tunes its size.
         send_buffer: Option<Bytes> = BUFFER, Is("auto");
         /// First size of a send buffer that the kernel tunes. With "auto", the profile decides: 23.4 kB for
-        /// "linux-3.2", 46 kB for "linux-6" and 131 kB for "shadow-1.9".
-        initial_send_buffer: Option<Bytes> = BUFFER, Is("auto");
+        /// "linux-3.2", 46 kB for "linux-6" and 131 kB for "shadow-1.9". The largest size is 4 MiB.
+        initial_send_buffer: Option<Bytes> = Or("auto", Size { least: 4096, most: 4 << 20 }), Is("auto");
         /// Receive buffer of every socket. With "auto", the kernel of the profile tunes its size.
         receive_buffer: Option<Bytes> = BUFFER, Is("auto");
         /// The time that an interface sends or receives at once; with "0 s", it handles packets one by one. With

@@ -730,6 +730,11 @@ fn a_key_without_effect_gives_a_warning() {
             "these relays have no era; set era too",
         ),
         (
+            &["network.loss=0.01", "network.loss_of=none"],
+            "network.loss",
+            "network.loss_of is \"none\"; set another value, or leave this out",
+        ),
+        (
             &["relays.entry.era_weights=false"],
             "relays.entry.era_weights",
             "these relays have no era; set era too",

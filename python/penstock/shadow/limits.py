@@ -156,7 +156,7 @@ def _of_network(sampled: Sampled) -> Iterator[str]:
         if jitter:
             yield "the network has jitter, and Shadow's links have a constant latency"
         if spares:
-            yield "loss spares ACKs (loss_spares_acks), but Shadow loses packets of all kinds"
+            yield "loss spares ACKs (loss_of), but Shadow loses packets of all kinds"
         if uneven:
             yield "the network reorders or duplicates datagrams"
     nodes = {(host["place"], host["link_down"], host["link_up"]) for host in hosts}

@@ -87,9 +87,10 @@ section! {
         /// For global_limit "rate": the time in which the rate fills the bucket. This sets the bucket's depth. "auto"
         /// is interval.
         fill: Option<Duration> = Or("auto", TIME), Is("auto");
-        /// The bytes that equation 1 counts as unacknowledged. With "sent", the kernel has sent them, as in Linux. With
-        /// "written", the relay has written them, as in the simulator of KIST's authors. With "in-flight", TCP still
-        /// counts them against its congestion window; lost segments and those that arrived do not count.
+        /// The bytes that equation 1 counts as unacknowledged. With "sent", the value of TCP_INFO: bytes that the kernel
+        /// has sent; with the profile "shadow-1.9" also unsent bytes. With "written", all bytes that the relay has
+        /// written, as in the simulator of KIST's authors. With "in-flight", bytes that TCP counts against its congestion
+        /// window: segments that were lost or have arrived do not count.
         unacked: Unacked = Choice(&[
             ("sent", Unacked::Sent),
             ("written", Unacked::Written),
