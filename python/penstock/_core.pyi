@@ -79,6 +79,10 @@ class Document:
     def networks(self) -> list[int]:
         """The seeds of the networks; empty if each seed samples its own network."""
 
+    @staticmethod
+    def title(text: str, name: str) -> str:
+        """The title of a scenario, without reading the rest of the file. The arguments are those of the class."""
+
     def head(self) -> Head:
         """The title, and the paper's section and figures."""
 

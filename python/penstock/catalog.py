@@ -2,6 +2,7 @@
 
 import difflib
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,20 @@ def shipped() -> list[str]:
 def papers() -> list[str]:
     """The names of the papers whose claims ship, in alphabetical order: `defenestrator`, `ewma`."""
     return sorted(path.parent.relative_to(SHIPPED).as_posix() for path in SHIPPED.rglob(CLAIMS))
+
+
+def title(scenario: str) -> str:
+    """The title of a shipped scenario. The rest of the scenario is not checked."""
+    path = SHIPPED / f"{scenario}.toml"
+    return Document.title(text(path), str(path))
+
+
+def paper_title(paper: str) -> str:
+    """The title of a paper whose claims ship. The claims are not checked."""
+    path = SHIPPED / paper / CLAIMS
+    # The keys of the file's head precede its first table.
+    head = text(path).partition("\n[")[0]
+    return str(tomllib.loads(head)["title"])
 
 
 def find(scenario: str | Path) -> tuple[str, Path]:

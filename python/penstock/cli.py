@@ -3,7 +3,7 @@
 import os
 import sys
 
-from penstock import stopping
+from penstock import identity, stopping
 
 
 def main() -> None:
@@ -22,6 +22,10 @@ def main() -> None:
 
 def run() -> int:
     """Run the subcommand; returns the exit status."""
+    if sys.argv[1:] == ["version"]:
+        # The import of Typer takes longer than this answer.
+        print(identity.one_line())
+        return 0
     from typer import Exit
     from typer.exceptions import TyperException
 

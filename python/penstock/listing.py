@@ -11,11 +11,9 @@ def lines(what: str) -> list[str]:
     """The lines of one list: names and meanings."""
     match what:
         case "scenarios":
-            return _columns((name, catalog.load(name)[1].head()["title"]) for name in catalog.shipped())
+            return _columns((name, catalog.title(name)) for name in catalog.shipped())
         case "papers":
-            from penstock.paper.claims import load
-
-            return _columns((name, load(name).title) for name in catalog.papers())
+            return _columns((name, catalog.paper_title(name)) for name in catalog.papers())
         case "algorithms":
             return _columns((_choice(each), each["meaning"]) for each in _core.algorithms())
         case "presets":

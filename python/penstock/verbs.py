@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from penstock import _core, catalog
+from penstock import catalog, identity
 from penstock.errors import PenstockError, naming
 from penstock.stopping import raised
 from penstock.terminal import printable
@@ -438,7 +438,7 @@ def import_shadow(
 @app.command()
 def version() -> None:
     """Print the version."""
-    print(f"penstock {_core.version()}")
+    print(identity.one_line())
 
 
 def _put(text: str, out: Path | None) -> None:

@@ -10,6 +10,7 @@ from conftest import Command
 import penstock as package
 from penstock import catalog
 from penstock.output import TABLES
+from penstock.paper import claims
 
 
 def test_list_has_a_line_for_each_thing(penstock: Command) -> None:
@@ -45,6 +46,13 @@ def test_algorithms_are_listed_with_all_that_is_known_of_them(penstock: Command)
     everything = penstock("list", "algorithms").out
     assert schedulers in everything
     assert all(f"\n{line}\n" in f"\n{everything}" for line in ("edge_control = vegas", "throttle = none"))
+
+
+def test_titles_are_those_of_the_checked_files() -> None:
+    for name in catalog.shipped():
+        assert catalog.title(name) == catalog.load(name)[1].head()["title"]
+    for paper in catalog.papers():
+        assert catalog.paper_title(paper) == claims.load(paper).title
 
 
 def test_a_list_of_one_thing_that_is_not_there_is_refused(penstock: Command) -> None:

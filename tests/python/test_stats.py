@@ -68,6 +68,21 @@ def test_the_paired_interval_agrees_with_scipy() -> None:
     assert (paired.low, paired.high) == pytest.approx((reference.low, reference.high))
 
 
+def test_intervals_and_distances_agree_with_scipy() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.gamma(3, size=12), rng.gamma(4, size=7)
+    reference = scipy_stats.ttest_ind(b, a, equal_var=False).confidence_interval()
+    assert stats.welch(a, b)[1:] == pytest.approx((reference.low, reference.high))
+    mean = scipy_stats.ttest_1samp(a, 0.0).confidence_interval(0.9)
+    assert stats.mean_interval(a, 0.9)[1:] == pytest.approx((mean.low, mean.high))
+    ties = np.round(a, 1), np.round(b, 1)
+    for pair in ((a, b), ties):
+        assert stats.ks_distance(*pair) == pytest.approx(scipy_stats.ks_2samp(*pair).statistic)
+    for untied, larger in ((1, 1), (7, 5), (40, 21)):
+        paired = stats.Paired(untied, 0.0, 0.0, 0.0, larger, untied - larger)
+        assert paired.sign_test == pytest.approx(scipy_stats.binomtest(larger, untied, alternative="greater").pvalue)
+
+
 def test_five_pairs_give_a_sign_test_of_one_in_32_and_never_less() -> None:
     paired = stats.paired([1, 1, 1, 1, 1], [2, 3, 4, 5, 6])
     assert paired.sign_test == pytest.approx(1 / 32)

@@ -66,6 +66,11 @@ impl Document {
         self.0.networks()
     }
 
+    #[staticmethod]
+    fn title(text: &str, name: &str) -> Result<String, PyError> {
+        Ok(penstock_scenario::Document::head_of(text, name)?.title)
+    }
+
     fn head<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let head = self.0.head();
         let dict = PyDict::new(py);

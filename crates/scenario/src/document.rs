@@ -140,6 +140,15 @@ impl Document {
         Ok(())
     }
 
+    /// Reads only the section `[scenario]` of a file, which is much faster than to check all variants. The arguments are
+    /// those of [`Document::parse`].
+    pub fn head_of(text: &str, name: &str) -> Result<Head, Error> {
+        let mut sources = Sources { files: vec![name.to_owned()], ..Sources::default() };
+        let file = read_file(text, None, &mut sources, &mut Warnings::new());
+        let head = file.and_then(|(file, _)| sections::head(&file));
+        head.map_err(|error| sources.error(error))
+    }
+
     /// Path of the file, as messages show it.
     pub fn name(&self) -> &str {
         &self.name

@@ -91,6 +91,17 @@ fn circuit_window(config: &RelayConfig) -> u32 {
 
 /// KIST, section 3: two nodes, one file of 100 MiB, no Tor.
 #[test]
+fn the_head_alone_is_that_of_the_whole_document() {
+    for name in SHIPPED {
+        let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(Document::head_of(&text, &path).unwrap(), *shipped(name).head(), "{name}");
+    }
+    let error = Document::head_of("[scenario]\ntitle = 3\n", "one.toml").unwrap_err();
+    assert!(error.to_string().starts_with("one.toml:2: scenario.title: "), "{error}");
+}
+
+#[test]
 fn the_scenarios_of_plain_tcp_match_kists_figures_2a_and_2b() {
     let loss = shipped("kist/tcp-loss");
     // 0 to 10 %, then 1 and 2 % with the TCP of Linux 6.

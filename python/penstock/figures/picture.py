@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from penstock.errors import naming
@@ -25,11 +28,16 @@ class Picture:
     def save(self, folder: Path) -> None:
         """Write SVG and PNG files; the same data gives the same bytes."""
         self.svg, self.png = folder / f"{self.name}.svg", folder / f"{self.name}.png"
-        # Compute the layout once for both files.
-        self.figure.draw_without_rendering()
+        # Compute the layout once for both files. A canvas draws once, and `savefig` draws twice for each file.
+        if engine := self.figure.get_layout_engine():
+            engine.execute(self.figure)
         self.figure.set_layout_engine("none")
         with naming(self.svg):
-            self.figure.savefig(self.svg, metadata={"Date": None, "Creator": None})
+            svg: Any = FigureCanvasSVG(self.figure)
+            svg.print_svg(self.svg, metadata={"Date": None, "Creator": None})
+        self.figure.set_dpi(160)
         with naming(self.png):
-            self.figure.savefig(self.png, dpi=160, metadata={"Software": None})
-        self.figure.clear()
+            png: Any = FigureCanvasAgg(self.figure)
+            png.print_png(self.png, metadata={"Software": None})
+        # The memory of the drawing is free now; `clear` would make new axes first.
+        self.figure = Figure()

@@ -16,7 +16,7 @@ pub(crate) mod workloads;
 
 use crate::error::{ConfigError, Origin, instead};
 use crate::keys::{Read, Section, in_list};
-use crate::model::Tcp;
+use crate::model::{Head, Tcp};
 use crate::presets::PRESET;
 use crate::tree::{Node, Table, Value, is_name, join, print_section};
 use crate::values::{Parameter, Site, ValueType};
@@ -86,6 +86,11 @@ pub(crate) const SECTIONS: [(&str, Info); 15] = [
     ("changes", SectionInfo::of::<ChangeKeys>),
     ("variants", SectionInfo::of::<VariantKeys>),
 ];
+
+/// Reads only `[scenario]`.
+pub(crate) fn head(root: &Table) -> Result<Head, ConfigError> {
+    Ok(section(root, "scenario", &mut Table::new(), Read::<HeadKeys>::new)?.keys.head)
+}
 
 /// Reads all sections of one variant. In `root`, nodes and workloads have all their keys. In `own`, they lack the keys
 /// that they inherit.
