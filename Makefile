@@ -165,7 +165,9 @@ target/tools/bin/cargo-fuzz: | tools
 tools:
 	@.ci/tools "$(PYTHON)" $(PARTS)
 
-SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name Cargo.toml -o -path '*/src/*.rs' -o -path '*/data/*.csv')
+# The version has the commit, so a commit or a checkout builds crates/py again, and no other crate.
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name Cargo.toml -o -name build.rs -o -path '*/src/*.rs' -o -path '*/data/*.csv') \
+	$(wildcard $(shell git rev-parse --git-path logs/HEAD 2>/dev/null))
 
 $(SETUP): .venv/packages $(SOURCES) | tools
 	VIRTUAL_ENV=$(CURDIR)/.venv PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked

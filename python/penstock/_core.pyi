@@ -16,6 +16,7 @@ __all__ = [
     "Replay",
     "ScenarioError",
     "algorithms",
+    "compiled",
     "cores",
     "countries",
     "eras",
@@ -211,4 +212,7 @@ def cores() -> int:
     """The number of cores that this process may use, from its affinity mask and the CPU quota of its cgroups."""
 
 def version() -> str:
-    """The version of Penstock."""
+    """The version of Penstock with its commit, such as `0.1.0+g1234567`."""
+
+def compiled() -> tuple[str, str]:
+    """The platform for which Penstock was compiled, and the compiler."""

@@ -22,9 +22,8 @@ def main() -> None:
 
 def run() -> int:
     """Run the subcommand; returns the exit status."""
-    if sys.argv[1:] == ["version"]:
-        # The import of Typer takes longer than this answer.
-        print(identity.one_line())
+    if (answer := _version(sys.argv[1:])) is not None:
+        print(answer)
         return 0
     from typer import Exit
     from typer.exceptions import TyperException
@@ -55,6 +54,18 @@ def run() -> int:
     if status == stopping.STOPPED:
         _say("stopped")
     return status if isinstance(status, int) else 0
+
+
+def _version(words: list[str]) -> str | None:
+    """The answer to a question for the version. The import of Typer would take longer than the answer."""
+    match words:
+        case ["--version"]:
+            return identity.one_line()
+        case ["version"]:
+            return identity.facts()
+        case ["version", "--json"]:
+            return identity.facts(as_json=True)
+    return None
 
 
 def _say(sentence: str) -> None:

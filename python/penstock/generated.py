@@ -1,7 +1,6 @@
 """Generated blocks of Markdown files: tables between two comments, with their origin below."""
 
 import re
-import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,18 +10,8 @@ from penstock.errors import PenstockError, naming
 
 
 def origin() -> str:
-    """Penstock's version, its git commit if it runs from a checkout, and today's date."""
-    parts = [f"Penstock {_core.version()}", _commit(), f"{datetime.now(UTC):%Y-%m-%d}"]
-    return ", ".join(filter(None, parts))
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return f"commit {done.stdout.strip()}"
+    """Penstock's version with its commit, and today's date."""
+    return f"Penstock {_core.version()}, {datetime.now(UTC):%Y-%m-%d}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,8 +1,47 @@
-"""The identity of this build."""
+"""The identity of this build: its version with the commit, and the platform and libraries that it uses."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
 
 from penstock import _core
 
+LIBRARIES = ("matplotlib", "numpy", "polars", "pydantic", "scipy")
+"""The libraries of statistics and figures."""
+
+
+def build() -> dict[str, Any]:
+    """The platform and the libraries of this process, for manifests."""
+    from importlib.metadata import version
+
+    target, compiler = _core.compiled()
+    system = os.uname()
+    return {
+        "target": target,
+        "compiler": compiler,
+        "platform": f"{system.sysname} {system.release} {system.machine}",
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "libraries": {name: version(name) for name in LIBRARIES},
+    }
+
+
+def text(of: Mapping[str, Any]) -> str:
+    """A build in one line, such as `Linux 6.18 x86_64, Python 3.11.7, numpy 2.4.6`."""
+    libraries = (f"{name} {number}" for name, number in of.get("libraries", {}).items())
+    parts = [of.get("platform", ""), f"Python {of.get('python', '')}", of.get("compiler", ""), *libraries]
+    return ", ".join(part for part in parts if part)
+
 
 def one_line() -> str:
-    """The output of `penstock version`."""
+    """The output of `penstock --version`."""
     return f"penstock {_core.version()}"
+
+
+def facts(*, as_json: bool = False) -> str:
+    """The output of `penstock version`."""
+    if as_json:
+        import json
+
+        return json.dumps({"version": _core.version(), **build()}, indent=2)
+    return f"{one_line()}\n{text(build())}"

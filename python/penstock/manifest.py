@@ -51,8 +51,15 @@ class _Replay(_Shape):
     variant: StrictStr
 
 
+class _Build(_Shape):
+    platform: StrictStr = ""
+    python: StrictStr = ""
+    libraries: dict[StrictStr, StrictStr] = {}
+
+
 class _Manifest(_Shape):
     version: StrictStr
+    build: _Build | None = None
     finished: StrictBool
     asked: _Asked = _Asked()
     scenario: _Scenario

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from penstock import _core
+from penstock import _core, identity
 from penstock._types import RunStats
 from penstock.errors import OutputError, naming, replacing
 from penstock.terminal import printable_strings
@@ -190,8 +190,8 @@ class OutputDir:
             raise OutputError(f"{self.path} exists and holds unfinished runs of {what}; choose another --out")
         if manifest.get("version") != self.origin.version:
             raise OutputError(
-                f"{self.path} exists and was made by penstock {manifest.get('version')}; "
-                f"this is {self.origin.version}; choose another --out"
+                f"{self.path} exists and was made by penstock {manifest.get('version')}, and this is "
+                f"{self.origin.version}; continue with the other build, or choose another --out"
             )
         asked: dict[str, Any] = manifest.get("asked", {})
         return asked
@@ -277,6 +277,7 @@ class OutputDir:
         }
         manifest = {
             "version": origin.version,
+            "build": identity.build(),
             "finished": finished,
             "asked": _given(asked),
             "world": origin.world if origin.world != "sim" else None,

@@ -438,7 +438,7 @@ def import_shadow(
 @app.command()
 def version() -> None:
     """Print the version."""
-    print(identity.one_line())
+    print(identity.facts())
 
 
 def _put(text: str, out: Path | None) -> None:

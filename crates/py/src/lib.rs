@@ -33,7 +33,9 @@ mod core {
     #[pymodule_export]
     use crate::replay::Replay;
     #[pymodule_export]
-    use crate::{algorithms, cores, merge, presets, run, version, workload_kinds, workload_presets};
+    use crate::{
+        algorithms, compiled, cores, merge, presets, run, version, workload_kinds, workload_presets,
+    };
 }
 
 use control::Control;
@@ -147,8 +149,14 @@ fn cores() -> usize {
     penstock_sim::control::cores()
 }
 
-/// The version of Penstock.
+/// The version of Penstock with its commit; `build.rs` describes the form.
 #[pyfunction]
 const fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
+    env!("PENSTOCK_VERSION")
+}
+
+/// The platform for which Penstock was compiled, and the compiler.
+#[pyfunction]
+const fn compiled() -> (&'static str, &'static str) {
+    (env!("PENSTOCK_TARGET"), env!("PENSTOCK_RUSTC"))
 }

@@ -89,6 +89,8 @@ def run(
         name = claims.scenario(scenario)
         with watching(name) if watching else nullcontext() as watch:
             try:
+                if not where.exists():
+                    _refuse_other_build(directory)
                 results[scenario] = _one(name, wanted, sets[scenario], seeds, where, jobs, watch)
             except Cancelled:
                 raise Cancelled(
@@ -101,15 +103,20 @@ def run(
 def write(outcome: Outcome) -> Outcome:
     """Write `claims.json` after the figures exist; returns the outcome with the evidence of each claim."""
     checked = [replace(each, evidence=_evidence(each.claim, outcome)) for each in outcome.checked]
-    document = {
+    outcome = replace(outcome, checked=checked)
+    write_json(outcome.directory / VERDICTS, describe(outcome))
+    return outcome
+
+
+def describe(outcome: Outcome) -> dict[str, Any]:
+    """The content of `claims.json`."""
+    return {
         **_head(outcome.claims, outcome.scale),
         "made": outcome.made,
         "finished": True,
         "figure": outcome.figure,
-        "claims": [_entry(each) for each in checked],
+        "claims": [_entry(each) for each in outcome.checked],
     }
-    write_json(outcome.directory / VERDICTS, document)
-    return replace(outcome, checked=checked)
 
 
 def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
@@ -160,12 +167,23 @@ def _one(
         )  # fmt: skip
     _, document = catalog.load(name, sets)
     jobs = runs.plan(document, sorted(variants), None, **_many(document, seeds))
-    same = manifest["scenario"]["fingerprint"] == document.fingerprint() and manifest["version"] == _core.version()
+    same = manifest["scenario"]["fingerprint"] == document.fingerprint()
     there = {Job.of(run) for run in manifest["runs"]}
     if not same or not all(job in there for job in jobs):
-        what = "fewer variants or seeds than requested" if same else "another scenario, scale or version"
+        what = "fewer variants or seeds than requested" if same else "another scenario or scale"
         raise OutputError(f"{where} is a finished output with {what}; choose another --out")
     return Result(where)
+
+
+def _refuse_other_build(directory: Path) -> None:
+    """Refuse to run further scenarios of a paper with another build. Finished outputs may be evaluated again."""
+    for path in sorted(directory.rglob("manifest.json")):
+        earlier = read_json(path).get("version")
+        if earlier != _core.version():
+            raise OutputError(
+                f"{path.parent} was made by penstock {earlier}, and this is {_core.version()}; continue with the other "
+                "build, or choose another --out"
+            )
 
 
 def _many(document: _core.Document, replicates: int) -> dict[str, int | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import polars as pl
 
-from penstock import figures, points, summary, tables
+from penstock import figures, identity, points, summary, tables
 from penstock.errors import replacing
 from penstock.result import Result
 
@@ -47,6 +47,7 @@ def render(results: Sequence[Result], outcome: "Outcome | None" = None) -> str:
         "interval": tables.interval,
         "percent": tables.percent,
         "unfinished": tables.unfinished,
+        "build": identity.text,
         "mebibytes": lambda size: f"{size / 2**20:.1f} MiB",
     }
     if outcome:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from penstock import _core
+from penstock import _core, identity
 from penstock.compare.source import number, whole_number
 from penstock.errors import OutputError, naming
 from penstock.output import COSTS, read_json, write_json
@@ -174,6 +174,7 @@ def _manifest(all_facts: Sequence[Facts], runs: list[Row], weights: list[Row]) -
     variants = {facts.variant: facts.scenario["variants"][0] for facts in all_facts}
     return {
         "version": _core.version(),
+        "build": identity.build(),
         "finished": True,
         "asked": {
             "scenario": first.typed,

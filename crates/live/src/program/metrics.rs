@@ -147,8 +147,11 @@ impl Collector for Observation {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (core, node) = (&self.counters, &self.node_counters);
         let mut page = Encoder(encoder);
-        let mut info = page.0.encode_descriptor("info", "The version.", None, MetricType::Gauge)?;
-        ConstGauge::new(1u64).encode(info.encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?)?;
+        let mut info =
+            page.0.encode_descriptor("info", "The version and the platform.", None, MetricType::Gauge)?;
+        let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+        let labels = [("version", super::version()), ("platform", platform)];
+        ConstGauge::new(1u64).encode(info.encode_family(&labels)?)?;
         let uptime = ConstGauge::new(self.at.since(penstock_units::Instant::ZERO).as_secs_f64());
         let help = "Time since the start.";
         uptime.encode(page.0.encode_descriptor("uptime_seconds", help, None, uptime.metric_type())?)?;

@@ -48,6 +48,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// The version, with the commit if the build had it in the environment variable `PENSTOCK_COMMIT`.
+fn version() -> String {
+    let commit = option_env!("PENSTOCK_COMMIT").map(|commit| format!("+g{commit:.7}"));
+    format!("{}{}", env!("CARGO_PKG_VERSION"), commit.unwrap_or_default())
+}
+
 fn obey(args: &Args) -> Result<(), Error> {
     match args.ask {
         Ask::Help => {
@@ -55,7 +61,7 @@ fn obey(args: &Args) -> Result<(), Error> {
             return Ok(());
         }
         Ask::Version => {
-            println!("penstock-relay {}", env!("CARGO_PKG_VERSION"));
+            println!("penstock-relay {}", version());
             return Ok(());
         }
         Ask::Run | Ask::VerifyConfig | Ask::ListFingerprint { .. } => {}
@@ -204,11 +210,7 @@ impl Program {
         let (folder, keys) = open(&options)?;
         let address = address(&options)?;
         refuse_private(&options, address)?;
-        log::info!(
-            "penstock-relay {} starts; its fingerprint is {}",
-            env!("CARGO_PKG_VERSION"),
-            keys.fingerprint()
-        );
+        log::info!("penstock-relay {} starts; its fingerprint is {}", version(), keys.fingerprint());
         options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         let waiting = not_yet(&options);
         if !waiting.is_empty() {
