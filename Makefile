@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 reference-shadow reference-shadow-cells references interop attacks soak fuzz audit clean tools
+.PHONY: help setup run check test golden docs man matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 reference-shadow reference-shadow-cells references interop attacks soak fuzz audit clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ fuzz: target/tools/bin/cargo-fuzz ## fuzz one TARGET of fuzz/ for TIME seconds; 
 	@mkdir -p target/corpus/$(TARGET)
 	CARGO_TARGET_DIR=$(CURDIR)/target/fuzz $< fuzz run --sanitizer none $(TARGET) target/corpus/$(TARGET) fuzz/corpus/$(TARGET) -- \
 		-max_total_time=$(TIME) -print_final_stats=1 $(addprefix -dict=,$(wildcard fuzz/dictionaries/$(TARGET)))
+
+man: setup ## write the manual pages into target/man
+	$(BIN)/python python/man.py target/man
 
 clean: ## remove all builds and environments; runs/ stays
 	rm -rf target site .venv .venv-docs .venv-ns3 .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so

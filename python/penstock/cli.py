@@ -28,12 +28,15 @@ def run() -> int:
     from typer import Exit
     from typer.exceptions import TyperException
 
+    from penstock import completion
     from penstock.errors import MISTAKE, PenstockError, exit_status
     from penstock.verbs import app
 
+    completion.prepare()
+
     try:
         # Typer returns a status as if it were a result, that of Ctrl-C among them.
-        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        status = app(sys.argv[1:] or ["--help"], prog_name=completion.PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except PenstockError as error:
         _say(str(error))

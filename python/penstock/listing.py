@@ -28,9 +28,14 @@ def details(what: str, name: str | None) -> list[str]:
     """The details of a list or of one of its entries."""
     if what == "algorithms":
         return _algorithms_in_full(name)
-    if name is not None:
-        raise PenstockError(f"only algorithms have details; leave {name!r} out")
+    refuse_name(what, name)
     return lines(what)
+
+
+def refuse_name(what: str | None, name: str | None) -> None:
+    """Refuse the name of an entry, except of an algorithm."""
+    if name is not None and what != "algorithms":
+        raise PenstockError(f"only algorithms have details; leave {name!r} out")
 
 
 def _network(relays: int, link: int, capacity: int) -> str:
@@ -43,13 +48,18 @@ def _choice(algorithm: Algorithm) -> str:
 
 
 def _algorithms_in_full(name: str | None) -> list[str]:
+    blocks = [_block(each) for each in algorithms(name)]
+    return [line for block in blocks for line in ["", *block]][1:]
+
+
+def algorithms(name: str | None) -> list[Algorithm]:
+    """The algorithms with this name or key; all without a name."""
     known = _core.algorithms()
     chosen = [each for each in known if name is None or name in (each["kind"], each["key"])]
     if not chosen:
         names = ", ".join(dict.fromkeys(each["kind"] for each in known))
         raise PenstockError(f"there is no algorithm {name!r}; there are {names}")
-    blocks = [_block(each) for each in chosen]
-    return [line for block in blocks for line in ["", *block]][1:]
+    return chosen
 
 
 def _block(algorithm: Algorithm) -> list[str]:

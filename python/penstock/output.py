@@ -260,7 +260,7 @@ class OutputDir:
     def _drop_tables(self) -> None:
         """Remove merged tables of fewer runs or of an incomplete merge."""
         for table in TABLES:
-            for path in (self.path / f"{table}.parquet", self.path / f"{table}.parquet.tmp"):
+            for path in (self.path / f"{table}{end}" for end in (".parquet", ".parquet.tmp", ".csv")):
                 with naming(path, "remove"):
                     path.unlink(missing_ok=True)
 

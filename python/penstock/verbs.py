@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from penstock import catalog, identity
+from penstock import catalog, completion, identity
 from penstock.errors import PenstockError, naming
 from penstock.stopping import raised
 from penstock.terminal import printable
@@ -14,6 +14,7 @@ from penstock.terminal import printable
 app = typer.Typer(
     help="Simulate congestion management in onion-routing networks, and compare the results.",
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -30,7 +31,12 @@ Number, File, Folder, Name = (partial(typer.Option, metavar=word) for word in ("
 """Options with a value of this kind."""
 
 Scenario = Annotated[
-    str, typer.Argument(help="A scenario file, or the name of a shipped scenario.", metavar="SCENARIO")
+    str,
+    typer.Argument(
+        help="A scenario file, or the name of a shipped scenario.",
+        metavar="SCENARIO",
+        autocompletion=completion.of(catalog.shipped),
+    ),
 ]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", help="Set a key to a TOML value; may be repeated.", metavar="KEY=VALUE")
@@ -56,6 +62,23 @@ Threads = Annotated[
     ),
 ]
 Report = Annotated[bool, typer.Option(help="Draw figures and write a report.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Also write the tables as CSV files.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(identity.one_line())
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command("list")
@@ -66,10 +89,14 @@ def list_(
     name: Annotated[
         str | None, typer.Argument(help="Show only this algorithm, or the algorithms of this key.", metavar="NAME")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """List scenarios, papers, algorithms, presets, workloads or networks."""
-    from penstock import listing
+    from penstock import facts, listing
 
+    if as_json:
+        print(facts.text(facts.lists([what] if what else get_args(List), name)))
+        return
     if what is not None:
         print("\n".join(listing.details(what, name)))
         return
@@ -80,12 +107,12 @@ def list_(
 
 
 @app.command()
-def check(scenario: Scenario, sets: Sets = None, network: NetworkFile = None) -> None:
+def check(scenario: Scenario, sets: Sets = None, network: NetworkFile = None, as_json: Json = False) -> None:
     """Explain a scenario and estimate its time and memory, without running it."""
-    from penstock import fits
+    from penstock import facts, fits
 
-    _, document = catalog.load(scenario, tuple(sets or ()), network)
-    print(printable(document.describe().rstrip()))
+    name, document = catalog.load(scenario, tuple(sets or ()), network)
+    print(facts.text(facts.scenario(name, document)) if as_json else printable(document.describe().rstrip()))
     fits.at_once(document, [name for name, _ in document.variants()], None, 1)
 
 
@@ -111,6 +138,8 @@ def run(
     jobs: Jobs = None,
     threads: Threads = None,
     report: Report = True,
+    csv: Csv = False,
+    as_json: Json = False,
 ) -> None:
     """Run every variant with every seed, then draw figures and write a report."""
     from penstock import runs as runner
@@ -133,7 +162,7 @@ def run(
             threads=threads,
             watch=watch,
         )
-    _tell(result.directory, report=report)
+    _tell(result.directory, report=report, csv=csv, as_json=as_json)
 
 
 @app.command()
@@ -154,6 +183,8 @@ def sweep(
     jobs: Jobs = None,
     threads: Threads = None,
     report: Report = True,
+    csv: Csv = False,
+    as_json: Json = False,
 ) -> None:
     """Run a scenario with every combination of parameter values, then draw figures and write a report."""
     from penstock import runs as runner
@@ -173,13 +204,18 @@ def sweep(
             threads=threads,
             watch=watch,
         )
-    _tell(result.directory, report=report)
+    _tell(result.directory, report=report, csv=csv, as_json=as_json)
 
 
 @app.command()
 def paper(
     name: Annotated[
-        str, typer.Argument(help="A paper of `penstock list papers`, or a folder with a claims.toml.", metavar="NAME")
+        str,
+        typer.Argument(
+            help="A paper of `penstock list papers`, or a folder with a claims.toml.",
+            metavar="NAME",
+            autocompletion=completion.of(catalog.papers),
+        ),
     ],
     figure: Annotated[
         str | None,
@@ -202,9 +238,10 @@ def paper(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 if a claim with a bound fails or is undecided.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Run a paper's experiments, and check its claims one by one."""
-    from penstock import generated
+    from penstock import facts, generated
     from penstock.paper import runner, table
     from penstock.progress import Shown
     from penstock.report import write
@@ -216,7 +253,10 @@ def paper(
     outcome = runner.write(outcome)
     if markdown is not None:
         generated.write(markdown, f"penstock paper {outcome.claims.paper}", table.markdown(outcome), outcome.made)
-    table.show(outcome, f"report:   {page}\nverdicts: {outcome.directory / runner.VERDICTS}", console())
+    if as_json:
+        print(facts.text({"directory": outcome.directory, "report": page, **runner.describe(outcome)}))
+    else:
+        table.show(outcome, f"report:   {page}\nverdicts: {outcome.directory / runner.VERDICTS}", console())
     if strict and outcome.missed:
         raise typer.Exit(1)
 
@@ -225,11 +265,15 @@ def paper(
 def report_(
     directories: Annotated[list[Path], typer.Argument(help="Output directories.", metavar="DIR...")],
     to: Annotated[Path | None, File(help="The page to write; by default report.html in the directory.")] = None,
+    csv: Csv = False,
+    as_json: Json = False,
 ) -> None:
     """Draw figures of outputs and write an HTML page."""
     if len(directories) == 1:
-        _tell(directories[0], to=to)
+        _tell(directories[0], to=to, csv=csv, as_json=as_json)
         return
+    if csv or as_json:
+        raise PenstockError("--csv and --json are for the report of one directory; leave them out")
     if to is None:
         raise PenstockError("a report of several directories needs a file name; add --to FILE")
     from penstock.report import write
@@ -274,23 +318,28 @@ def compare(
     ] = 0.0,
     out: Annotated[Path | None, Folder(help="The output directory; by default a new runs/compare-<n>.")] = None,
     report: Report = True,
+    as_json: Json = False,
 ) -> None:
     """Compare the downloads of two outputs of Penstock, OnionPerf, tornettools or tgen."""
     import shlex
 
+    from penstock import facts
     from penstock.compare import compare as put_together
     from penstock.compare import find, page, show
     from penstock.tables import console
 
     first, second = (find.read(spec, workloads=workload or (), skip=skip) for spec in (a, b))
     comparison = put_together(first, second, clock)
-    footer = ""
+    written = None
     if report:
         directory = page.directory(out)
         words = ["penstock", "compare", a, b, *(word for name in workload or () for word in ("--workload", name))]
         words += (["--clock", clock] if clock else []) + (["--skip", f"{skip:g}"] if skip else [])
-        footer = f"report: {page.write(comparison, directory, shlex.join(words))}"
-    show.show(comparison, footer, console())
+        written = page.write(comparison, directory, shlex.join(words))
+    if as_json:
+        print(facts.text(facts.comparison(comparison, written)))
+    else:
+        show.show(comparison, f"report: {written}" if written else "", console())
 
 
 @app.command()
@@ -435,10 +484,18 @@ def import_shadow(
     _tell(out, report=report)
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    print(identity.facts())
+@app.command("version")
+def version_(as_json: Json = False) -> None:
+    """Print the version, the platform and the libraries."""
+    print(identity.facts(as_json=as_json))
+
+
+@app.command("completion")
+def completion_(
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.", metavar="SHELL")],
+) -> None:
+    """Print the script that completes words of the command in a shell."""
+    print(completion.script(shell))
 
 
 def _put(text: str, out: Path | None) -> None:
@@ -449,16 +506,27 @@ def _put(text: str, out: Path | None) -> None:
         out.write_text(text, encoding="utf-8")
 
 
-def _tell(directory: Path, *, to: Path | None = None, report: bool = True) -> None:
-    from penstock import tables
+def _tell(
+    directory: Path, *, to: Path | None = None, report: bool = True, csv: bool = False, as_json: bool = False
+) -> None:
+    from penstock import facts, tables
     from penstock.result import Result
 
     result = Result(directory)
-    footer = f"tables:   {directory}"
+    if csv:
+        from penstock import spreadsheet
+
+        spreadsheet.write(result)
+    page = None
     if report:
         from penstock.report import write
 
         page = write([result], to or directory / "report.html")
+    if as_json:
+        print(facts.text(facts.result(result, page)))
+        return
+    footer = f"tables:   {directory}"
+    if page:
         pictures = ", ".join(path.name for path in sorted((directory / "figures").glob("*.png")))
         footer = f"report:   {page}\npictures: {directory / 'figures'} ({pictures or 'none'})"
     if not result.finished:

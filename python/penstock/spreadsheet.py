@@ -1,0 +1,30 @@
+"""The tables of an output directory as CSV files, beside the Parquet files."""
+
+from pathlib import Path
+
+import polars as pl
+
+from penstock.errors import OutputError, replacing
+from penstock.output import TABLES
+from penstock.result import Result
+
+
+def write(result: Result) -> list[Path]:
+    """Write a CSV file for each table of a finished directory, batch by batch; returns the files.
+
+    Numbers have all digits of the Parquet files. An empty cell is a missing value.
+    """
+    if not result.finished:
+        raise OutputError(f"{result.directory} is unfinished; --csv needs a finished directory: {result.command}")
+    tables = (result.directory / f"{table}.parquet" for table in TABLES)
+    return [_write(table) for table in tables if table.exists()]
+
+
+def _write(table: Path) -> Path:
+    path = table.with_suffix(".csv")
+    try:
+        with replacing(path) as temporary:
+            pl.scan_parquet(table, glob=False).sink_csv(temporary)
+    except pl.exceptions.PolarsError as error:
+        raise OutputError(f"{table} is damaged: {error}") from error
+    return path
