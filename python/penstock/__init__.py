@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError
     from penstock.result import Result, load
     from penstock.runs import run, sweep
+    from penstock.shards import merge
 
     __version__: str
 
@@ -27,6 +28,7 @@ __all__ = [
     "ScenarioError",
     "__version__",
     "load",
+    "merge",
     "run",
     "sweep",
 ]
@@ -35,6 +37,7 @@ _WHERE = {
     **dict.fromkeys(("Cancelled", "OutputError", "PenstockError", "ScenarioError"), "penstock.errors"),
     **dict.fromkeys(("Result", "load"), "penstock.result"),
     **dict.fromkeys(("run", "sweep"), "penstock.runs"),
+    "merge": "penstock.shards",
 }
 
 

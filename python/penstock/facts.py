@@ -94,6 +94,7 @@ def result(of: "Result", page: Path | None) -> dict[str, Any]:
         "directory": of.directory,
         "version": of.manifest["version"],
         "finished": of.finished,
+        "shard": of.manifest.get("shard"),
         "runs": len(of.manifest["runs"]),
         "report": page,
         "scenario": of.scenario["name"],

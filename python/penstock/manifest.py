@@ -65,6 +65,7 @@ class _Manifest(_Shape):
     scenario: _Scenario
     sweep: _Sweep | None = None
     replay: _Replay | None = None
+    shard: Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]{1,9}/[0-9]{1,9}$")] | None = None
     runs: list[Record]
 
 

@@ -118,23 +118,28 @@ class Origin:
 class OutputDir:
     """The directory of one `penstock run`, locked against other writers."""
 
-    def __init__(self, path: Path, origin: Origin, jobs: Iterable[Job]) -> None:
+    def __init__(self, path: Path, origin: Origin, jobs: Iterable[Job], shard: str | None = None) -> None:
         """Create `path`, or resume an unfinished directory of the same origin; refuse any other.
 
-        The requested runs grow by `jobs`: all variants so far, in all networks, with all seeds.
+        The requested runs grow by `jobs`: all variants so far, in all networks, with all seeds. The directory of a
+        `shard` keeps its parts and never finishes; `penstock.shards` merges them.
         """
         self.path = path
         self.origin = origin
+        self.shard = shard
         with naming(path, "make"):
             existed = path.exists()
             if not existed:
                 path.mkdir(parents=True)
         self._lock = self._take_lock()
         try:
+            jobs = list(jobs)
             earlier = self._check_resumable() if existed else {}
             self._variants = {*earlier.get("variants", ()), *(job.variant for job in jobs)}
             self._networks = {*earlier.get("networks", ()), *(job.network for job in jobs)}
             self._seeds = {*earlier.get("seeds", ()), *(job.seed for job in jobs)}
+            if shard and existed and {*jobs_of(earlier)} != {*jobs}:
+                raise OutputError(f"{path} exists and is a shard of other runs; choose another --out")
             refuse_link(self.parts)
             with naming(self.parts, "make"):
                 self.parts.mkdir(exist_ok=True)
@@ -171,6 +176,9 @@ class OutputDir:
             raise OutputError(
                 f"{self.path} exists and is finished; choose another --out, or read it with penstock report {self.path}"
             )
+        if manifest.get("shard") != self.shard:
+            which = f"shard {manifest['shard']}" if "shard" in manifest else "runs without --shard"
+            raise OutputError(f"{self.path} exists and holds {which}; choose another --out")
         scenario = manifest.get("scenario", {})
         same = manifest.get("sweep") == self.origin.sweep
         replayed = manifest.get("replay") == self.origin.replay
@@ -240,13 +248,18 @@ class OutputDir:
         """The requested runs that are not finished."""
         return missing(self.asked, self.finished())
 
+    @property
+    def complete(self) -> bool:
+        """Whether all requested runs are finished and can be merged here."""
+        return not self.shard and not self.missing()
+
     def merge(self) -> None:
         """Join the tables of the finished runs."""
         _core.merge([self.parts / job.folder for job in self.finished()], self.path)
 
     def finish(self) -> None:
         """Write the manifest; remove the parts if all runs are finished and merged."""
-        finished = not self.missing()
+        finished = self.complete
         self.write_manifest(finished=finished)
         if finished:
             shutil.rmtree(self.parts, ignore_errors=True)
@@ -283,6 +296,7 @@ class OutputDir:
             "world": origin.world if origin.world != "sim" else None,
             "sweep": origin.sweep,
             "replay": origin.replay,
+            "shard": self.shard,
             "scenario": origin.describe(),
             "runs": list(self.finished().values()),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -346,6 +360,14 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a JSON object atomically."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def jobs_of(asked: Mapping[str, Any]) -> list[Job]:
+    """Every run that `asked` of a manifest requests, in the order of the final tables."""
+    networks = asked.get("networks") or [-1]
+    return [
+        Job(variant, network, seed) for variant in asked["variants"] for network in networks for seed in asked["seeds"]
+    ]
 
 
 def missing(jobs: Sequence[Job], finished: Iterable[Job]) -> list[Job]:

@@ -91,6 +91,7 @@ class Result:
         words += [word for override in sets for word in ("--set", override)]
         if seeds and together:
             words += ["--seed", str(seeds[0]), "--runs", str(len(seeds))]
+        words += ["--shard", self.manifest["shard"]] if "shard" in self.manifest else []
         if not self.finished:
             words += ["--out", str(self.directory)]
         return shlex.join(words)

@@ -12,6 +12,7 @@ from penstock.grid import Grid
 from penstock.output import Job, Origin, OutputDir, missing
 from penstock.progress import Watch
 from penstock.result import Result
+from penstock.shards import Shard
 
 POLL_S = 0.1
 """The interval between progress reports [s]."""
@@ -41,6 +42,7 @@ def run(
     out: str | Path | None = None,
     jobs: int | None = None,
     threads: int | None = None,
+    shard: str | None = None,
     watch: Watch | None = None,
 ) -> Result:
     """Run a scenario and return its output directory.
@@ -63,6 +65,7 @@ def run(
         threads: the number of threads of each run. By default, the runs of large networks share the cores that have no
             run of their own. If all runs together would have more threads than cores, the number is reduced with a
             warning. The results do not depend on it.
+        shard: `K/N` executes only this part of the runs, and needs `out`. `penstock.merge` merges all parts.
         watch: receives progress reports.
 
     Raises:
@@ -72,6 +75,7 @@ def run(
     """
     name, document = catalog.load(scenario, tuple(sets), network, tuple(variants or ()))
     todo = plan(document, variants, seed, runs, networks)
+    part = _shard(shard, out)
     origin = Origin(name, document, tuple(sets), str(scenario), network=_typed(network), world=world)
     replays: Mapping[Job, _core.Replay] = {}
     if world == "testbed":
@@ -86,10 +90,10 @@ def run(
 
         record = Record(replay, replay_variant)
         origin = dataclasses.replace(origin, replay=record.describe())
-        replays = record.of(document, todo)
+        replays = record.of(document, part.of(todo) if part else todo)
     elif replay_variant is not None:
         raise ScenarioError("--replay-variant selects a variant of --replay; add --replay DIR")
-    return _run(origin, todo, out, jobs, threads, watch, replays)
+    return _run(origin, todo, out, jobs, threads, part, watch, replays)
 
 
 def sweep(
@@ -104,6 +108,7 @@ def sweep(
     out: str | Path | None = None,
     jobs: int | None = None,
     threads: int | None = None,
+    shard: str | None = None,
     watch: Watch | None = None,
 ) -> Result:
     """Run a scenario at every point of a grid and return the output directory, with the table of points.
@@ -116,11 +121,19 @@ def sweep(
     document = _core.Document.sweep(text, str(path), sets, grid.only, grid.sets(), catalog.network_file(network))
     catalog.warn(*document.warnings())
     origin = Origin(name, document, tuple(sets), str(scenario), grid.describe(), network=_typed(network))
-    result = _run(origin, plan(document, None, seed, runs), out, jobs, threads, watch, {})
-    from penstock import points
+    part = _shard(shard, out)
+    result = _run(origin, plan(document, None, seed, runs), out, jobs, threads, part, watch, {})
+    if part is None:
+        from penstock import points
 
-    points.write(result)
+        points.write(result)
     return result
+
+
+def _shard(text: str | None, out: str | Path | None) -> Shard | None:
+    if text is not None and out is None:
+        raise ScenarioError("--shard needs a directory of its own for each shard; add --out DIR")
+    return None if text is None else Shard.parse(text)
 
 
 def _typed(network: str | Path | None) -> str | None:
@@ -133,6 +146,7 @@ def _run(
     out: str | Path | None,
     jobs: int | None,
     threads: int | None,
+    shard: Shard | None,
     watch: Watch | None,
     replays: Mapping[Job, _core.Replay],
 ) -> Result:
@@ -142,7 +156,11 @@ def _run(
     cores = _core.cores()
     variants = {job.variant for job in todo}
     at_once = fits.at_once(origin.document, variants, jobs, max(cores // (threads or 1), 1))
-    output = OutputDir.fresh(origin, todo) if out is None else OutputDir(Path(out), origin, todo)
+    if out is None:
+        output = OutputDir.fresh(origin, todo)
+    else:
+        output = OutputDir(Path(out), origin, todo, str(shard) if shard else None)
+    todo = shard.of(todo) if shard else todo
     try:
         left = len(missing(todo, output.finished()))
         at_once = max(min(at_once, left), 1)
@@ -218,7 +236,7 @@ def execute(
     pool = _RunPool(output, todo, at_once, threads, replays)
     try:
         pool.work(watch, already=len(jobs) - len(todo))
-        if not output.missing():
+        if output.complete:
             output.merge()
     except BaseException:
         pool.stop()

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -10,6 +10,9 @@ from penstock import catalog, completion, identity
 from penstock.errors import PenstockError, naming
 from penstock.stopping import raised
 from penstock.terminal import printable
+
+if TYPE_CHECKING:
+    from penstock.result import Result
 
 app = typer.Typer(
     help="Simulate congestion management in onion-routing networks, and compare the results.",
@@ -62,6 +65,10 @@ Threads = Annotated[
     ),
 ]
 Report = Annotated[bool, typer.Option(help="Draw figures and write a report.")]
+ShardOf = Annotated[
+    str | None,
+    typer.Option("--shard", help="Execute only part K of N of the runs, into a directory of its own.", metavar="K/N"),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Also write the tables as CSV files.")]
 
@@ -137,6 +144,7 @@ def run(
     out: Out = None,
     jobs: Jobs = None,
     threads: Threads = None,
+    shard: ShardOf = None,
     report: Report = True,
     csv: Csv = False,
     as_json: Json = False,
@@ -160,9 +168,10 @@ def run(
             out=out,
             jobs=jobs,
             threads=threads,
+            shard=shard,
             watch=watch,
         )
-    _tell(result.directory, report=report, csv=csv, as_json=as_json)
+    _tell(result.directory, report=report and not shard, csv=csv and not shard, as_json=as_json)
 
 
 @app.command()
@@ -182,6 +191,7 @@ def sweep(
     out: Out = None,
     jobs: Jobs = None,
     threads: Threads = None,
+    shard: ShardOf = None,
     report: Report = True,
     csv: Csv = False,
     as_json: Json = False,
@@ -202,9 +212,10 @@ def sweep(
             out=out,
             jobs=jobs,
             threads=threads,
+            shard=shard,
             watch=watch,
         )
-    _tell(result.directory, report=report, csv=csv, as_json=as_json)
+    _tell(result.directory, report=report and not shard, csv=csv and not shard, as_json=as_json)
 
 
 @app.command()
@@ -280,6 +291,20 @@ def report_(
     from penstock.result import Result
 
     print(f"report: {write([Result(directory) for directory in directories], to)}")
+
+
+@app.command()
+def merge(
+    directories: Annotated[list[Path], typer.Argument(help="The directories of all shards.", metavar="DIR...")],
+    out: Annotated[Path, Folder(help="The new output directory.")],
+    report: Report = True,
+    csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """Merge the directories of all shards of a command into one output directory."""
+    from penstock import shards
+
+    _tell(shards.merge(directories, out).directory, report=report, csv=csv, as_json=as_json)
 
 
 @app.command()
@@ -525,6 +550,9 @@ def _tell(
     if as_json:
         print(facts.text(facts.result(result, page)))
         return
+    if "shard" in result.manifest and not report:
+        _tell_shard(result)
+        return
     footer = f"tables:   {directory}"
     if page:
         pictures = ", ".join(path.name for path in sorted((directory / "figures").glob("*.png")))
@@ -535,3 +563,9 @@ def _tell(
         there = f"{len(result.manifest['runs'])} of {whole} runs are finished"
         footer = f"{footer}\nunfinished: {there}; to run the rest: {result.command}"
     tables.show(result, footer, tables.console())
+
+
+def _tell_shard(result: "Result") -> None:
+    shard, count = result.manifest["shard"], len(result.manifest["runs"])
+    print(f"shard:    {shard}, with {count} finished runs in {result.directory}")
+    print("to merge: penstock merge DIR... --out DIR, with the directories of all shards")

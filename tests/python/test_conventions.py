@@ -17,7 +17,7 @@ from penstock import _core, catalog
 from penstock.output import TABLES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
-COMMANDS = ("list", "check", "run", "sweep", "paper", "report", "compare", "network", "paths", "workload",
+COMMANDS = ("list", "check", "run", "sweep", "merge", "paper", "report", "compare", "network", "paths", "workload",
             "export shadow", "export tornettools", "export onionperf", "import shadow", "completion",
             "version")  # fmt: skip
 
@@ -152,5 +152,5 @@ def test_every_command_has_a_manual_page(penstock: Command, monkeypatch: pytest.
     importlib.import_module("man").main(str(penstock.directory / "man"))
     pages = {path.stem: path.read_text() for path in (penstock.directory / "man").iterdir()}
     assert {f"penstock-{command.replace(' ', '-')}" for command in COMMANDS} | {"penstock"} <= pages.keys()
-    assert r"\fB\-\-seed\fP N" in pages["penstock-run"]
+    assert r"\fB\-\-shard\fP K/N" in pages["penstock-run"]
     assert _core.version() in pages["penstock"]
