@@ -20,7 +20,7 @@ RUN = list(RUN_SCHEMA)
 """The columns that identify a run. Two runs are a pair if they have the same network and seed."""
 
 MIN_REPLICATES = 5
-"""The minimum number of replicates for a final verdict. With fewer replicates, reports print a warning."""
+"""The minimum number of replicates for a verdict. With fewer replicates, reports print a warning."""
 
 BAND = 3
 """The minimum number of replicates for a band. With two replicates, the t interval would fill every panel."""

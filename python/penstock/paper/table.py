@@ -14,6 +14,9 @@ from penstock.paper.verdicts import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_
 VERDICTS = (HOLDS, FAILS, UNDECIDED, NOT_GATED, NOT_YET, NEEDS_NETWORK)
 """All verdicts, in the order of the counts."""
 
+STYLES = {FAILS: "bold red", UNDECIDED: "bold yellow"}
+"""The styles of rows on a terminal."""
+
 
 def show(outcome: Outcome, footer: str, to: Console) -> None:
     """Print a row for each claim, the counts, and a footer."""
@@ -28,7 +31,7 @@ def show(outcome: Outcome, footer: str, to: Console) -> None:
         said = f"{claim.says} [{claim.id}]" + (f" ({each.reason})" if each.reason else "")
         count = str(each.n) if each.n else ""
         cells = (where(claim), said, measured(each), interval(each), count, bound(claim))
-        table.add_row(*cells, each.verdict, style="bold" if each.missed else None)
+        table.add_row(*cells, each.verdict, style=STYLES.get(each.verdict))
     to.print(table)
     to.print(f"\n{remark(outcome)}", soft_wrap=True)
     to.print(footer, soft_wrap=True)

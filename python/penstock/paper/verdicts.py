@@ -20,8 +20,8 @@ UNDECIDED = "undecided"
 NOT_YET = "not yet"
 NEEDS_NETWORK = "needs the network"
 
-FEWEST, FINAL = 2, MIN_REPLICATES
-"""The minimum number of seeds or networks for a verdict, and for a final verdict."""
+FEWEST = 2
+"""The minimum number of seeds or networks that can show an exact bound. Other verdicts need MIN_REPLICATES."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Checked:
     claim: Claim
     verdict: str
     reason: str = ""
-    """Reasons for the verdict, missing numbers, and a note on too few seeds."""
+    """Reasons for the verdict, and missing numbers."""
     measured: float = nan
     """The mean of the numbers."""
     low: float = nan
@@ -85,10 +85,8 @@ def decide(claim: Claim, results: Mapping[str, Result]) -> Checked:
     verdict, reason = _verdict(claim.gate, numbers, of_runs, replicates, whole=not lacking)
     if claim.compare == "gain" and remark:
         verdict, reason = UNDECIDED, remark
-    count = len(numbers)
-    few = f"{count} {replicates.name(2)}; a final verdict needs {FINAL}" if FEWEST <= count < FINAL else ""
     alone = "all seeds use one network, so the result applies to this network only" if replicates.of_one_network else ""
-    return _checked(claim, verdict, (reason, *lacking, few, alone), numbers, replicates)
+    return _checked(claim, verdict, (reason, *lacking, alone), numbers, replicates)
 
 
 def _checked(
@@ -125,8 +123,9 @@ def _verdict(
     mean, low, high = stats.mean_interval(numbers)
     if gate.by == EVERY_SEED and not all(map(gate.keeps, of_runs)):
         return FAILS, ""
-    if len(numbers) < FEWEST:
-        return UNDECIDED, f"one {replicates.name()} is not enough"
+    needed = FEWEST if gate.by == EVERY_SEED else MIN_REPLICATES
+    if (count := len(numbers)) < needed:
+        return UNDECIDED, f"{count} {replicates.name(count)}; a verdict needs {needed}"
     if gate.by == EVERY_SEED:
         return (HOLDS, "") if whole else (UNDECIDED, "some seeds have no number")
     if not gate.keeps(mean):
