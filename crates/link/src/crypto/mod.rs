@@ -1,6 +1,8 @@
-//! Circuit cryptography: encryption layers ([`tor1`]), handshakes that agree on keys, and a relay's [`answer`].
+//! Circuit cryptography: encryption layers ([`tor1`]), handshakes that agree on keys, a relay's [`answer`], and the
+//! client's side ([`ClientHandshake`]).
 
 mod answer;
+mod client;
 pub mod extensions;
 pub mod fast;
 mod keystream;
@@ -12,6 +14,7 @@ pub mod tor1;
 mod tests;
 
 pub use answer::{Answered, Identities, OnionKey, answer};
+pub use client::{ClientHandshake, RelayKeys};
 pub use keystream::KeyStream;
 
 /// The reason why a circuit handshake failed.
