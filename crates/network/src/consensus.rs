@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
             }
             b"r" => self.begin_relay(&item.words()?)?,
             b"s" => {
-                let flags = flags(&item.words()?);
+                let flags = Flags::of(&item.words()?);
                 once(&mut self.entry("s")?.flags, flags, "s")?;
             }
             b"w" => {
@@ -362,19 +362,6 @@ fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, LineError> {
         }
     }
     Ok(pairs)
-}
-
-fn flags(words: &[&str]) -> Flags {
-    let has = |flag| words.contains(&flag);
-    Flags {
-        guard: has("Guard"),
-        exit: has("Exit"),
-        bad_exit: has("BadExit"),
-        fast: has("Fast"),
-        stable: has("Stable"),
-        running: has("Running"),
-        valid: has("Valid"),
-    }
 }
 
 /// The value of `Bandwidth=` in a w line [kB/s].

@@ -21,6 +21,22 @@ pub struct Flags {
     pub valid: bool,
 }
 
+impl Flags {
+    /// The flags among the words of an `s` line.
+    pub fn of(words: &[&str]) -> Self {
+        let has = |flag| words.contains(&flag);
+        Flags {
+            guard: has("Guard"),
+            exit: has("Exit"),
+            bad_exit: has("BadExit"),
+            fast: has("Fast"),
+            stable: has("Stable"),
+            running: has("Running"),
+            valid: has("Valid"),
+        }
+    }
+}
+
 /// The properties of a relay that path selection uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
