@@ -45,6 +45,13 @@ pub enum Event<C: Cell> {
     StreamRequested { stream: StreamKey, target: C::Target },
     /// Clients only: the stream is open.
     StreamConnected { stream: StreamKey },
+    /// Clients only: the exit has ended the stream. [`StreamClosed`](Event::StreamClosed) follows.
+    StreamEnded {
+        /// The stream. Another stream may reuse its key.
+        stream: StreamKey,
+        /// The content of the exit's message.
+        end: C::End,
+    },
     /// The kernel has accepted all data of the stream, and the stream is closed.
     StreamClosed {
         /// The stream. Another stream may reuse its key.

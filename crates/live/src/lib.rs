@@ -9,6 +9,7 @@
 //! - [`directory`]: publishes the relay's descriptor; fetches, verifies and serves documents of the authorities
 //! - [`names`]: resolves host names by DNS
 //! - [`tls`]: TLS settings
+//! - [`proxy`]: the decisions of a client: paths, guards, circuits, SOCKS
 //! - [`node`]: the event loop around the core
 //! - [`torrc`]: the operator's settings
 //! - [`program`]: the command `penstock-relay`
@@ -23,6 +24,7 @@ pub mod keys;
 pub mod names;
 pub mod node;
 pub mod program;
+pub mod proxy;
 pub mod tls;
 pub mod torrc;
 

@@ -252,6 +252,21 @@ pub fn arpa(name: &str) -> Option<IpAddr> {
     <[u8; 16]>::try_from(octets).ok().filter(|_| whole).map(IpAddr::from)
 }
 
+/// The name for a reverse lookup of an address: the inverse of [`arpa`].
+pub fn reverse(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(v6) => {
+            let digits = format!("{:032x}", v6.to_bits());
+            let digits: Vec<String> = digits.chars().rev().map(String::from).collect();
+            format!("{}.ip6.arpa", digits.join("."))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,6 +277,9 @@ mod tests {
     fn reverse_lookup_names_give_their_address() {
         assert_eq!(arpa("4.3.2.1.in-addr.arpa"), Some(Ipv4Addr::new(1, 2, 3, 4).into()));
         assert_eq!(arpa("4.3.2.1.IN-ADDR.ARPA."), Some(Ipv4Addr::new(1, 2, 3, 4).into()));
+        for address in ["192.0.2.7", "2001:db8::567:89ab"].map(|text| text.parse().unwrap()) {
+            assert_eq!(arpa(&reverse(address)), Some(address));
+        }
         let six: Ipv6Addr = "2001:db8::567:89ab".parse().unwrap();
         let name = "b.a.9.8.7.6.5.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
         assert_eq!(arpa(name), Some(six.into()));

@@ -103,7 +103,7 @@ fn member(contact: usize, directory: bool) -> Running {
         let (authorities, retry) = (Vec::new(), RetryPolicy::TESTING);
         node.join(Membership {
             authorities,
-            description,
+            description: Some(description),
             publish: true,
             overrides: OperatorOverrides::default(),
             retry,
@@ -185,8 +185,13 @@ fn a_peer_that_the_consensus_does_not_list_is_a_client() {
     let node = Running::start_with_setup(change, move |node| {
         let description = description(node, date, 1);
         let overrides = OperatorOverrides { throttle: true, ..OperatorOverrides::default() };
-        let membership =
-            Membership { authorities, description, publish: false, overrides, retry: RetryPolicy::TESTING };
+        let membership = Membership {
+            authorities,
+            description: Some(description),
+            publish: false,
+            overrides,
+            retry: RetryPolicy::TESTING,
+        };
         node.join(membership).unwrap();
     });
     let (exit, server) = (Running::start(SchedulerConfig::default()), silent_server());

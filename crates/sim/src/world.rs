@@ -382,6 +382,8 @@ impl<'a> World<'a> {
                 }
                 Event::StreamConnected { stream } => self.on_stream_connected(id, stream),
                 Event::StreamClosed { stream } => self.on_stream_closed(id, stream),
+                // Simulated clients do not need the reason.
+                Event::StreamEnded { .. } => {}
                 Event::Tracked { tag, station, at, .. } => self.net.tracker.station(tag, id, station, at),
             }
         }

@@ -200,8 +200,8 @@ impl<C: Cell> Relay<C> {
             (Message::Xon(rate), Some(id)) => {
                 self.parts.on_stream_feedback(now, circuit, id, StreamFeedback::Xon(rate), kernel)
             }
-            (Message::End(_), Some(id)) => {
-                self.parts.on_end(now, circuit, id, kernel);
+            (Message::End(end), Some(id)) => {
+                self.parts.on_end(now, circuit, id, is_origin.then_some(end), kernel);
                 Ok(())
             }
             (Message::Connected(_), Some(id)) if is_origin => {

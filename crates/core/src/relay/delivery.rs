@@ -199,15 +199,20 @@ impl<C: Cell> Parts<C> {
         }
     }
 
+    /// Ends a stream. A client's driver gets the content `end` of the exit's message.
     pub(super) fn on_end(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,
         id: StreamId,
+        end: Option<C::End>,
         kernel: &mut impl Kernel<C>,
     ) {
         if let Some(stream) = self.stream_of(circuit, id) {
             self.edges.streams[stream].ended = true;
+            if let Some(end) = end {
+                self.events.push(Event::StreamEnded { stream, end });
+            }
             self.flush_stream(now, stream, kernel);
         }
     }

@@ -99,6 +99,7 @@ impl<C: Cell> Parts<C> {
             }
             Event::Connect { .. }
             | Event::CircuitClosed { .. }
+            | Event::StreamEnded { .. }
             | Event::StreamClosed { .. }
             | Event::Tracked { .. } => false,
         }

@@ -82,6 +82,18 @@ fn a_stream_opens_and_closes() {
 }
 
 #[test]
+fn a_client_learns_why_the_exit_ended_a_stream() {
+    let mut net = path();
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 1000, 0);
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+    assert_eq!(net.nodes[0].ended, [EndReason::DONE]);
+    // The end that sends END gets no event.
+    assert_eq!(net.nodes[3].ended, []);
+}
+
+#[test]
 fn an_application_can_close_first() {
     let mut net = path();
     let circuit = net.build(0, &[1, 2, 3]);

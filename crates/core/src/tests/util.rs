@@ -10,7 +10,9 @@ use crate::cell::PeerId;
 use crate::config::IdleTimeouts;
 use crate::edge_control::Negotiation;
 use crate::hop_control::HopOffer;
-use crate::{ChannelKey, CircuitIndex, Direction, Event, Relay, RelayConfig, StreamKey, Violation};
+use crate::{
+    ChannelKey, CircuitIndex, Direction, EndReason, Event, Relay, RelayConfig, StreamKey, Violation,
+};
 use penstock_units::{Bytes, DataRate, Duration, Instant, Rng, Seed};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -73,6 +75,8 @@ pub(super) struct Node {
     /// Built circuits of a client.
     pub(super) built: Vec<CircuitIndex>,
     pub(super) closed: Vec<(CircuitIndex, Option<Violation>)>,
+    /// The reasons for which exits ended the streams of this client.
+    pub(super) ended: Vec<EndReason>,
     /// The maximum length of any circuit queue, forward and backward [cell].
     pub(super) peak_queue: [u64; 2],
 }
@@ -182,6 +186,7 @@ impl Net {
             timer: None,
             built: Vec::new(),
             closed: Vec::new(),
+            ended: Vec::new(),
             peak_queue: [0; 2],
         });
         self.schedule_timer(self.nodes.len() - 1);
@@ -535,7 +540,7 @@ impl Net {
 
     fn on_event(&mut self, node: usize, event: Event<TestCell>) {
         let now = self.now;
-        let Node { relay, host, built, closed, .. } = &mut self.nodes[node];
+        let Node { relay, host, built, closed, ended, .. } = &mut self.nodes[node];
         match event {
             Event::Connect { channel, peer } => {
                 let peer = peer.0 as usize;
@@ -574,6 +579,7 @@ impl Net {
                 let before = std::mem::replace(&mut self.transfers.borrow_mut()[transfer].connected, true);
                 assert!(!before, "a stream connects once");
             }
+            Event::StreamEnded { end, .. } => ended.push(end),
             Event::StreamClosed { .. } | Event::Tracked { .. } => {}
         }
     }

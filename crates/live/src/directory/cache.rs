@@ -197,7 +197,7 @@ impl DirectoryCache {
         }
         match task {
             Task::Certs => self.documents.lacks_certs(now) || self.waiting.iter().any(Option::is_some),
-            Task::Consensus(_) => true,
+            Task::Consensus(flavour) => self.documents.keeps(flavour),
             Task::Microdescriptors => self.documents.missing_microdescriptors().next().is_some(),
             Task::Descriptors => self.documents.missing_descriptors().next().is_some(),
             Task::Upload(number) => self.to_publish[number],

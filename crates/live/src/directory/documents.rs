@@ -25,6 +25,8 @@ const MOST: usize = 65_536;
 #[derive(Clone, Debug)]
 pub struct Documents {
     pub(super) authorities: Arc<[Authority]>,
+    /// The flavors of consensuses that the cache keeps, with the documents that they list.
+    flavours: &'static [Flavour],
     pub(super) certs: Vec<AuthorityCert>,
     consensuses: [Option<Arc<Consensus>>; 2],
     microdescriptors: Kept<32>,
@@ -73,6 +75,7 @@ impl Documents {
     pub fn new(authorities: Vec<Authority>) -> Self {
         Documents {
             authorities: authorities.into(),
+            flavours: &Flavour::ALL,
             certs: Vec::new(),
             consensuses: [None, None],
             microdescriptors: Kept(BTreeMap::new()),
@@ -80,6 +83,21 @@ impl Documents {
             owners: BTreeMap::new(),
             own: None,
         }
+    }
+
+    /// An empty cache of a client, which needs no server descriptors.
+    pub fn of_client(authorities: Vec<Authority>) -> Self {
+        Documents { flavours: &[Flavour::Microdescriptors], ..Documents::new(authorities) }
+    }
+
+    /// Whether the cache keeps consensuses of this flavor.
+    pub(super) fn keeps(&self, flavour: Flavour) -> bool {
+        self.flavours.contains(&flavour)
+    }
+
+    /// The number of microdescriptors [1].
+    pub(crate) fn microdescriptors(&self) -> usize {
+        self.microdescriptors.0.len()
     }
 
     /// The current consensus of a flavor. It may have expired.
@@ -111,9 +129,9 @@ impl Documents {
         self.authorities.iter().any(|known| !self.certs.iter().any(|cert| is_its(known, cert)))
     }
 
-    /// Whether the cache has both consensuses and all documents that they list.
+    /// Whether the cache has all consensuses that it keeps, and all documents that they list.
     pub fn is_complete(&self) -> bool {
-        self.consensuses.iter().all(Option::is_some)
+        self.flavours.iter().all(|flavour| self.consensus(*flavour).is_some())
             && self.missing_microdescriptors().next().is_none()
             && self.missing_descriptors().next().is_none()
     }
@@ -219,7 +237,7 @@ impl Documents {
         self.own.as_ref().map(|own| own.text.clone())
     }
 
-    pub(super) fn microdescriptor(&self, digest: &[u8; 32]) -> Option<Arc<str>> {
+    pub(crate) fn microdescriptor(&self, digest: &[u8; 32]) -> Option<Arc<str>> {
         self.microdescriptors.get(digest)
     }
 

@@ -21,7 +21,7 @@ mod serve;
 mod worker;
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 
 use penstock_network::document::{Item, Malformed};
 use std::time::{Duration, SystemTime};

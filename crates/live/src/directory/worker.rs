@@ -3,7 +3,7 @@
 //! Each request has its own connection and its own short-lived thread. At the same time, there are at most five
 //! downloads, and at most one upload to each authority.
 
-use super::authorities::{Authority, Fingerprint};
+use super::authorities::Fingerprint;
 use super::between;
 use super::cache::{DirectoryCache, DirectoryEvent, Job, RetryPolicy};
 use super::documents::Documents;
@@ -44,15 +44,14 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Starts the thread, which fetches the documents of a network.
+    /// Starts the thread, which fetches the documents of the network of `documents`.
     ///
     /// # Errors
     ///
     /// If the system allows no more threads.
-    pub fn start(authorities: Vec<Authority>, retry: RetryPolicy, clock: Clock) -> io::Result<Self> {
+    pub fn start(documents: Documents, retry: RetryPolicy, clock: Clock) -> io::Result<Self> {
         let (orders, todo) = channel();
         let (sender, events) = sync_channel(MAX_EVENTS);
-        let documents = Documents::new(authorities);
         let shelf = Arc::new(Mutex::new(Arc::new(documents.clone())));
         let (answers, shown) = (orders.clone(), shelf.clone());
         let rng = rand::rngs::StdRng::from_rng(&mut rand::rng());
@@ -182,7 +181,7 @@ mod tests {
         let mut authority = samples::authorities().remove(0);
         authority.dir_port = deaf();
         let retry = RetryPolicy { min_delay: Duration::from_millis(1), max_delay: Duration::from_millis(2) };
-        let directory = Directory::start(vec![authority], retry, Clock::start()).unwrap();
+        let directory = Directory::start(Documents::new(vec![authority]), retry, Clock::start()).unwrap();
         directory.publish([0; 20], "router me\nrouter-signature\n".into());
         let mut events = Vec::new();
         for _ in 0..10_000 {

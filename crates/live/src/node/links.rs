@@ -30,7 +30,7 @@ const MAX_ACCEPTS: usize = 2 * MAX_CALLS;
 /// Maximum number of connections that wait in the kernel to be accepted [1] (C tor listens with SOMAXCONN).
 const BACKLOG: i32 = 4096;
 /// Pause in accepting connections after the process has run out of file descriptors.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Connections end at most this time after their time limit.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -130,7 +130,8 @@ impl Node {
     /// Accepts waiting connections, up to a limit, so that a flood does not delay other events.
     pub(super) fn accept(&mut self) {
         for _ in 0..MAX_ACCEPTS {
-            match self.listener.accept() {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
                 Ok((socket, from)) => {
                     if let Err(reason) = self.admit(socket, from.ip()) {
                         self.counters.no_link(reason);
@@ -139,7 +140,7 @@ impl Node {
                 Err(error) => {
                     // Without a pause, epoll would report the listener in each turn.
                     if end_reason(&error) == EndReason::RESOURCE_LIMIT {
-                        self.sockets.forget(&self.listener);
+                        self.sockets.forget(listener);
                         self.accept_backoff = Some(self.clock.now() + ACCEPT_BACKOFF);
                     }
                     return;
@@ -184,7 +185,9 @@ impl Node {
     pub(super) fn resume_accepting(&mut self, now: Instant) {
         if self.accept_backoff.take_if(|until| *until <= now).is_some() {
             let readable = Interest { readable: true, writable: false };
-            if self.sockets.watch(&self.listener, Token::Listener, readable).is_err() {
+            if let Some(listener) = &self.listener
+                && self.sockets.watch(listener, Token::Listener, readable).is_err()
+            {
                 self.accept_backoff = Some(now + ACCEPT_BACKOFF);
             }
         }
@@ -214,7 +217,8 @@ impl Node {
     pub(super) fn drive_handshake(&mut self, number: u64) {
         let Some(open) = self.sockets.openings.get_mut(number) else { return };
         open.conn.fill(&mut self.sockets.scratch);
-        let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
+        let address = self.listener.is_some().then_some(self.address);
+        let outcome = step(open, address, &self.peers, self.clock, &mut self.rng);
         open.conn.flush();
         self.sockets.recount_opening(number);
         let Some(open) = self.sockets.openings.get(number) else { return };
@@ -300,10 +304,11 @@ fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
     known.map_or(Expected::default(), |known| Expected { rsa: Some(known.rsa), ed25519: known.ed25519 })
 }
 
-/// Continues a handshake with the bytes that have arrived.
+/// Continues a handshake with the bytes that have arrived. `address` is this relay's address. A client has none, and does
+/// not authenticate itself.
 fn step(
     open: &mut Opening,
-    address: IpAddr,
+    address: Option<IpAddr>,
     peers: &Peers,
     clock: Clock,
     rng: &mut rand::rngs::ThreadRng,
@@ -316,9 +321,12 @@ fn step(
         link @ None if open.channel.is_some() => {
             let certificate = tls::certificate_sha256(&open.conn.tls).ok_or("tls")?;
             let expected = expected(peers, open.conn.peer);
-            link.insert(Link::connect(expected, certificate, open.from, vec![address]))
+            link.insert(match address {
+                Some(address) => Link::connect(expected, certificate, open.from, vec![address]),
+                None => Link::connect_as_client(expected, certificate, open.from),
+            })
         }
-        link @ None => link.insert(Link::respond(rng, open.from, vec![address])),
+        link @ None => link.insert(Link::respond(rng, open.from, address.into_iter().collect())),
     };
     let bytes = open.conn.decrypted();
     let connection = &open.conn.tls;

@@ -23,8 +23,8 @@ const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Membership {
     /// Directory authorities.
     pub authorities: Vec<Authority>,
-    /// Content of the descriptor. The node adds the observed bandwidth.
-    pub description: Description,
+    /// Content of the descriptor; `None` at a client. The node adds the observed bandwidth.
+    pub description: Option<Description>,
     /// Whether the node publishes its descriptor (C tor: `PublishServerDescriptor`).
     pub publish: bool,
     /// Settings that the consensus does not change.
@@ -36,7 +36,7 @@ pub struct Membership {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) directory: Directory,
-    description: Description,
+    description: Option<Description>,
     publish: bool,
     overrides: OperatorOverrides,
     /// Rate and burst of client connections in the last applied consensus [B/s, B].
@@ -53,9 +53,15 @@ impl Member {
     pub(super) fn new(membership: Membership, keys: &Keys, clock: Clock) -> io::Result<Self> {
         let Membership { authorities, description, publish, overrides, retry } = membership;
         let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-        description.write(keys, clock.date()).map_err(wrong)?;
+        if let Some(description) = &description {
+            description.write(keys, clock.date()).map_err(wrong)?;
+        }
+        let documents = match description {
+            Some(_) => Documents::new(authorities),
+            None => Documents::of_client(authorities),
+        };
         Ok(Member {
-            directory: Directory::start(authorities, retry, clock)?,
+            directory: Directory::start(documents, retry, clock)?,
             description,
             publish,
             overrides,
@@ -69,7 +75,7 @@ impl Member {
 
     pub(super) fn describe(&mut self, description: Description, keys: &Keys) -> Result<(), BadDescription> {
         description.write(keys, description.started)?;
-        self.description = description;
+        self.description = Some(description);
         self.publication.on_change();
         Ok(())
     }
@@ -88,10 +94,12 @@ impl Member {
         }
         let documents = self.directory.documents();
         self.publication.on_consensus(documents.names(&keys.rsa_identity()).unwrap_or(false));
-        if self.publish && self.publication.is_due(now) {
+        if let Some(description) = self.description.as_mut().filter(|_| self.publish)
+            && self.publication.is_due(now)
+        {
             self.keys = Some(said);
-            self.description.bandwidth[2] = self.publication.on_written(now);
-            let text = self.description.write(keys, clock.date());
+            description.bandwidth[2] = self.publication.on_written(now);
+            let text = description.write(keys, clock.date());
             let text = text.expect("it was written before, and only numbers and keys are others");
             self.directory.publish(keys.rsa_identity(), text.into());
         }
@@ -104,7 +112,7 @@ impl Member {
     }
 
     pub(super) fn serves(&self) -> bool {
-        self.description.directory
+        self.description.as_ref().is_some_and(|description| description.directory)
     }
 
     pub(super) fn poll_directory_event(&self) -> Option<DirectoryEvent> {

@@ -12,6 +12,7 @@
 //! | `ready` | the order in which ready sockets are called |
 //! | `renewal` | new keys and certificates |
 //! | `member`, `directory_stream` | descriptor, consensus, directory documents |
+//! | `proxy` | the onion proxy: applications, client circuits and their streams |
 //! | `operate`, `counters`, `trace`, `stamps` | the operator's calls, counters, traced cells, timestamps |
 
 mod claims;
@@ -29,6 +30,7 @@ mod openings;
 mod operate;
 mod peers;
 mod pending;
+mod proxy;
 mod ready;
 mod relay_list;
 mod renewal;
@@ -64,9 +66,10 @@ use penstock_core::{
 use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
 use penstock_link::certs::{Credentials, Identity};
 use penstock_link::crypto::Identities;
-use penstock_link::descriptor::{ExitPolicy, is_private};
+use penstock_link::descriptor::{ExitPolicy, Private, is_private};
 use penstock_link::keys::Keys;
 use penstock_units::{Bytes, Duration, Instant};
+use proxy::Proxy;
 use ready::MAX_TURN;
 use relay_list::RelayList;
 use renewal::Renewal;
@@ -77,7 +80,7 @@ use sockets::{Sockets, Token};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -113,8 +116,8 @@ const LOOKUP_MEMORY: u64 = 56 * 1024;
 /// Settings of a node.
 #[derive(Debug)]
 pub struct NodeConfig {
-    /// Address and port to listen on.
-    pub listen: SocketAddr,
+    /// Address and port to listen on; `None` is a client, which accepts no links.
+    pub listen: Option<SocketAddr>,
     /// Address in the descriptor.
     pub address: IpAddr,
     /// Settings of the relay core.
@@ -171,10 +174,17 @@ impl SocketTcp {
 }
 
 impl NodeConfig {
+    /// Settings of a client, which has no address, no exit streams and no links from others.
+    pub fn client(relay: RelayConfig) -> Self {
+        let policy = ExitPolicy::new(Vec::new(), Private::Rejected, Vec::new());
+        let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        NodeConfig { listen: None, ..NodeConfig::new(nowhere, nowhere.ip(), relay, policy) }
+    }
+
     /// Settings of a relay in the public network.
     pub fn new(listen: SocketAddr, address: IpAddr, relay: RelayConfig, policy: ExitPolicy) -> Self {
         NodeConfig {
-            listen,
+            listen: Some(listen),
             address,
             relay,
             policy,
@@ -211,7 +221,8 @@ pub struct Node {
     counters: NodeCounters,
     /// Whether the operator's file descriptor was readable.
     woken: bool,
-    listener: TcpListener,
+    /// Accepts links; `None` at a client.
+    listener: Option<TcpListener>,
     relay: Relay<LiveCell>,
     sockets: Sockets,
     peers: Peers,
@@ -238,6 +249,7 @@ pub struct Node {
     /// Circuits that wait for the handshake worker, with their places in its queue.
     opening_circuits: Pending<CircuitIndex, (PartPath, HandshakeKind)>,
     names: Option<Names>,
+    proxy: Option<Box<Proxy>>,
     rng: rand::rngs::ThreadRng,
 }
 
@@ -248,21 +260,23 @@ impl Node {
     ///
     /// If the address cannot be used, or the process has run out of file descriptors.
     pub fn bind(config: NodeConfig, keys: Keys) -> io::Result<Self> {
-        Node::on(listen(config.listen)?, config, keys)
+        Node::on(config.listen.map(listen).transpose()?, config, keys)
     }
 
-    /// A node that accepts connections at `listener`, which [`listen`] made.
+    /// A node that accepts connections at `listener`, which [`listen`] made. Without a listener, the node is a client.
     ///
     /// # Errors
     ///
     /// If there are no file descriptors left.
-    pub fn on(listener: TcpListener, config: NodeConfig, keys: Keys) -> io::Result<Self> {
+    pub fn on(listener: Option<TcpListener>, config: NodeConfig, keys: Keys) -> io::Result<Self> {
         let clock = config.clock;
         let descriptors = DescriptorLimits::new(config.descriptors, !config.policy.rejects_all());
         let credentials = renewal::first(&keys, clock);
-        config.tcp.apply(&listener)?;
         let sockets = Sockets::new(clock, LookupLimits::of(descriptors.lookups))?;
-        sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
+        if let Some(listener) = &listener {
+            config.tcp.apply(listener)?;
+            sockets.watch(listener, Token::Listener, Interest { readable: true, writable: false })?;
+        }
         let wake = Wake::new()?;
         sockets.watch(&wake, Token::Wake, Interest { readable: true, writable: false })?;
         let names = Names::start(&config.name_servers, wake.caller());
@@ -309,13 +323,14 @@ impl Node {
             relay_list: RelayList::new(clock.now()),
             ready: VecDeque::new(),
             max_turn: MAX_TURN,
+            proxy: None,
             rng: rand::rng(),
         })
     }
 
     /// Address and port on which the node listens.
     pub fn listens_at(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listener.as_ref().ok_or(io::ErrorKind::NotConnected)?.local_addr()
     }
 
     /// Link specifiers that an EXTEND2 to this node needs.
@@ -340,6 +355,7 @@ impl Node {
             self.relay.on_timer(now, &mut self.sockets);
             self.process_events();
         }
+        self.poll_proxy(now);
         self.close_timed_out(now);
         self.forget_idle_peers();
         self.resume_accepting(now);
@@ -357,7 +373,8 @@ impl Node {
     /// Time to wait for events [ns].
     fn max_wait(&self) -> Duration {
         let has_work = !self.ready.is_empty() || !self.sockets.waiting.is_empty();
-        if has_work || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
+        let has_news = self.proxy.as_deref().is_some_and(|proxy| proxy.has_news);
+        if has_work || has_news || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
             return Duration::ZERO;
         }
         let due = self.relay.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
@@ -374,6 +391,8 @@ impl Node {
             }
             Token::Stream(stream) => self.serve_stream(stream, what),
             Token::Lingering(number) => self.sockets.flush_lingering(number),
+            Token::SocksPort(number) => self.accept_socks(number),
+            Token::Socks(number) => self.serve_socks_connection(number),
             Token::Wake => self.on_wake(),
             // The operator reads this file descriptor after the turn.
             Token::Waker => self.woken = true,
@@ -419,6 +438,10 @@ impl Node {
     fn serve_stream(&mut self, stream: StreamKey, what: Interest) {
         let now = self.clock.now();
         let Some(state) = self.sockets.stream(stream) else { return };
+        if state.awaits_exit() {
+            // Epoll watches this socket for hang-ups only.
+            return self.with_proxy(|proxy, node| proxy.on_gone(node, stream));
+        }
         if state.connecting && !what.writable {
             return;
         }
@@ -464,18 +487,20 @@ impl Node {
                     self.forget_handshake(circuit);
                     self.dos.on_circuit_closed(circuit);
                     self.note_over(circuit, violation);
+                    self.on_client_event(event);
                 }
                 Event::StreamClosed { stream } => {
                     self.forget_lookup(stream);
+                    self.on_client_event(event);
                 }
                 Event::Tracked { tag, circuit, station, at, .. } => {
                     self.note_station(tag, circuit, station, at);
                 }
-                // These events occur only at nodes that open circuits. A relay does not.
                 Event::HandshakeNeeded { .. }
                 | Event::HandshakeAnswered { .. }
                 | Event::CircuitBuilt { .. }
-                | Event::StreamConnected { .. } => {}
+                | Event::StreamEnded { .. }
+                | Event::StreamConnected { .. } => self.on_client_event(event),
             }
         }
         for _ in 0..std::mem::take(&mut self.sockets.oom_openings) {

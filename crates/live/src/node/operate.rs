@@ -165,13 +165,17 @@ impl Node {
 
     /// Stops accepting connections. Existing connections continue.
     pub fn stop_listening(&mut self) {
-        self.sockets.forget(&self.listener);
-        // The shutdown makes the kernel refuse connections.
-        let _ = socket2::SockRef::from(&self.listener).shutdown(Shutdown::Both);
+        self.stop_listening_for_socks();
+        if let Some(listener) = &self.listener {
+            self.sockets.forget(listener);
+            // The shutdown makes the kernel refuse connections.
+            let _ = socket2::SockRef::from(listener).shutdown(Shutdown::Both);
+        }
     }
 
     /// Closes all connections. The peers notice the end of their links.
     pub fn close_all(&mut self) {
+        self.end_proxy();
         let openings: Vec<u64> = self.sockets.openings.iter().map(|(number, _)| number).collect();
         for number in openings {
             self.sockets.take_opening(number);

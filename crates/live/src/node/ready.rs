@@ -136,7 +136,7 @@ impl Node {
                 None => self.holder(stream).map(|(host, circuit)| host.with_circuit(circuit)),
             },
             Token::Lingering(number) => Some(self.sockets.lingering.get(&number)?.0.path()),
-            Token::Listener | Token::Wake | Token::Waker => None,
+            Token::Listener | Token::SocksPort(_) | Token::Socks(_) | Token::Wake | Token::Waker => None,
         }
     }
 }

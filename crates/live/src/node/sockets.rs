@@ -51,6 +51,10 @@ pub(super) enum Token {
     Stream(StreamKey),
     /// The connection of a closed stream with unsent bytes.
     Lingering(u64),
+    /// A listener for applications.
+    SocksPort(u64),
+    /// An application without a stream.
+    Socks(u64),
     /// The eventfd of the worker threads.
     Wake,
     /// The operator's file descriptor.
@@ -72,6 +76,8 @@ impl Token {
             Token::Lingering(number) => (4, number),
             Token::Wake => (5, 0),
             Token::Waker => (6, 0),
+            Token::SocksPort(number) => (7, number),
+            Token::Socks(number) => (8, number),
         };
         kind << KIND_SHIFT | number
     }
@@ -86,7 +92,9 @@ impl Token {
             3 => Token::Stream(StreamKey::from_parts(index, generation)),
             4 => Token::Lingering(number),
             5 => Token::Wake,
-            _ => Token::Waker,
+            6 => Token::Waker,
+            7 => Token::SocksPort(number),
+            _ => Token::Socks(number),
         }
     }
 }
@@ -100,6 +108,8 @@ pub(super) struct Stream {
     pub(super) connecting: bool,
     pub(super) said: Connected,
     broken: bool,
+    /// Clients only: the application's reply, until the exit opens the stream.
+    greeting: Option<Vec<u8>>,
     held: StreamShare,
 }
 
@@ -131,6 +141,8 @@ pub(super) struct Sockets {
     /// Connections of closed streams, each with its time limit. Every new one gets a higher number.
     pub(super) lingering: BTreeMap<u64, (Stream, Instant)>,
     next_lingering: u64,
+    /// Connections of applications whose streams closed before the exit opened them.
+    pub(super) returned: BTreeMap<StreamKey, TcpStream>,
     /// The buffers of all channels, and directory requests with their answers [B].
     pub(super) buffered: u64,
     /// Running name lookups.
@@ -176,6 +188,7 @@ impl Sockets {
             streams,
             lingering,
             next_lingering: 0,
+            returned: BTreeMap::new(),
             buffered: 0,
             lookups: Lookups::new(lookups),
             openings: Openings::new(),
@@ -282,10 +295,44 @@ impl Sockets {
             connecting: true,
             said,
             broken: false,
+            greeting: None,
             held,
         };
         self.streams.insert(key, stream);
         Ok(())
+    }
+
+    /// Adds the connection of an application to a new stream. Epoll watches it already. When the exit opens the stream,
+    /// the application gets `greeting` before the stream's data.
+    pub(super) fn attach_client(
+        &mut self,
+        key: StreamKey,
+        (host, circuit): (Host, CircuitIndex),
+        socket: TcpStream,
+        greeting: Vec<u8>,
+    ) {
+        self.watch_for(&socket, Token::Stream(key), Interest::default());
+        let path = host.with_circuit(circuit);
+        let stream = Stream {
+            socket,
+            unwritten: Vec::new(),
+            interest: Interest::default(),
+            connecting: false,
+            said: Connected(None),
+            broken: false,
+            greeting: Some(greeting),
+            held: StreamShare { path, number: self.held.add(&path, Token::Stream(key)) },
+        };
+        self.streams.insert(key, stream);
+    }
+
+    /// Sends the reply to the application of an open stream.
+    pub(super) fn greet(&mut self, key: StreamKey) {
+        if let Some(stream) = self.stream(key) {
+            stream.greet();
+            stream.flush();
+        }
+        self.rewatch_stream(key);
     }
 
     pub(super) fn wake(&mut self, key: StreamKey) {
@@ -500,6 +547,17 @@ impl Stream {
         self.held.path
     }
 
+    /// Whether this is a client's stream that the exit has not opened.
+    pub(super) fn awaits_exit(&self) -> bool {
+        self.greeting.is_some()
+    }
+
+    fn greet(&mut self) {
+        if let Some(greeting) = self.greeting.take() {
+            self.unwritten = greeting;
+        }
+    }
+
     /// As if the socket had not accepted a byte.
     #[cfg(test)]
     pub(super) fn leave_unwritten(&mut self) {
@@ -693,6 +751,7 @@ impl Kernel<LiveCell> for Sockets {
             return Bytes::ZERO;
         };
         let mut taken = 0;
+        stream.greet();
         stream.flush();
         // A failed socket drops all payloads.
         if stream.broken {
@@ -719,14 +778,16 @@ impl Kernel<LiveCell> for Sockets {
         }
     }
 
-    fn close_stream(&mut self, stream: StreamKey) {
-        self.waiting.remove(Token::Stream(stream));
-        if let Some(exchange) = self.directory_streams.remove(&stream) {
+    fn close_stream(&mut self, key: StreamKey) {
+        self.waiting.remove(Token::Stream(key));
+        if let Some(exchange) = self.directory_streams.remove(&key) {
             self.buffered -= exchange.counted;
         }
-        let Some(mut stream) = self.streams.remove(stream) else { return };
+        let Some(mut stream) = self.streams.remove(key) else { return };
         self.held.remove(&stream.held.path, stream.held.number);
-        if !stream.unwritten.is_empty() {
+        if stream.awaits_exit() {
+            self.returned.insert(key, stream.socket);
+        } else if !stream.unwritten.is_empty() {
             let until = self.clock.now() + LINGERING;
             let number = self.next_lingering;
             self.next_lingering += 1;
@@ -809,6 +870,8 @@ mod tests {
             Token::Lingering(last),
             Token::Wake,
             Token::Waker,
+            Token::SocksPort(3),
+            Token::Socks(last),
         ] {
             assert_eq!(Token::of(token.number()), token);
         }

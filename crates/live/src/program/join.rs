@@ -43,7 +43,7 @@ pub(super) fn description(
 }
 
 /// Settings for the network of the relay. `None` if the torrc names no authority with an identity key for votes.
-pub(super) fn membership(options: &Options, description: Description) -> Option<Membership> {
+pub(super) fn membership(options: &Options, description: Option<Description>) -> Option<Membership> {
     let authority = |said: &crate::torrc::Authority| {
         let nickname = said.nickname.clone().unwrap_or_else(|| said.dir.to_string());
         Some(Authority { nickname, v3ident: said.v3_identity?, dir_port: said.dir.into() })
@@ -75,6 +75,9 @@ impl Program {
 
     /// Publishes a new descriptor with the changes of a reloaded torrc.
     pub(super) fn update_description(&mut self) {
+        if self.options.listen.is_none() {
+            return;
+        }
         let said = self.node.listens_at().map_err(Error::System);
         let said = said.and_then(|at| description(&self.options, self.address, at.port(), self.started));
         let told = said.and_then(|said| self.node.describe(said).map_err(Error::operator));

@@ -30,7 +30,7 @@ use record::Recorder;
 use signals::Signals;
 use std::ffi::OsString;
 use std::fs;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -73,6 +73,9 @@ fn obey(args: &Args) -> Result<(), Error> {
             println!("the configuration is valid");
             Ok(())
         }
+        Ask::ListFingerprint { .. } if options.listen.is_none() => {
+            Err(Error::operator("a client has no fingerprint; only a relay with an ORPort has one"))
+        }
         Ask::ListFingerprint { ed25519 } => {
             let (_folder, keys) = open(&options)?;
             let name = &options.nickname;
@@ -98,27 +101,33 @@ fn load(args: &Args) -> Result<Options, Error> {
     Options::load(args.torrc.as_deref(), &args.options).map_err(Error::operator)
 }
 
-/// Opens the data folder and the keys. Creates missing ones.
+/// Opens the data folder and the keys. Creates missing ones. A client has keys in memory only, and shows them to no peer.
 fn open(options: &Options) -> Result<(DataDirectory, Keys), Error> {
     let folder = DataDirectory::open(&options.data_directory)?;
     let now = Clock::start().date();
+    if options.listen.is_none() {
+        return Ok((folder, Keys::generate(&mut rand::rng(), now)));
+    }
     let keys =
         keys::load_or_create(&options.key_directory, &mut rand::rng(), now).map_err(Error::operator)?;
     folder.fingerprints(&options.nickname, &keys)?;
     Ok((folder, keys))
 }
 
-/// The address for the descriptor.
+/// The address for the descriptor. A client has none.
 /// Deviation: C tor also asks directory authorities for its address.
 fn address(options: &Options) -> Result<IpAddr, Error> {
-    let said = options.address.or_else(|| {
-        Some(options.listen.ip()).filter(|address| !address.is_unspecified() && !address.is_loopback())
-    });
+    let Some(listen) = options.listen.map(|listen| listen.ip()) else {
+        return Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    };
+    let said = options
+        .address
+        .or_else(|| Some(listen).filter(|address| !address.is_unspecified() && !address.is_loopback()));
     if let Some(address) = said {
         return Ok(address);
     }
-    if options.listen.ip().is_loopback() {
-        return Ok(options.listen.ip());
+    if listen.is_loopback() {
+        return Ok(listen);
     }
     // This sends no packet. Connecting a UDP socket only selects the source address.
     let way = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
@@ -136,7 +145,7 @@ fn address(options: &Options) -> Result<IpAddr, Error> {
 /// address only from the torrc.
 fn refuse_private(options: &Options, address: IpAddr) -> Result<(), Error> {
     let is_public = options.authorities.iter().any(crate::torrc::Authority::is_public);
-    if options.publish && is_public && is_private(address) {
+    if options.listen.is_some() && options.publish && is_public && is_private(address) {
         return Err(Error::operator(format!(
             "Address: {address} is a private address, which a relay of the public network cannot have: write Address \
              and the public address"
@@ -157,9 +166,14 @@ fn interfaces() -> Vec<IpAddr> {
 /// The exit policy. It also rejects the relay's own addresses.
 fn policy(options: &Options, address: IpAddr) -> penstock_link::descriptor::ExitPolicy {
     let outbound = options.outbound.relays.into_iter().chain(options.outbound.streams).flatten();
-    let listens = Some(options.listen.ip()).filter(|listens| !listens.is_unspecified());
+    let listens = options.listen.map(|listen| listen.ip()).filter(|listens| !listens.is_unspecified());
     let own = [address].into_iter().chain(listens).chain(outbound).collect();
     options.policy(own, &interfaces())
+}
+
+/// Listens at the address of an option.
+fn listen(option: &str, at: SocketAddr) -> Result<TcpListener, Error> {
+    node::listen(at).map_err(|error| Error::operator(format!("{option} {at}: {error}")))
 }
 
 /// Raises the limit of open file descriptors (C tor: `set_max_file_descriptors()`).
@@ -199,8 +213,9 @@ impl Program {
     fn start(args: Args, options: Options) -> Result<Self, Error> {
         // The listening port may need root, and files are opened as the relay's user.
         raise_limits();
-        let listener = node::listen(options.listen)
-            .map_err(|error| Error::operator(format!("ORPort {}: {error}", options.listen)))?;
+        let listener = options.listen.map(|at| listen("ORPort", at)).transpose()?;
+        let ports = options.proxy.iter().flat_map(|proxy| &proxy.ports);
+        let socks = ports.map(|port| listen("SocksPort", port.listen)).collect::<Result<Vec<_>, _>>()?;
         sandbox::become_user(&options)?;
         // After the change of the user, at which Linux allows dumps again (prctl(2), PR_SET_DUMPABLE).
         sandbox::forbid_dumps(&options);
@@ -210,7 +225,11 @@ impl Program {
         let (folder, keys) = open(&options)?;
         let address = address(&options)?;
         refuse_private(&options, address)?;
-        log::info!("penstock-relay {} starts; its fingerprint is {}", version(), keys.fingerprint());
+        let role = match options.listen {
+            Some(_) => format!("its fingerprint is {}", keys.fingerprint()),
+            None => "it is a client".to_owned(),
+        };
+        log::info!("penstock-relay {} starts; {role}", version());
         options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         let waiting = not_yet(&options);
         if !waiting.is_empty() {
@@ -220,10 +239,13 @@ impl Program {
         let (relay, policy) = (options.relay.clone(), policy(&options, address));
         let config = NodeConfig {
             name_servers,
-            keys_folder: Some(options.key_directory.clone()),
+            keys_folder: options.listen.map(|_| options.key_directory.clone()),
             extend_to_private: options.extend_to_private,
             dos: options.dos,
-            ..NodeConfig::new(options.listen, address, relay, policy)
+            address,
+            policy,
+            listen: options.listen,
+            ..NodeConfig::client(relay)
         };
         if options.sandbox {
             // Rules for files hold for threads that start later.
@@ -246,11 +268,21 @@ impl Program {
         let metrics = metrics.transpose()?;
         let recorder = options.record.as_ref().map(|record| Recorder::open(record, &mut node)).transpose()?;
         let pid = options.pid_file.as_deref().map(PidFile::write).transpose()?;
-        let at = node.listens_at()?;
-        log::info!("listening at {at}, with the address {address} in the descriptor");
+        let at = options.listen.map(|_| node.listens_at()).transpose()?;
+        if let Some(at) = at {
+            log::info!("listening at {at}, with the address {address} in the descriptor");
+        }
+        if let Some(proxy) = &options.proxy {
+            let started = node.serve_socks(socks, proxy.clone());
+            started.map_err(|error| Error::operator(format!("SocksPort: {error}")))?;
+            for port in node.socks_ports() {
+                log::info!("applications can connect to the SOCKS proxy at {port}");
+            }
+        }
         let started = Clock::start().date();
         if !options.authorities.is_empty() {
-            let description = join::description(&options, address, at.port(), started)?;
+            let description =
+                at.map(|at| join::description(&options, address, at.port(), started)).transpose()?;
             if let Some(membership) = join::membership(&options, description) {
                 node.join(membership).map_err(|error| Error::operator(format!("descriptor: {error}")))?;
             }
@@ -316,8 +348,13 @@ impl Program {
                 log::info!("the relay was interrupted again and ends at once");
                 self.ends = Some(now);
             } else if self.ends.is_none() {
-                let wait = self.options.shutdown_wait;
                 self.node.stop_listening();
+                // As in C tor, a client ends at once.
+                if self.options.listen.is_none() {
+                    self.ends = Some(now);
+                    return;
+                }
+                let wait = self.options.shutdown_wait;
                 log::info!(
                     "no new connections are accepted; the relay ends in {} s, or when no circuit is left",
                     wait.as_secs()

@@ -69,6 +69,7 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
         ("MyFamily", old.family != new.family),
         ("Address", old.address != new.address),
         ("ORPort", old.listen != new.listen || old.advertised_port != new.advertised_port),
+        ("SocksPort and other options of the onion proxy", old.proxy != new.proxy),
         ("DataDirectory", old.data_directory != new.data_directory),
         ("KeyDirectory", old.key_directory != new.key_directory),
         ("PidFile", old.pid_file != new.pid_file),

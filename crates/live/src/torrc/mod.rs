@@ -3,7 +3,7 @@
 //!
 //! Modules: `lines` (the syntax), `values` (the types of values), `authority` (directory authorities), `known` (the
 //! names of C tor's options), `reader` (options by name), `ports`, `log_lines`, `memory` (the memory limit),
-//! `dos` (limits against denial of service), and `relay` (the options of the core).
+//! `dos` (limits against denial of service), `proxy` (the onion proxy), and `relay` (the options of the core).
 //!
 //! The parser ignores no option silently. An option of C tor that has no effect in this program causes a warning with
 //! its line. An unknown option or a value out of range is an error.
@@ -17,15 +17,17 @@ mod lines;
 mod log_lines;
 mod memory;
 mod ports;
+mod proxy;
 mod reader;
 mod relay;
 mod values;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::directory::OperatorOverrides;
 use crate::node::DosOptions;
+use crate::proxy::ProxyConfig;
 use lines::Line;
 use log_lines::logs;
 use nix::unistd::{Gid, Uid};
@@ -105,8 +107,8 @@ pub struct Options {
     pub family: Vec<String>,
     /// Address in the descriptor, if the torrc has one.
     pub address: Option<IpAddr>,
-    /// Address and port to listen on.
-    pub listen: SocketAddr,
+    /// Address and port to listen on for links; `None` is a client.
+    pub listen: Option<SocketAddr>,
     /// Port in the descriptor; 0 is the port on which the relay listens.
     pub advertised_port: u16,
     /// Source addresses of outgoing connections.
@@ -161,6 +163,8 @@ pub struct Options {
     pub sandbox: bool,
     /// Whether other processes of the same user may read the relay's memory, and core dumps are allowed.
     pub allow_debugger: bool,
+    /// The onion proxy, if there is a `SocksPort`.
+    pub proxy: Option<ProxyConfig>,
     /// The record of the relay's state, if there is one.
     pub record: Option<Record>,
     /// One warning for each option that has no effect, or an effect different from C tor's.
@@ -199,8 +203,9 @@ impl Options {
         refuse(&mut read)?;
         let testing = read.one("TestingTorNetwork", values::flag)?.unwrap_or(false);
         let (relay, advertised_bandwidth, overrides) = relay::config(&mut read)?;
-        let (listen, advertised_port) = or_port(&mut read)?;
         let (data_directory, key_directory) = folders(&mut read)?;
+        let proxy = proxy::config(&mut read, testing, &data_directory)?;
+        let (listen, advertised_port) = or_port(&mut read, proxy.is_none())?.unzip();
         let (exit_rules, private, reject_local) = exit(&mut read, testing)?;
         let family = read.all("MyFamily", family)?.into_iter().flat_map(|(family, _)| family).collect();
         let authorities = authorities(&mut read)?;
@@ -219,7 +224,7 @@ impl Options {
             family,
             address,
             listen,
-            advertised_port,
+            advertised_port: advertised_port.unwrap_or(0),
             outbound,
             data_directory,
             key_directory,
@@ -246,6 +251,7 @@ impl Options {
             allow_debugger: !read.one("DisableDebuggerAttachment", values::flag)?.unwrap_or(true),
             extend_to_private: read.one("ExtendAllowPrivateAddresses", values::flag)?.unwrap_or(testing),
             dos: dos::options(&mut read)?,
+            proxy,
             record: record(&mut read)?,
             warnings: read.finish()?,
         })
@@ -293,10 +299,6 @@ fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
     read.one("RunAsDaemon", |text| match values::flag(text)? {
         false => Ok(()),
         true => Err("1 is not supported: let the service manager run the relay in the background".into()),
-    })?;
-    read.all("SocksPort", |text| match text {
-        "0" => Ok(()),
-        _ => Err("this program is no SOCKS proxy: write SocksPort 0".into()),
     })?;
     read.one("SafeLogging", |text| match text {
         "0" | "1" | "relay" => Ok(()),

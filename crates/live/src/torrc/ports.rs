@@ -26,14 +26,19 @@ pub struct Metrics {
 }
 
 /// The address and port to listen on, and the port in the descriptor.
+///
 /// Deviation: there is only one port to listen on, while C tor has one for each line. Without an address, the relay
 /// listens on IPv4 only.
-pub(super) fn or_port(read: &mut Reader) -> Result<(SocketAddr, u16), TorrcError> {
+/// `None`: there is no port. This is an error if the port is `needed`.
+pub(super) fn or_port(read: &mut Reader, needed: bool) -> Result<Option<(SocketAddr, u16)>, TorrcError> {
     let ports = read.all("ORPort", OrPort::parse)?;
     let ports: Vec<_> = ports.into_iter().filter(|(port, _)| !port.is_off).collect();
     let mut listening = ports.iter().filter(|(port, _)| port.listen);
     let Some((first, place)) = listening.next() else {
-        let why = "a relay needs a listening port, such as ORPort 9001";
+        if !needed && ports.is_empty() {
+            return Ok(None);
+        }
+        let why = "a relay needs a listening port, such as ORPort 9001, and a client a SocksPort";
         return Err(TorrcError::new(&read.end(), "ORPort", why));
     };
     let mut advertised = ports.iter().filter(|(port, _)| port.advertise).map(|(port, _)| port.port.port);
@@ -43,7 +48,7 @@ pub(super) fn or_port(read: &mut Reader) -> Result<(SocketAddr, u16), TorrcError
     for (_, place) in listening {
         read.warn(place, "ORPort", "only the first ORPort is used; this one has no effect here");
     }
-    Ok((first.port.at(), advertised))
+    Ok(Some((first.port.at(), advertised)))
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! Tests of whole configurations, and of each message.
 
 use super::*;
+use crate::proxy::{CircuitLimits, IsolationFlags, NodeSet, PathRules, SocksPort};
 use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::throttle::ThrottleConfig;
@@ -51,7 +52,7 @@ fn with(more: &str) -> Options {
 #[test]
 fn the_minimal_torrc_gives_a_relay_without_exit_streams() {
     let options = with("");
-    assert_eq!(options.listen, "0.0.0.0:9001".parse().unwrap());
+    assert_eq!(options.listen, "0.0.0.0:9001".parse().ok());
     assert_eq!((&options.nickname[..], options.advertised_port), ("Unnamed", 9001));
     assert_eq!((options.data_directory, options.key_directory), ("/d".into(), "/d/keys".into()));
     assert!(
@@ -162,9 +163,9 @@ fn every_scheduler_policy_and_throttle_of_a_scenario_is_supported() {
 fn the_listening_port_and_the_advertised_port_may_differ() {
     let options =
         load(&LEAST.replace("9001", "443 NoListen\nORPort 127.0.0.1:9090 NoAdvertise"), &[]).unwrap();
-    assert_eq!((options.listen, options.advertised_port), ("127.0.0.1:9090".parse().unwrap(), 443));
+    assert_eq!((options.listen, options.advertised_port), ("127.0.0.1:9090".parse().ok(), 443));
     let options = load(&LEAST.replace("9001", "9001 IPv4Only\nORPort [::]:9001"), &[]).unwrap();
-    assert_eq!(options.listen, "0.0.0.0:9001".parse().unwrap());
+    assert_eq!(options.listen, "0.0.0.0:9001".parse().ok());
     assert_eq!(
         options.warnings,
         ["torrc:3: ORPort: only the first ORPort is used; this one has no effect here"]
@@ -198,7 +199,10 @@ fn the_command_line_overrides_the_file() {
         [("ORPort", "9002"), ("+MyFamily", "BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2B"), ("/Nickname", "")];
     let more = "Nickname gate\nMyFamily BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A\n";
     let options = load(&format!("{LEAST}{more}"), &said).unwrap();
-    assert_eq!((options.listen.port(), options.family.len(), &options.nickname[..]), (9002, 2, "Unnamed"));
+    assert_eq!(
+        (options.listen.unwrap().port(), options.family.len(), &options.nickname[..]),
+        (9002, 2, "Unnamed")
+    );
     let server = "b 127.0.0.1:7001 BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A";
     let options = load(LEAST, &[("DirServer", server)]).unwrap();
     assert_eq!(options.authorities.iter().map(|it| it.dir.port()).collect::<Vec<_>>(), [7001]);
@@ -285,7 +289,9 @@ fn every_error_has_its_place_and_the_correct_form() {
         ("SafeLogging 2", "SafeLogging: \"2\" must be 0, 1 or relay"),
         ("RunAsDaemon 1", "RunAsDaemon: 1 is not supported: let the service manager run the relay"),
         ("User no-such-user", "User: \"no-such-user\" is no user of this machine"),
-        ("SocksPort 9050", "SocksPort: this program is no SOCKS proxy: write SocksPort 0"),
+        ("SocksPort 9050 IsolateAll", "SocksPort: \"IsolateAll\" is no supported flag"),
+        ("SocksPort 9050\nEntryNodes {de}", "EntryNodes: \"{de}\" must be a fingerprint or a nickname"),
+        ("SocksPort 9050\nMaxCircuitDirtiness 1", "MaxCircuitDirtiness: \"1\" must be 10 seconds to 30 days"),
         ("ShutdownWaitLength 5 msec", "ShutdownWaitLength: \"5 msec\" must be a number and a unit"),
         (
             "HeartbeatPeriod 5 minutes",
@@ -380,7 +386,7 @@ BridgeRelay 0
 Penstock acknowledge = \"this is research software\"
 ";
     let options = load(torrc, &[]).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((options.listen, options.advertised_port), ("127.0.0.1:9090".parse().unwrap(), 443));
+    assert_eq!((options.listen, options.advertised_port), ("127.0.0.1:9090".parse().ok(), 443));
     assert_eq!(options.relay.bandwidth.unwrap().burst, Bytes::kib(200));
     assert_eq!(options.contact.as_deref(), Some("Alice <alice AT example dot org>"));
     let without: Vec<_> = options.warnings.iter().filter_map(|it| it.split(": ").nth(1)).collect();
@@ -398,4 +404,47 @@ Penstock acknowledge = \"this is research software\"
     let service = "PidFile /run/tor/tor.pid\nRunAsDaemon 1\nUser debian-tor\nControlSocket /run/tor/control GroupWritable\n";
     let error = load(&format!("{torrc}{service}"), &[]).unwrap_err().to_string();
     assert!(error.contains("RunAsDaemon: 1 is not supported"), "{error}");
+}
+
+#[test]
+fn a_torrc_with_a_socks_port_alone_is_a_client() {
+    let text = LEAST.replace("ORPort 9001\n", "SocksPort 9050\n");
+    let options = load(&text, &[]).unwrap();
+    assert_eq!((options.listen, options.warnings.len()), (None, 0));
+    let proxy = options.proxy.unwrap();
+    let port = SocksPort { listen: "127.0.0.1:9050".parse().unwrap(), isolation: IsolationFlags::default() };
+    assert_eq!(proxy, ProxyConfig { state_file: Some("/d/state".into()), ..ProxyConfig::new(vec![port]) });
+    assert!(with("").proxy.is_none() && with("SocksPort 0\n").proxy.is_none());
+    assert!(with("SocksPort 9050\n").listen.is_some(), "a relay can also be a client");
+}
+
+#[test]
+fn the_options_of_the_onion_proxy_have_effects() {
+    let options = with(
+        "TestingTorNetwork 1\nSocksPort 127.0.0.2:9050 NoIsolateSOCKSAuth IsolateDestPort\nSocksPort 9051\n\
+         EntryNodes a, b\nEntryNodes c\nMiddleNodes d\nExitNodes e\nExcludeNodes f\nExcludeExitNodes g\nStrictNodes 1\n\
+         MaxCircuitDirtiness 2 minutes\nCircuitsAvailableTimeout 1 hour\nMaxClientCircuitsPending 5\n\
+         SocksTimeout 60\nCircuitBuildTimeout 20\nLearnCircuitBuildTimeout 0\n",
+    );
+    assert_eq!(options.warnings.len(), 0, "{:?}", options.warnings);
+    let proxy = options.proxy.unwrap();
+    assert_eq!(proxy.ports.len(), 2);
+    let flags = IsolationFlags { credentials: false, port: true, ..IsolationFlags::default() };
+    assert_eq!(proxy.ports[0], SocksPort { listen: "127.0.0.2:9050".parse().unwrap(), isolation: flags });
+    let set = |text: &str| NodeSet::read(text).unwrap();
+    let rules = PathRules {
+        entry: set("a,b,c"),
+        middle: set("d"),
+        exit: set("e"),
+        exclude: set("f"),
+        exclude_exit: set("g"),
+        distinct_subnets: false,
+    };
+    assert_eq!((proxy.rules, proxy.internal_addresses), (rules, true));
+    let seconds = penstock_units::Duration::from_secs;
+    let limits = CircuitLimits { max_dirtiness: seconds(120), available: seconds(3600), max_pending: 5 };
+    assert_eq!((proxy.limits, proxy.socks_timeout), (limits, seconds(60)));
+    assert_eq!(proxy.build_timeout, Some(seconds(20)));
+    let open = with("SocksPort 192.0.2.1:9050\n");
+    assert!(open.warnings[0].contains("open to other machines"), "{:?}", open.warnings);
 }

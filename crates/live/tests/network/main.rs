@@ -8,6 +8,7 @@ mod exchange;
 mod half_closed;
 #[path = "../common/observations.rs"]
 mod observations;
+mod proxy;
 mod restarts;
 #[allow(dead_code, reason = "the benchmark of idle relays uses the rest")]
 mod testnet;

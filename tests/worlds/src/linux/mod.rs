@@ -257,7 +257,10 @@ impl<'a> Run<'a> {
                     relay.on_stream_connected(at, stream, (), kernel);
                 }
                 Event::StreamClosed { stream } if place == 0 => self.open.retain(|other| *other != stream),
-                Event::StreamClosed { .. } | Event::StreamConnected { .. } | Event::Tracked { .. } => {}
+                Event::StreamClosed { .. }
+                | Event::StreamEnded { .. }
+                | Event::StreamConnected { .. }
+                | Event::Tracked { .. } => {}
                 Event::CircuitClosed { violation, .. } => {
                     panic!("node {place} closed the circuit: {violation:?}");
                 }

@@ -200,6 +200,24 @@ impl Network {
         Program { folder, child }
     }
 
+    /// Starts `penstock-relay` as a client, with additional torrc lines. It keeps its folder when it restarts.
+    pub(crate) fn proxy(&self, name: &str, options: &str) -> Proxy {
+        let folder = self.folder.join(name);
+        fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder).unwrap();
+        let torrc = folder.join("torrc");
+        let [socks] = tor::free_addresses(&Place::loopback());
+        let lines = format!(
+            "TestingTorNetwork 1\nSocksPort {socks}\nDataDirectory {folder}\nLog debug file {folder}/log\n\
+             {directory}{options}",
+            folder = folder.display(),
+            directory = self.directory()
+        );
+        fs::write(&torrc, lines).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock-relay"));
+        let child = command.arg("-f").arg(&torrc).stdout(Stdio::null()).spawn().unwrap();
+        Proxy { socks, program: Program { folder, child } }
+    }
+
     /// A line of a relay's consensus entry, by its keyword, such as `s` for the flags.
     pub(crate) fn entry(&self, nickname: &str, keyword: &str) -> Option<String> {
         let text = self.tors[0].read("cached-microdesc-consensus");
@@ -261,15 +279,54 @@ impl Drop for Program {
     }
 }
 
+/// Penstock as a client. Dropping this value stops it.
+pub(crate) struct Proxy {
+    pub(crate) socks: SocketAddr,
+    program: Program,
+}
+
+impl Proxy {
+    /// The text of a file in the folder of the client.
+    pub(crate) fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.program.folder.join(file)).unwrap_or_default()
+    }
+
+    /// The circuit of each stream so far: its number and its relays.
+    pub(crate) fn circuits(&self) -> Vec<String> {
+        let log = self.read("log");
+        let streams = log.lines().filter_map(|line| line.split_once("a stream uses circuit "));
+        streams.map(|(_, circuit)| circuit.to_owned()).collect()
+    }
+
+    /// Ends the client with a signal, so that it writes its state.
+    pub(crate) fn end(mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.program.child.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        self.program.child.wait().unwrap();
+    }
+}
+
 /// Opens a stream to `to` through a client's SOCKS port (RFC 1928, without authentication).
 pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> {
+    socks_at(client.socks, to, None)
+}
+
+/// Opens a stream through the SOCKS port `at`, with this user and an empty password (RFC 1929) or without authentication.
+pub(crate) fn socks_at(at: SocketAddr, to: SocketAddr, user: Option<&str>) -> std::io::Result<TcpStream> {
     let IpAddr::V4(address) = to.ip() else { panic!("servers of tests have IPv4 addresses") };
-    let mut stream = TcpStream::connect(client.socks)?;
+    let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-    stream.write_all(&[5, 1, 0])?;
+    let method = if user.is_some() { 2 } else { 0 };
+    stream.write_all(&[5, 1, method])?;
     let mut chosen = [0; 2];
     stream.read_exact(&mut chosen)?;
-    assert_eq!(chosen, [5, 0], "the client requires no authentication");
+    assert_eq!(chosen, [5, method], "the client accepts this authentication");
+    if let Some(user) = user {
+        stream.write_all(&[&[1, user.len() as u8][..], user.as_bytes(), &[0]].concat())?;
+        let mut accepted = [0; 2];
+        stream.read_exact(&mut accepted)?;
+        assert_eq!(accepted, [1, 0], "the client accepts every user");
+    }
     let request = [&[5, 1, 0, 1][..], &address.octets(), &to.port().to_be_bytes()].concat();
     stream.write_all(&request)?;
     let mut reply = [0; 10];

@@ -159,7 +159,7 @@ fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Autho
     };
     let membership = Membership {
         authorities,
-        description,
+        description: Some(description),
         publish: true,
         overrides: OperatorOverrides { edge_control: true, ..OperatorOverrides::default() },
         retry: RetryPolicy::TESTING,

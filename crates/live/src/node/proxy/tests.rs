@@ -1,0 +1,236 @@
+//! A client and its relays in threads of the test. The client knows the relays without a directory.
+
+use super::*;
+use crate::node::{NodeConfig, listen};
+use crate::proxy::network::Router;
+use crate::proxy::network::tests::{network, router};
+use crate::proxy::{IsolationFlags, SocksPort};
+use penstock_core::RelayConfig;
+use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
+use penstock_link::crypto::RelayKeys;
+use penstock_link::descriptor::{ExitPolicy, Private};
+use penstock_link::keys::Keys;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A node in its own thread. Dropping this value stops the node.
+struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Running {
+    /// Starts the node that `make` returns.
+    fn start(make: impl FnOnce() -> Node + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = stop.clone();
+        let run = move || {
+            let mut node = make();
+            while !flag.load(Ordering::Relaxed) {
+                node.turn().unwrap();
+            }
+        };
+        Running(stop, Some(std::thread::spawn(run)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let ended = self.1.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
+    }
+}
+
+fn relay_config() -> RelayConfig {
+    let edge_control = EdgeControlConfig::Vegas(VegasConfig::default());
+    RelayConfig { edge_control, authenticated_sendmes: true, ..RelayConfig::default() }
+}
+
+/// Starts a relay with this exit policy, and describes it with other flags and another policy.
+fn relay(number: u8, flags: &str, claims: &str, rule: &str) -> (Running, Router) {
+    let policy = ExitPolicy::new(vec![rule.parse().unwrap()], Private::AsRules, Vec::new());
+    let listener = listen(SocketAddr::new(LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let config =
+        NodeConfig { extend_to_private: true, ..NodeConfig::new(address, LOCALHOST, relay_config(), policy) };
+    let keys = Keys::generate(&mut rand::rng(), config.clock.date());
+    let onion = *keys.onion.public.as_bytes();
+    let keys_of = RelayKeys { rsa: keys.rsa_identity(), ed25519: keys.ed25519_identity(), onion };
+    let running = Running::start(move || Node::on(Some(listener), config, keys).unwrap());
+    (running, Router { keys: keys_of, address, ..router(number, 10, flags, claims) })
+}
+
+/// A function that makes a client which knows these relays, and the client's port for applications.
+fn client(routers: Vec<Router>) -> (impl FnOnce() -> Node + Send + 'static, SocketAddr) {
+    let listener = listen(SocketAddr::new(LOCALHOST, 0)).unwrap();
+    let port = SocksPort { listen: listener.local_addr().unwrap(), isolation: IsolationFlags::default() };
+    let make = move || {
+        let config = NodeConfig::client(relay_config());
+        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
+        let mut node = Node::bind(config, keys).unwrap();
+        let mut config = ProxyConfig { internal_addresses: true, ..ProxyConfig::new(vec![port]) };
+        config.rules.distinct_subnets = false;
+        node.serve_socks(vec![listener], config).unwrap();
+        let date = node.clock.date();
+        node.with_proxy(|proxy, node| {
+            let network = network(routers);
+            let paths = Paths { network: &network, rules: &proxy.config.rules, own: None };
+            proxy.guards.update(date, &mut node.rng, paths);
+            // Without relays, the client waits for a directory.
+            proxy.network = Some(network).filter(|network| !network.routers.is_empty());
+        });
+        node
+    };
+    (make, port.listen)
+}
+
+/// Sends a request of SOCKS 5. Returns the status and the connection.
+fn socks(at: SocketAddr, command: u8, to: SocketAddr, user: &str) -> (u8, TcpStream) {
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let IpAddr::V4(address) = to.ip() else { panic!("servers have IPv4 addresses") };
+    let login = [&[1, user.len() as u8][..], user.as_bytes(), &[0]].concat();
+    let request = [&[5, command, 0, 1][..], &address.octets(), &to.port().to_be_bytes()].concat();
+    // The application sends all at once, and does not wait for answers.
+    stream.write_all(&[&[5, 1, 2][..], &login, &request].concat()).unwrap();
+    let mut reply = [0; 14];
+    match stream.read_exact(&mut reply) {
+        Ok(()) => (reply[5], stream),
+        // A reply with another length, or none.
+        Err(_) => (u8::MAX, stream),
+    }
+}
+
+/// A server that returns all bytes.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            std::thread::spawn(move || std::io::copy(&mut &socket, &mut &socket));
+        }
+    });
+    at
+}
+
+#[test]
+fn streams_carry_data_both_ways_and_failures_have_a_status() {
+    let (running, routers): (Vec<_>, Vec<_>) = (1..=3)
+        .map(|number| {
+            relay(number, if number == 1 { "Guard" } else { "Exit" }, "accept 1-65535", "accept *:*")
+        })
+        .unzip();
+    let (node, socks_port) = client(routers);
+    let client = Running::start(node);
+    let server = echo();
+    for user in ["one", "two"] {
+        let (status, mut stream) = socks(socks_port, 1, server, user);
+        assert_eq!(status, 0);
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|number| (number * 7 % 251) as u8).collect();
+        let mut writer = stream.try_clone().unwrap();
+        let copy = sent.clone();
+        let writing = std::thread::spawn(move || writer.write_all(&copy).unwrap());
+        let mut received = vec![0; sent.len()];
+        stream.read_exact(&mut received).unwrap();
+        writing.join().unwrap();
+        assert!(received == sent);
+    }
+    let closed = TcpListener::bind((LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    assert_eq!(socks(socks_port, 1, closed, "one").0, 5, "connection refused");
+    // RESOLVE of an address.
+    assert_eq!(socks(socks_port, 0xF0, server, "one").0, 0);
+    drop((client, running));
+}
+
+#[test]
+fn a_request_tries_another_exit_and_a_dead_guard_is_replaced() {
+    let (mut running, mut routers) = (Vec::new(), Vec::new());
+    // The first exit claims a policy that it does not have.
+    for (number, flags, rule) in
+        [(1, "Guard", "reject *:*"), (2, "Exit", "reject *:*"), (3, "Exit", "accept *:*")]
+    {
+        let claims = if flags == "Exit" { "accept 1-65535" } else { "" };
+        let (relay, router) = relay(number, flags, claims, rule);
+        running.push(relay);
+        routers.push(router);
+    }
+    // Nobody listens at this guard's address.
+    let dead = TcpListener::bind((LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    routers.push(Router { address: dead, ..router(4, 10, "Guard", "") });
+    let (node, socks_port) = client(routers);
+    let client = Running::start(node);
+    let server = echo();
+    for user in ["one", "two", "three"] {
+        assert_eq!(socks(socks_port, 1, server, user).0, 0);
+    }
+    drop((client, running));
+}
+
+#[test]
+fn a_port_that_no_exit_accepts_is_refused() {
+    let routers = [(1, "Guard"), (2, ""), (3, "Exit")];
+    let routers = routers.map(|(number, flags)| router(number, 10, flags, "accept 80"));
+    let (node, socks_port) = client(routers.to_vec());
+    let client = Running::start(node);
+    let (status, _) = socks(socks_port, 1, SocketAddr::new(LOCALHOST, 25), "one");
+    assert_eq!(status, 3, "network unreachable");
+    drop(client);
+}
+
+/// The proxy with its tables, for tests that move the time.
+fn with_clients(count: usize) -> (Node, SocketAddr, Vec<TcpStream>) {
+    let (make, port) = client(Vec::new());
+    let mut node = make();
+    let clients: Vec<_> = (0..count).map(|_| TcpStream::connect(port).unwrap()).collect();
+    let known = |node: &Node| node.proxy.as_ref().map_or(0, |proxy| proxy.connections.len());
+    while known(&node) < count {
+        node.turn().unwrap();
+    }
+    (node, port, clients)
+}
+
+#[test]
+fn slow_applications_are_closed_after_the_timeout() {
+    let (mut node, _, mut clients) = with_clients(2);
+    // The second application waits for a circuit, but the client knows no relays.
+    clients[1].write_all(&[5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80]).unwrap();
+    let is_waiting = |node: &Node| {
+        let proxy = node.proxy.as_ref().unwrap();
+        proxy.connections.values().any(|connection| matches!(connection.state, accept::State::Waiting(_)))
+    };
+    while !is_waiting(&node) {
+        node.turn().unwrap();
+    }
+    let late = node.clock.now() + Duration::from_secs(120);
+    node.with_proxy(|proxy, node| proxy.expire_requests(node, late));
+    assert_eq!(node.proxy.as_ref().unwrap().connections.len(), 0);
+    let mut said = Vec::new();
+    clients[0].read_to_end(&mut said).unwrap();
+    assert_eq!(said, []);
+    clients[1].read_to_end(&mut said).unwrap();
+    assert_eq!(said[..4], [5, 0, 5, 6], "TTL expired");
+}
+
+#[test]
+fn applications_that_leave_or_send_garbage_are_forgotten() {
+    let (mut node, port, mut clients) = with_clients(3);
+    clients[0].write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    clients.pop();
+    // Half a message does not keep the event loop busy.
+    clients[1].write_all(&[5, 9, 0]).unwrap();
+    let count = |node: &Node| node.proxy.as_ref().unwrap().connections.len();
+    while count(&node) > 1 {
+        node.turn().unwrap();
+    }
+    let mut onion = TcpStream::connect(port).unwrap();
+    onion.write_all(b"\x05\x01\x00\x05\x01\x00\x03\x09abc.onion\x00\x50").unwrap();
+    while node.proxy.as_ref().unwrap().next < 4 || count(&node) > 1 {
+        node.turn().unwrap();
+    }
+    let mut reply = [0; 12];
+    onion.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..4], [5, 0, 5, 4], "host unreachable");
+}
