@@ -15,6 +15,7 @@ mod forge;
 mod handshake;
 mod relay;
 pub mod samples;
+mod socks;
 mod test_relays;
 mod torrc;
 
@@ -23,4 +24,5 @@ pub use consensus::consensus;
 pub use directory::{Served, directory};
 pub use handshake::{HandshakeResult, handshake};
 pub use relay::{Reached, relay};
+pub use socks::socks;
 pub use torrc::torrc;

@@ -1,7 +1,7 @@
 //! The committed corpus and random inputs break no invariant. The corpus still reaches each state
 //! that it covers.
 
-use penstock_fuzzing::{Reached, cells, consensus, directory, handshake, relay, torrc};
+use penstock_fuzzing::{Reached, cells, consensus, directory, handshake, relay, socks, torrc};
 use penstock_link::certs::CertsError;
 use penstock_link::handshake::{LinkFailure, Peer};
 use proptest::prelude::*;
@@ -106,6 +106,12 @@ fn the_corpus_has_valid_and_invalid_options() {
 }
 
 #[test]
+fn the_corpus_has_valid_and_invalid_socks_requests() {
+    let taken: BTreeSet<bool> = corpus("socks").iter().map(|input| socks(input)).collect();
+    assert_eq!(taken.len(), 2);
+}
+
+#[test]
 fn the_corpus_has_valid_and_invalid_consensuses() {
     let outcomes: Vec<_> = corpus("consensus").iter().map(|input| consensus(input)).collect();
     let read = outcomes.iter().flatten();
@@ -123,5 +129,6 @@ proptest! {
         cells(&input);
         directory(&input);
         torrc(&input);
+        socks(&input);
     }
 }
