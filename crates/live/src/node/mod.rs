@@ -3,6 +3,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `config` | settings |
 //! | `conn`, `sockets`, `socket_info` | TLS connections, the core's kernel, the kernel's state of a socket |
 //! | `peers`, `relay_list` | numbers of other nodes for the core, and which peers are relays |
 //! | `links`, `openings`, `room`, `shares`, `claims` | new links, file descriptors, the shares of hosts |
@@ -16,6 +17,7 @@
 //! | `operate`, `counters`, `trace`, `stamps` | the operator's calls, counters, traced cells, timestamps |
 
 mod claims;
+mod config;
 mod conn;
 mod counters;
 mod directory_stream;
@@ -45,7 +47,7 @@ mod trace;
 mod wake;
 
 use crate::clock::Clock;
-use crate::names::{NameServers, Names};
+use crate::names::Names;
 use crate::tls::TlsConfigs;
 use crate::torrc::Outbound;
 use conn::Conn;
@@ -54,8 +56,6 @@ use exits::end_reason;
 use handshake_worker::HandshakeWorker;
 use lookups::LookupLimits;
 use member::Member;
-use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::socket::{setsockopt, sockopt};
 use peers::Peers;
 use pending::Pending;
 use penstock_core::config::Limits;
@@ -66,7 +66,7 @@ use penstock_core::{
 use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
 use penstock_link::certs::{Credentials, Identity};
 use penstock_link::crypto::Identities;
-use penstock_link::descriptor::{ExitPolicy, Private, is_private};
+use penstock_link::descriptor::{ExitPolicy, is_private};
 use penstock_link::keys::Keys;
 use penstock_units::{Bytes, Duration, Instant};
 use proxy::Proxy;
@@ -78,14 +78,13 @@ use shares::{Host, PartPath};
 use socket2::{Domain, Socket, Type};
 use sockets::{Sockets, Token};
 use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use wake::Wake;
 
+pub use config::{HANDSHAKE_TIMEOUT, NodeConfig, SocketTcp};
 pub use counters::NodeCounters;
 pub use directory_stream::DirectoryStream;
 pub use dos::{DOS_OPTIONS, DosCounters, DosOption, DosOptions};
@@ -94,8 +93,6 @@ pub use member::Membership;
 pub use operate::Observation;
 pub use trace::{Left, TraceConfig, Traced};
 
-/// Time limit of a link handshake (C tor: `TLS_HANDSHAKE_TIMEOUT`).
-pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// After so many new peers, the node forgets all peers without channels [1].
 const MAX_IDLE_PEERS: usize = 1024;
 /// Longest wait for events [ns].
@@ -112,94 +109,6 @@ const STREAM_MEMORY: Bytes = Bytes::kib(1);
 const LINK_MEMORY: u64 = 16 * 1024;
 /// The memory of a running name lookup in the resolver [B]. In a test, 1,024 lookups took 55 MB.
 const LOOKUP_MEMORY: u64 = 56 * 1024;
-
-/// Settings of a node.
-#[derive(Debug)]
-pub struct NodeConfig {
-    /// Address and port to listen on; `None` is a client, which accepts no links.
-    pub listen: Option<SocketAddr>,
-    /// Address in the descriptor.
-    pub address: IpAddr,
-    /// Settings of the relay core.
-    pub relay: RelayConfig,
-    /// Exit policy.
-    pub policy: ExitPolicy,
-    /// Name servers.
-    pub name_servers: NameServers,
-    /// Folder of the key files. `None` disables replacement of keys before they expire.
-    pub keys_folder: Option<PathBuf>,
-    /// Whether circuits may extend to private addresses, for test networks (C tor `ExtendAllowPrivateAddresses`).
-    pub extend_to_private: bool,
-    /// Whether circuits with one hop may have exit streams, for tests.
-    pub single_hop: bool,
-    /// Time limit of a link handshake.
-    pub handshake_timeout: Duration,
-    /// Settings of TCP sockets.
-    pub tcp: SocketTcp,
-    /// Maximum number of file descriptors of the process [1].
-    pub descriptors: usize,
-    /// C tor's defences against denial of service, as the operator set them.
-    pub dos: DosOptions,
-    /// Clock of the node.
-    pub clock: Clock,
-}
-
-/// Settings of a node's TCP sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SocketTcp {
-    /// Name of the kernel's congestion control; `None` is the system's default.
-    pub congestion: Option<&'static str>,
-    /// Whether Nagle's algorithm is off (TCP_NODELAY).
-    pub nodelay: bool,
-}
-
-impl Default for SocketTcp {
-    fn default() -> Self {
-        SocketTcp { congestion: None, nodelay: true }
-    }
-}
-
-impl SocketTcp {
-    /// Applies the settings to a socket that connects or listens. Accepted sockets inherit the congestion control.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel lacks the congestion control, or this process may not use it.
-    pub fn apply(self, socket: &impl AsFd) -> io::Result<()> {
-        if let Some(name) = self.congestion {
-            setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name))?;
-        }
-        Ok(setsockopt(socket, sockopt::TcpNoDelay, &self.nodelay)?)
-    }
-}
-
-impl NodeConfig {
-    /// Settings of a client, which has no address, no exit streams and no links from others.
-    pub fn client(relay: RelayConfig) -> Self {
-        let policy = ExitPolicy::new(Vec::new(), Private::Rejected, Vec::new());
-        let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        NodeConfig { listen: None, ..NodeConfig::new(nowhere, nowhere.ip(), relay, policy) }
-    }
-
-    /// Settings of a relay in the public network.
-    pub fn new(listen: SocketAddr, address: IpAddr, relay: RelayConfig, policy: ExitPolicy) -> Self {
-        NodeConfig {
-            listen: Some(listen),
-            address,
-            relay,
-            policy,
-            name_servers: NameServers::System,
-            keys_folder: None,
-            extend_to_private: false,
-            single_hop: false,
-            handshake_timeout: HANDSHAKE_TIMEOUT,
-            tcp: SocketTcp::default(),
-            descriptors: getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft as usize),
-            dos: DosOptions::default(),
-            clock: Clock::start(),
-        }
-    }
-}
 
 /// A live node.
 #[derive(Debug)]
