@@ -145,7 +145,7 @@ impl<'a> Net<'a> {
 
     pub(crate) fn wake(&mut self, id: HostId) {
         let host = self.topology.plan.host(id);
-        self.hosts.insert(id, Host::new(host, self.tcp.of(host), &self.tcp.tcp));
+        self.hosts.insert(id, Host::new(host, self.tcp.of(host), self.tcp.tcp));
         self.hosts[id as usize].lookahead = self.lookahead;
     }
 
