@@ -343,11 +343,14 @@ fn step(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::NodeConfig;
     use crate::node::room::DescriptorLimits;
     use crate::node::shares::Shares;
     use crate::node::test_node::{LOCALHOST, conn_to, host, node, node_with};
-    use penstock_link::cell::LinkSpec;
+    use penstock_core::{Cell as _, CircId, RelayConfig};
+    use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
     use penstock_link::certs::Netinfo;
+    use penstock_link::keys::Keys;
     use std::io::Write;
 
     fn conn(node: &Node) -> Conn {
@@ -404,6 +407,28 @@ mod tests {
             assert_eq!(node.sockets.openings.has(channel), is_opened);
         }
         assert_eq!(node.sockets.openings.opened.count(&good.path()), 1);
+    }
+
+    /// A guard sends a CREATE_FAST behind its last handshake cell.
+    #[test]
+    fn a_client_refuses_the_circuits_of_its_guard() {
+        let keys = || Keys::generate(&mut rand::rng(), node().clock.date());
+        let mut client = Node::bind(NodeConfig::client(RelayConfig::default()), keys()).unwrap();
+        for (node, circuits) in [(&mut client, 0), (&mut node(), 1)] {
+            let conn = conn_to(&self::node(), host(1));
+            node.open(conn, LOCALHOST, None, &[host(1)]).unwrap();
+            // This side accepted the link, so the peer sets the top bit of its ids.
+            let id = CircId(std::num::NonZeroU32::MIN | 1 << 31);
+            let fast = Handshake { kind: HandshakeKind::Fast, data: vec![7; 20] };
+            let rest = LiveCell::create(id, fast).to_bytes().to_vec();
+            let netinfo = Netinfo { time: 0, yours: None, mine: Vec::new() };
+            node.established(0, &Established { version: 5, peer: Peer::Client, netinfo, rest });
+            let channel = node.relay.channels()[0];
+            let now = node.clock.now();
+            node.relay.on_readable(now, channel, &mut node.sockets);
+            node.process_events();
+            assert_eq!((node.relay.counters().received, node.circuits()), (1, circuits));
+        }
     }
 
     #[test]

@@ -386,6 +386,11 @@ impl Node {
         while let Some(event) = self.relay.poll_event() {
             match event {
                 Event::Connect { channel, peer } => self.connect(channel, peer),
+                // A client is no relay for its guards (C tor `command_process_create_cell()`).
+                Event::HandshakeRequested { circuit, .. } if self.listener.is_none() => {
+                    let now = self.clock.now();
+                    self.relay.close_circuit(now, circuit, DestroyReason::PROTOCOL, &mut self.sockets);
+                }
                 Event::HandshakeRequested { circuit, handshake } => {
                     self.note_begun(circuit);
                     self.answer(circuit, handshake);
