@@ -110,6 +110,8 @@ pub(super) struct Stream {
     broken: bool,
     /// Clients only: the application's reply, until the exit opens the stream.
     greeting: Option<Vec<u8>>,
+    /// Whether the socket is that of an application, not that of a server.
+    is_client: bool,
     held: StreamShare,
 }
 
@@ -296,6 +298,7 @@ impl Sockets {
             said,
             broken: false,
             greeting: None,
+            is_client: false,
             held,
         };
         self.streams.insert(key, stream);
@@ -321,6 +324,7 @@ impl Sockets {
             said: Connected(None),
             broken: false,
             greeting: Some(greeting),
+            is_client: true,
             held: StreamShare { path, number: self.held.add(&path, Token::Stream(key)) },
         };
         self.streams.insert(key, stream);
@@ -727,6 +731,8 @@ impl Kernel<LiveCell> for Sockets {
                 StreamRead::Data(payload)
             }
             (None, Err(error)) if is_transient(&error) => StreamRead::Blocked,
+            // A client tells exits no reasons (tor-spec, "Closing streams").
+            (None, _) if stream.is_client => StreamRead::Closed(EndReason::MISC),
             (None, Err(error)) => StreamRead::Closed(end_reason(&error)),
             // The failed write call has already consumed the socket's error.
             (None, Ok(_)) if stream.broken => StreamRead::Closed(EndReason::CONNECTION_RESET),

@@ -197,7 +197,7 @@ impl Proxy {
     pub(in crate::node) fn on_gone(&mut self, node: &mut Node, stream: StreamKey) {
         if let Some(attached) = self.streams.get_mut(&stream) {
             attached.is_gone = true;
-            node.relay.close_stream(node.clock.now(), stream, EndReason::DONE, &mut node.sockets);
+            node.relay.close_stream(node.clock.now(), stream, EndReason::MISC, &mut node.sockets);
         }
     }
 
@@ -245,7 +245,7 @@ impl Proxy {
         let late: Vec<_> = late.map(|(stream, attached)| (*stream, attached.circuit)).collect();
         for (stream, circuit) in late {
             self.circuits.retire(circuit);
-            node.relay.close_stream(now, stream, EndReason::TIMEOUT, &mut node.sockets);
+            node.relay.close_stream(now, stream, EndReason::MISC, &mut node.sockets);
         }
     }
 }

@@ -137,7 +137,7 @@ impl Proxy {
                 node.relay.finish_handshake(now, circuit, layer, answer, &mut node.sockets);
             }
             Err(_) => {
-                node.relay.close_circuit(now, circuit, DestroyReason::PROTOCOL, &mut node.sockets);
+                node.relay.close_circuit(now, circuit, DestroyReason::NONE, &mut node.sockets);
             }
         }
     }
