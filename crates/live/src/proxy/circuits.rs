@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// The client expects streams of a kind for so long after the last one (C tor `PREDICTED_CIRCS_RELEVANCE_TIME`).
 const PREDICTED: Duration = Duration::from_secs(3600);
+/// Maximum number of kinds of streams that the client expects [1].
+const MAX_PREDICTED: usize = 16;
 /// Unused circuits for each kind of expected streams [1].
 const SPARE: usize = 2;
 /// Maximum number of unused circuits that the client builds in advance [1] (C tor `MAX_UNUSED_OPEN_CIRCUITS`).
@@ -232,9 +234,14 @@ impl Circuits {
         }
     }
 
-    /// The application used this kind of stream, so the client expects more of them.
+    /// A stream of this kind was opened, so the client expects more of them. The least recent kind is forgotten if there
+    /// are too many.
     pub(crate) fn predict(&mut self, now: Instant, purpose: Purpose) {
         self.predicted.insert(purpose, now);
+        if self.predicted.len() > MAX_PREDICTED {
+            let oldest = self.predicted.iter().min_by_key(|(_, last)| **last).map(|(purpose, _)| *purpose);
+            oldest.and_then(|oldest| self.predicted.remove(&oldest));
+        }
     }
 
     /// An expected kind of stream that lacks unused circuits, without those of `impossible`. `learns`: the client needs
@@ -414,6 +421,11 @@ mod tests {
         let impossible = BTreeSet::from([Purpose::Port(25)]);
         assert_eq!(circuits.lacks(at(1), &impossible, false), None);
         assert_eq!(lacks(&mut circuits, 1, false), Some(Purpose::Port(25)));
+        for port in 1..=40 {
+            circuits.predict(at(1), Purpose::Port(port));
+        }
+        assert_eq!(circuits.predicted.len(), MAX_PREDICTED);
+        assert!(circuits.predicted.contains_key(&Purpose::Port(40)), "the latest kind is expected");
         for number in 3..20 {
             built(&mut circuits, 0, number, 7);
         }

@@ -154,7 +154,6 @@ impl Proxy {
             Ok(waiting) => {
                 let none = Interest::default();
                 node.sockets.watch_for(&connection.socket, Token::Socks(number), none);
-                self.circuits.predict(node.clock.now(), waiting.purpose());
                 connection.state = State::Waiting(Box::new(waiting));
                 self.has_news = true;
             }
