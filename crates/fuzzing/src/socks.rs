@@ -4,9 +4,11 @@
 ///
 /// # Panics
 ///
-/// If the handshake reads more bytes than there are, or gives a request without reading one.
+/// If the handshake gives a request without reading one, or if its result depends on bytes that it did not read.
 pub fn socks(input: &[u8]) -> bool {
     let (read, is_request) = penstock_live::proxy::handshake(input);
-    assert!(read <= input.len() && (!is_request || read >= 9), "{read} of {} B", input.len());
+    assert!(!is_request || read >= 9, "{read} of {} B", input.len());
+    let alone = penstock_live::proxy::handshake(&input[..read]);
+    assert_eq!(alone, (read, is_request), "the handshake without the {} B after it", input.len() - read);
     is_request
 }
