@@ -1,0 +1,155 @@
+//! Runs the program, and measures until it ends.
+
+use crate::Error;
+use crate::capture::Capture;
+use crate::mark::{FD_VARIABLE, INTERVAL_VARIABLE, MARK_LEN, Mark};
+use crate::matching::Matcher;
+use crate::options::Options;
+use crate::report::Report;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::time::{ClockId, clock_gettime};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, PipeReader, PipeWriter, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+
+/// The file name of the library.
+const PRELOAD: &str = "libpenstock_kqtime_preload.so";
+/// After the program's end, packets of its last writes may still leave [ns].
+const LINGER: u64 = 500_000_000;
+/// The program's end is checked so often [ms].
+const TICK: u8 = 50;
+
+/// The end of a measurement.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The end of the program.
+    pub status: ExitStatus,
+    /// The summary.
+    pub summary: String,
+}
+
+/// Runs the program of `options` to its end.
+///
+/// # Errors
+///
+/// [`Error::Usage`] for a program, library or file that cannot be used, [`Error::Machine`] without the right to capture.
+pub fn run(options: &Options) -> Result<Outcome, Error> {
+    let library = library(options.preload.as_deref())?;
+    let mut capture = Capture::open()?;
+    let out = options.out.as_deref().map(create).transpose()?;
+    let io = |error: io::Error| Error::Machine(format!("the measurement cannot go on: {error}"));
+    let (mut marks, theirs) = reports().map_err(|errno| io(errno.into()))?;
+    let mut report = Report::new(out, now()).map_err(io)?;
+    let mut child = start(options, &library, &theirs)?;
+    drop(theirs);
+    let mut matcher = Matcher::default();
+    let mut ended: Option<(ExitStatus, u64)> = None;
+    loop {
+        let mut fds =
+            [PollFd::new(capture.as_fd(), PollFlags::POLLIN), PollFd::new(marks.as_fd(), PollFlags::POLLIN)];
+        // An interrupted call ends like one that timed out.
+        let _ = poll(&mut fds, PollTimeout::from(TICK));
+        while let Some(packet) = capture.next_packet(|connection| matcher.knows(connection)) {
+            for wait in matcher.on_packet(packet) {
+                report.add(&wait).map_err(io)?;
+            }
+        }
+        let mut bytes = [0; MARK_LEN];
+        // Writes of this length are atomic, so each read gives a whole report.
+        while matches!(marks.read(&mut bytes), Ok(MARK_LEN)) {
+            if let Some(wait) = Mark::from_bytes(&bytes).and_then(|mark| matcher.on_mark(mark)) {
+                report.add(&wait).map_err(io)?;
+            }
+        }
+        matcher.expire(now());
+        match ended {
+            Some((status, since)) if now().saturating_sub(since) > LINGER => {
+                let unmatched = matcher.lost + matcher.pending() as u64;
+                return Ok(Outcome { status, summary: report.finish(unmatched).map_err(io)? });
+            }
+            Some(_) => {}
+            None => ended = child.try_wait().map_err(io)?.map(|status| (status, now())),
+        }
+    }
+}
+
+/// Real time since 1970 [ns], the clock of the kernel's time stamps.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_REALTIME).expect("Linux has this clock");
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+/// A pipe for reports, with space for those of a moment in which this process does not run.
+fn reports() -> nix::Result<(PipeReader, PipeWriter)> {
+    let (ours, theirs) =
+        io::pipe().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
+    for end in [ours.as_fd(), theirs.as_fd()] {
+        fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    // Without this size, more reports are lost.
+    let _ = fcntl(&ours, FcntlArg::F_SETPIPE_SZ(1 << 20));
+    Ok((ours, theirs))
+}
+
+fn library(given: Option<&Path>) -> Result<PathBuf, Error> {
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name(PRELOAD));
+    let path = given.map(Path::to_owned).or_else(beside).unwrap_or_else(|| PRELOAD.into());
+    path.canonicalize().map_err(|error| {
+        let remedy =
+            "build it with `cargo build --release -p penstock-kqtime-preload`, or name it with --preload";
+        Error::Usage(format!("{}: {error}; {remedy}", path.display()))
+    })
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>, Error> {
+    let file = File::create(path)
+        .map_err(|error| Error::Usage(format!("--out {}: {error}; choose another file", path.display())))?;
+    Ok(BufWriter::new(file))
+}
+
+/// Starts the program with the library and the socket for its reports.
+fn start(options: &Options, library: &Path, reports: &PipeWriter) -> Result<Child, Error> {
+    let machine =
+        |error: &dyn std::fmt::Display| Error::Machine(format!("the program cannot be started: {error}"));
+    fcntl(reports, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|error| machine(&error))?;
+    let mut preload = OsString::from(library);
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    // Ctrl-C reaches the program too. This process ends after it, with the table complete.
+    #[allow(unsafe_code, reason = "nix has no safe form; to ignore a signal runs no code of ours")]
+    unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) }.map_err(|error| machine(&error))?;
+    let (program, arguments) = options.command.split_first().expect("the command line has a program");
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command.env("LD_PRELOAD", preload);
+    command.env(FD_VARIABLE, reports.as_raw_fd().to_string());
+    command.env(INTERVAL_VARIABLE, options.interval.as_nanos().to_string());
+    restore_interrupts(&mut command);
+    command.spawn().map_err(|error| {
+        Error::Usage(format!("{}: {error}; give the path of a program", Path::new(program).display()))
+    })
+}
+
+/// The program handles Ctrl-C as it would alone.
+fn restore_interrupts(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    let restore = || {
+        #[allow(unsafe_code, reason = "nix has no safe form; the default action runs no code of ours")]
+        // SAFETY: signal(2) is async-signal-safe.
+        unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) }?;
+        Ok(())
+    };
+    #[allow(unsafe_code, reason = "std offers no safe way between fork and exec")]
+    // SAFETY: the closure calls one async-signal-safe function and allocates nothing.
+    unsafe {
+        command.pre_exec(restore);
+    }
+}
