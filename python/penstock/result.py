@@ -149,10 +149,18 @@ class Result:
         """One row per tracked cell and hop."""
         return self._table("cells")
 
-    def _table(self, name: str) -> pl.DataFrame:
+    def scan(self, name: str) -> pl.LazyFrame:
+        """A table by name, of which only the needed rows are read."""
+        return pl.concat(pl.scan_parquet(file) for file in self._files(name)).cast({"seed": pl.Int64})
+
+    def _files(self, name: str) -> list[Path]:
         files = [part / f"{name}.parquet" for part in ([self.directory] if self._parts is None else self._parts)]
         if not files:
             raise OutputError(f"{self.directory} has no finished run yet")
+        return files
+
+    def _table(self, name: str) -> pl.DataFrame:
+        files = self._files(name)
         try:
             with naming(files[0], "read"):
                 return pl.concat(pl.read_parquet(file) for file in files).cast({"seed": pl.Int64})

@@ -69,6 +69,8 @@ ShardOf = Annotated[
     str | None,
     typer.Option("--shard", help="Execute only part K of N of the runs, into a directory of its own.", metavar="K/N"),
 ]
+Port = Annotated[int, Number(help="The port on 127.0.0.1; by default a free one.", min=0, max=65535)]
+Browser = Annotated[bool, typer.Option(help="Open the page in a browser of the desktop, if there is one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Also write the tables as CSV files.")]
 
@@ -291,6 +293,20 @@ def report_(
     from penstock.result import Result
 
     print(f"report: {write([Result(directory) for directory in directories], to)}")
+
+
+@app.command("open")
+def open_(
+    directory: Annotated[Path, typer.Argument(help="An output directory.", metavar="DIR")],
+    port: Port = 0,
+    browser: Browser = True,
+) -> None:
+    """Explore an output in a browser: distributions, relays, queues, and single cells."""
+    from penstock.explorer import server, views
+    from penstock.result import Result
+
+    page = server.Page(server.files("open.html", "open.js"), views.Views(Result(directory)).asks)
+    server.serve(page, port, "explorer", browser=browser)
 
 
 @app.command()
