@@ -310,6 +310,33 @@ def open_(
 
 
 @app.command()
+def play(
+    scenario: Scenario,
+    params: Annotated[
+        list[str] | None,
+        typer.Option("--param", help="A key and the values of its slider; may be repeated.", metavar="KEY=VALUE,VALUE"),
+    ] = None,
+    variant: Annotated[list[str] | None, Name(help="Run only this variant; may be repeated.")] = None,
+    sets: Sets = None,
+    seed: Annotated[int | None, Number(help="The seed; by default the scenario's first seed.")] = None,
+    port: Port = 0,
+    browser: Browser = True,
+    save: Annotated[Path | None, File(help="Run every position now, and write one page that needs no server.")] = None,
+) -> None:
+    """Run a small scenario again in a browser whenever a slider moves."""
+    from penstock.explorer import play as player
+    from penstock.explorer import server
+    from penstock.report import save as write
+
+    made = player.Player(scenario, params or (), variant or (), sets or (), seed)
+    if save is None:
+        server.serve(made.page(), port, "player", browser=browser)
+        return
+    with raised():
+        print(f"page: {player.save(made, save, write)}")
+
+
+@app.command()
 def merge(
     directories: Annotated[list[Path], typer.Argument(help="The directories of all shards.", metavar="DIR...")],
     out: Annotated[Path, Folder(help="The new output directory.")],

@@ -344,6 +344,13 @@ export class Chart {
   }
 }
 
+/** Fill a list with [value, text], and keep the chosen value if it is still there. */
+export function options(select, values) {
+  const before = select.value;
+  select.replaceChildren(...values.map(([value, text]) => make("option", { value }, text)));
+  if (values.some(([value]) => String(value) === before)) select.value = before;
+}
+
 /** Fetch JSON of this server; an error becomes an exception with the server's sentence. */
 export async function ask(path, parameters = {}, options = {}) {
   const query = new URLSearchParams();
@@ -352,7 +359,7 @@ export async function ask(path, parameters = {}, options = {}) {
   }
   let answer;
   try {
-    answer = await fetch(`${path}?${query}`, options);
+    answer = await fetch(query.size ? `${path}?${query}` : path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server has stopped. Start penstock again, and open its new address.");

@@ -1,6 +1,6 @@
 // The page of `penstock open`: four views of one output directory.
 
-import { Chart, ask, make, short, table } from "./chart.js";
+import { Chart, ask, make, options, short, table } from "./chart.js";
 
 const $ = (id) => document.getElementById(id);
 const PERCENTILES = [10, 25, 50, 75, 90, 95, 99];
@@ -29,12 +29,6 @@ async function update(view, work) {
     $("problem").textContent = error.message;
     $("problem").hidden = false;
   }
-}
-
-function options(select, values) {
-  const before = select.value;
-  select.replaceChildren(...values.map(([value, text]) => make("option", { value }, text)));
-  if (values.some(([value]) => String(value) === before)) select.value = before;
 }
 
 function checks(place, values, chosen, changed) {

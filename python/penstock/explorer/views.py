@@ -150,7 +150,7 @@ class Views:
             for name, relay in keys
         ]
         return {
-            **_aligned([(label, found, "value") for label, found in series]),
+            **aligned([(label, found, "value") for label, found in series]),
             "y": MEASURES[measure][0],
             "rows": [
                 {
@@ -192,7 +192,7 @@ class Views:
         series = [(hop, rows.filter(hop=hop).drop_nulls(quantity), quantity) for hop in ALONG]
         there = [(hop, found, column) for hop, found, column in series if found.height]
         return {
-            **_aligned(there),
+            **aligned(there),
             "y": QUANTITIES[quantity],
             "rows": [
                 {"label": hop, "mean": _number(found[quantity].mean()), "most": _number(found[quantity].max())}
@@ -276,7 +276,7 @@ def _stays(row: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _aligned(series: Sequence[tuple[str, pl.DataFrame, str]]) -> dict[str, Any]:
+def aligned(series: Sequence[tuple[str, pl.DataFrame, str]]) -> dict[str, Any]:
     """Series over a common time axis [s]. A series has null at times at which it has no sample."""
     times = np.unique(np.concatenate([np.empty(0), *(found["t_s"].to_numpy() for _, found, _ in series)]))
     step = max(1, -(-times.size // MAX_POINTS))
