@@ -208,6 +208,7 @@ fn paths(out: &mut Lines, scenario: &Scenario) {
         let client = &group[0];
         let rtt = show_duration(base_rtt(scenario, client));
         let narrowest = match &client.group.path {
+            Path::Fixed(_) if client.group.each_guard => String::new(),
             Path::Fixed(path) => narrowest(scenario, path),
             Path::Direct => ", without Tor".to_owned(),
             Path::Weighted { .. } | Path::Tor { .. } | Path::Listed => String::new(),
@@ -225,7 +226,10 @@ fn relays(scenario: &Scenario, client: &Client) -> String {
     match &client.group.path {
         Path::Direct => String::new(),
         Path::Fixed(path) => {
-            let names: Vec<&str> = path.iter().map(|relay| &*scenario.relays[*relay].host.name).collect();
+            let mut names: Vec<&str> = path.iter().map(|relay| &*scenario.relays[*relay].host.name).collect();
+            if client.group.each_guard {
+                names[0] = "(each guard in turn)";
+            }
             names.join(" -> ") + " -> "
         }
         Path::Listed => match &scenario.network.circuits.each {

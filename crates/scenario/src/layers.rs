@@ -127,6 +127,8 @@ pub(crate) fn read_file(
     rename(&mut own, warnings)?;
     let mut file = included(&own, sources, warnings)?;
     merge(&mut file, &own);
+    // `penstock attack` reads this section. It affects no run.
+    file.remove("attacks");
     if let Some(network) = network {
         let number = sources.files.len();
         sources.files.push(network.name.to_owned());
@@ -148,10 +150,11 @@ fn included(own: &Table, sources: &mut Sources, warnings: &mut Warnings) -> Resu
     let Some(node) = include(own) else { return Ok(file) };
     let site = Site { at: node.at, path: KEY, sections: &Table::new() };
     for name in Texts.read(&node, &site)?.0 {
-        if name.contains(['/', '\\']) {
-            return Err(
-                site.wrong(format!("{name:?} is in another folder; it must be a file of the same one"))
+        if !is_near(&name) {
+            let message = format!(
+                "{name:?} is in another folder; it must be a file of the same one, or \"../FOLDER/FILE.toml\""
             );
+            return Err(site.wrong(message));
         }
         let path = Path::new(&sources.files[0]).with_file_name(&name);
         let text = std::fs::read_to_string(&path)
@@ -169,6 +172,17 @@ fn included(own: &Table, sources: &mut Sources, warnings: &mut Warnings) -> Resu
         merge(&mut file, &table);
     }
     Ok(file)
+}
+
+/// Whether an included file is in the folder of the scenario, or in a folder beside it.
+fn is_near(name: &str) -> bool {
+    let is_plain = |name: &str| !name.is_empty() && name != ".." && !name.contains(['/', '\\']);
+    match name.strip_prefix("../") {
+        None => is_plain(name),
+        Some(beside) => beside
+            .split_once('/')
+            .is_some_and(|(folder, file)| is_plain(folder) && is_plain(file) && file.ends_with(".toml")),
+    }
 }
 
 fn variants(node: Option<Node>) -> Result<Vec<Entry>, ConfigError> {

@@ -588,6 +588,9 @@ pub struct ClientGroup {
     pub isolate: bool,
     /// How a client selects the relays of its circuits.
     pub path: Path,
+    /// Whether the first relay of the path is the next possible guard for each client of the group, in the order of
+    /// names. Until a network is sampled, the path has another relay there.
+    pub each_guard: bool,
     /// Whether a client is a part of the first relay of its path. It then has no host, link and onion proxy of its own.
     pub at_entry: bool,
     /// Maximum age of a circuit since its first stream. Later streams use a new circuit.

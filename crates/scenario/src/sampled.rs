@@ -32,7 +32,8 @@ impl Scenario {
         let mut all = hosts().chain(clients).chain(self.servers.iter().map(|server| &server.host));
         let is_fixed =
             self.network.latency == Latency::Even && self.generated.is_empty() && self.deployments.is_empty();
-        let is_fixed = is_fixed && !self.clients.iter().any(|client| client.group.path == Path::Listed);
+        let moves = |client: &Client| client.group.path == Path::Listed || client.group.each_guard;
+        let is_fixed = is_fixed && !self.clients.iter().any(moves);
         if is_fixed && all.all(|host| host.group.sampled == SampledRates::default()) {
             return Cow::Borrowed(self);
         }
@@ -70,9 +71,29 @@ impl Scenario {
             draw_host(host, network, seed);
         }
         sampled.network.circuits.take(&mut sampled.clients, &sampled.relays, seed);
+        sampled.spread_over_guards();
         sampled.settle_entries();
         sampled.selector = sampled.select().expect("all networks have the same numbers of guards and exits");
         Cow::Owned(sampled)
+    }
+
+    /// Gives each client of a group with the path "each-guard" the next possible guard as its first relay. After the last
+    /// guard, the first one follows.
+    fn spread_over_guards(&mut self) {
+        let guards: Vec<usize> = (0..self.relays.len()).filter(|relay| self.relays[*relay].guard).collect();
+        let mut places = BTreeMap::new();
+        for client in self.clients.iter_mut().filter(|client| client.group.each_guard) {
+            let Path::Fixed(path) = &client.group.path else { continue };
+            let free: Vec<usize> =
+                guards.iter().copied().filter(|guard| !path[1..].contains(guard)).collect();
+            let place = places.entry(client.host.group.name.clone()).or_insert(0);
+            // Without a guard, the client keeps the relay of the parsed scenario.
+            if let Some(guard) = free.get(*place % free.len().max(1)) {
+                let path = std::iter::once(*guard).chain(path[1..].iter().copied()).collect();
+                Arc::make_mut(&mut client.group).path = Path::Fixed(path);
+            }
+            *place += 1;
+        }
     }
 
     /// Gives the clients at their entries the host and the configuration of these relays. A client that has no relay

@@ -596,8 +596,10 @@ fn an_error_in_an_included_file_names_the_file_and_its_line() {
     );
     assert_eq!(
         including(&own.replace("_common", "../common"), &common),
-        "own.toml:3: scenario.include: \"../common.toml\" is in another folder; it must be a file of the same one"
+        "own.toml:3: scenario.include: \"../common.toml\" is in another folder; it must be a file of the same one, or \"../FOLDER/FILE.toml\""
     );
+    let far = including(&own.replace("_common.toml", "../../etc/common.toml"), &common);
+    assert!(far.contains("is in another folder"), "{far}");
     let missing = including(&own.replace("_common", "_other"), &common);
     assert!(
         missing.starts_with("own.toml:3: scenario.include: the file _other.toml cannot be read: "),

@@ -1,6 +1,6 @@
 //! Sampled networks: relays of a year, locations, deployments, and round-trip times.
 
-use penstock_scenario::model::{Place, Relay};
+use penstock_scenario::model::{Path, Place, Relay};
 use penstock_scenario::{Document, Error, NetworkFile, Point, Scenario};
 use penstock_units::{Duration, Seed};
 
@@ -278,6 +278,30 @@ fn networks_are_listed_and_do_not_change_the_fingerprint() {
     let plain = parse(TEXT).unwrap();
     assert_eq!((listed.networks(), plain.networks()), (vec![3, 4], vec![]));
     assert_eq!(listed.fingerprint(), plain.fingerprint());
+}
+
+#[test]
+fn clients_of_each_guard_take_the_guards_in_turn() {
+    let probes = "[relays.fast]\nflags = []\n[clients.probe]\ncount = 30\nworkload = \"web\"\npath = [\"each-guard\", \"fast\"]\n";
+    for seed in [1, 2] {
+        let drawn = scenario(probes).sampled(Seed(seed)).into_owned();
+        let guards: Vec<usize> = (0..drawn.relays.len()).filter(|relay| drawn.relays[*relay].guard).collect();
+        assert!((2..30).contains(&guards.len()), "{}", guards.len());
+        let fast = drawn.relays.iter().position(|relay| &*relay.host.name == "fast").unwrap();
+        let probes = drawn.clients.iter().filter(|client| client.group.each_guard);
+        let paths: Vec<Path> = probes.map(|client| client.group.path.clone()).collect();
+        let expected = guards.iter().cycle().map(|guard| Path::Fixed(vec![*guard, fast]));
+        assert_eq!(paths, expected.take(30).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_path_over_each_guard_needs_a_guard() {
+    let path = TEXT.replace("path = \"tor\"", "path = [\"each-guard\"]");
+    let found = parse(&path.replace("era = \"2014\"", "flags = [\"exit\"]")).unwrap_err().to_string();
+    let expected =
+        "x.toml:13: clients.web.path: no relay can be \"each-guard\"; give a relay the flag \"guard\"";
+    assert!(found.starts_with("x.toml:") && found.ends_with(&expected["x.toml:13: ".len()..]), "{found}");
 }
 
 #[test]

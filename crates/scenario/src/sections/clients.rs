@@ -19,7 +19,9 @@ section! {
     pub(crate) struct PathKeys("") {
         /// The relays from the entry to the exit. With "weighted", a client draws different relays by weight. With
         /// "tor", it draws a guard, a middle and an exit as Tor's clients do. With "circuits", all circuits of the client
-        /// have the relays of one entry of network.circuits. With `[]`, it uses plain TCP without Tor.
+        /// have the relays of one entry of network.circuits. With `[]`, it uses plain TCP without Tor. In a list, the
+        /// first name may be "each-guard": the first client takes the first relay that may be a guard, and so on, in
+        /// the order of names.
         path: Vec<String> = Texts, Is("weighted");
         /// Where the client runs. With "host", it has a host of its own. With "entry", the first relay of its path is
         /// also the client, as in nstor: the client has the host, the link and the token bucket of this relay, and its
@@ -176,6 +178,7 @@ impl Clients<'_> {
                 "a client serves no other clients that it could throttle; set the throttle of relays";
             return Err(read.wrong("throttle.kind", message));
         }
+        let each_guard = paths.path.first().is_some_and(|first| first == EACH_GUARD);
         let path = self.path(read)?;
         check_entry(read, &path)?;
         self.check_sharing(read, &path, &workloads)?;
@@ -191,6 +194,7 @@ impl Clients<'_> {
             circuit_lifetime: of_tor(paths.circuit_lifetime, MAX_CIRCUIT_DIRTINESS),
             build_timeout: of_tor(paths.build_timeout, CIRCUIT_BUILD_TIMEOUT),
             path,
+            each_guard,
             at_entry: paths.at,
             servers: self.servers_of(read, all_servers)?,
         };
@@ -269,7 +273,17 @@ impl Clients<'_> {
             ))),
             names => {
                 let mut path = Vec::new();
-                for name in names {
+                // The network replaces this relay, see `sampled.rs`.
+                if names[0] == EACH_GUARD {
+                    let is_free = |relay: &&Relay| !names.contains(&&*relay.host.name) && relay.guard;
+                    let Some(relay) = self.relays.iter().position(|relay| is_free(&relay)) else {
+                        return Err(wrong(format!(
+                            "no relay can be {EACH_GUARD:?}; give a relay the flag \"guard\""
+                        )));
+                    };
+                    path.push(relay);
+                }
+                for name in &names[path.len()..] {
                     let relay = self.relay(name, wrong)?;
                     if path.contains(&relay) {
                         return Err(wrong(format!(
@@ -328,11 +342,14 @@ impl Clients<'_> {
     }
 }
 
+/// The first relay of a path that differs between the clients of a group.
+const EACH_GUARD: &str = "each-guard";
+
 /// Refuses a client at its entry, if its entry may change during a run or is the only relay.
 fn check_entry(read: &Read<ClientsKeys>, path: &Path) -> Result<(), ConfigError> {
     let is_possible = match path {
         Path::Listed => true,
-        Path::Fixed(path) => path.len() > 1,
+        Path::Fixed(path) => path.len() > 1 && read.keys.paths.path[0] != EACH_GUARD,
         Path::Direct | Path::Weighted { .. } | Path::Tor { .. } => false,
     };
     match read.keys.paths.at && !is_possible {

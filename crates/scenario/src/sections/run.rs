@@ -10,8 +10,8 @@ use penstock_units::{Duration, parse::show_duration};
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct IncludeKeys("[scenario]") {
-        /// Files in the same folder whose keys this file inherits, like "common.toml". The keys of this file override
-        /// the inherited keys.
+        /// Files whose keys this file inherits, like "common.toml" in the same folder or "../kist/ci.toml" in a folder
+        /// beside it. The keys of this file override the inherited keys.
         include: Vec<String> = Texts, Is("[]");
     }
 }
