@@ -5,9 +5,10 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock._core import Document
-from penstock.errors import ScenarioError, naming
+from penstock.errors import OutputError, ScenarioError, naming
 from penstock.terminal import printable
 
 SHIPPED = Path(__file__).resolve().parent / "scenarios"
@@ -27,6 +28,30 @@ def shipped() -> list[str]:
     """
     files = (path for path in SHIPPED.rglob("*.toml") if path.name != CLAIMS and not path.name.startswith("_"))
     return sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in files)
+
+
+def attacks(path: Path, content: str) -> list[dict[str, Any]]:
+    """The tables `[[attacks]]` of a scenario's text, or of the last included file that has some; unchecked.
+
+    A file that is not TOML has none, because the parser of scenarios explains the mistake.
+    """
+    try:
+        file = tomllib.loads(content)
+        included = file.get("scenario", {}).get("include", [])
+        files = [file, *(tomllib.loads(text(path.parent / name)) for name in reversed(_list(included)))]
+    except (tomllib.TOMLDecodeError, ScenarioError, OutputError, AttributeError, TypeError):
+        return []
+    return next((each["attacks"] for each in files if "attacks" in each), [])
+
+
+def _list(names: str | list[str]) -> list[str]:
+    return [names] if isinstance(names, str) else names
+
+
+def with_attacks() -> list[str]:
+    """The names of the shipped scenarios with attacks, in alphabetical order."""
+    paths = ((name, SHIPPED / f"{name}.toml") for name in shipped())
+    return [name for name, path in paths if attacks(path, text(path))]
 
 
 def papers() -> list[str]:

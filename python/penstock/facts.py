@@ -57,6 +57,8 @@ def _entries(what: str, name: str | None) -> list[dict[str, Any]]:
             from penstock.listing import algorithms
 
             return [_algorithm({**each}) for each in algorithms(name)]
+        case "attacks":
+            return [{"name": each, "title": catalog.title(each)} for each in catalog.with_attacks()]
         case "presets":
             return [{"name": each, "meaning": meaning} for each, meaning in _core.presets()]
         case "workloads":

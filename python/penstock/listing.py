@@ -14,6 +14,8 @@ def lines(what: str) -> list[str]:
             return _columns((name, catalog.title(name)) for name in catalog.shipped())
         case "papers":
             return _columns((name, catalog.paper_title(name)) for name in catalog.papers())
+        case "attacks":
+            return _columns((name, catalog.title(name)) for name in catalog.with_attacks())
         case "algorithms":
             return _columns((_choice(each), each["meaning"]) for each in _core.algorithms())
         case "presets":

@@ -83,6 +83,8 @@ class Origin:
     """The replayed output, as in the manifest."""
     network: str | None = None
     """The network file as typed."""
+    attacks: tuple[dict[str, Any], ...] = ()
+    """The tables `[[attacks]]` of the scenario."""
     world: str = "sim"
     """The backend: `sim` or `testbed`."""
 
@@ -296,6 +298,7 @@ class OutputDir:
             "world": origin.world if origin.world != "sim" else None,
             "sweep": origin.sweep,
             "replay": origin.replay,
+            "attacks": list(origin.attacks) or None,
             "shard": self.shard,
             "scenario": origin.describe(),
             "runs": list(self.finished().values()),

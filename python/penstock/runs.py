@@ -76,7 +76,8 @@ def run(
     name, document = catalog.load(scenario, tuple(sets), network, tuple(variants or ()))
     todo = plan(document, variants, seed, runs, networks)
     part = _shard(shard, out)
-    origin = Origin(name, document, tuple(sets), str(scenario), network=_typed(network), world=world)
+    attacks = tuple(catalog.attacks(*catalog.read(scenario)[1:]))
+    origin = Origin(name, document, tuple(sets), str(scenario), network=_typed(network), attacks=attacks, world=world)
     replays: Mapping[Job, _core.Replay] = {}
     if world == "testbed":
         if replay is not None or networks is not None or document.networks():

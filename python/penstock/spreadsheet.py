@@ -4,6 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
+from penstock.attacks.study import LEAKS, VICTIMS
 from penstock.errors import OutputError, replacing
 from penstock.output import TABLES
 from penstock.result import Result
@@ -16,7 +17,7 @@ def write(result: Result) -> list[Path]:
     """
     if not result.finished:
         raise OutputError(f"{result.directory} is unfinished; --csv needs a finished directory: {result.command}")
-    tables = (result.directory / f"{table}.parquet" for table in TABLES)
+    tables = (result.directory / f"{table}.parquet" for table in (*TABLES, VICTIMS, LEAKS))
     return [_write(table) for table in tables if table.exists()]
 
 

@@ -28,7 +28,7 @@ imports = typer.Typer(help="Read the results of another tool.", rich_markup_mode
 app.add_typer(exports, name="export")
 app.add_typer(imports, name="import")
 
-List = Literal["scenarios", "papers", "algorithms", "presets", "workloads", "networks"]
+List = Literal["scenarios", "papers", "attacks", "algorithms", "presets", "workloads", "networks"]
 
 Number, File, Folder, Name = (partial(typer.Option, metavar=word) for word in ("N", "FILE", "DIR", "NAME"))
 """Options with a value of this kind."""
@@ -100,7 +100,7 @@ def list_(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List scenarios, papers, algorithms, presets, workloads or networks."""
+    """List scenarios, papers, attacks, algorithms, presets, workloads or networks."""
     from penstock import facts, listing
 
     if as_json:
@@ -272,6 +272,74 @@ def paper(
         table.show(outcome, f"report:   {page}\nverdicts: {outcome.directory / runner.VERDICTS}", console())
     if strict and outcome.missed:
         raise typer.Exit(1)
+
+
+@app.command()
+def attack(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A scenario of `penstock list attacks`, or a scenario file with [[attacks]].",
+            metavar="SCENARIO",
+            autocompletion=completion.of(catalog.with_attacks),
+        ),
+    ],
+    variant: Annotated[list[str] | None, Name(help="Run only this variant; may be repeated.")] = None,
+    sets: Sets = None,
+    runs: Runs = None,
+    networks: Networks = None,
+    network: NetworkFile = None,
+    out: Out = None,
+    jobs: Jobs = None,
+    threads: Threads = None,
+    shard: ShardOf = None,
+    markdown: Annotated[
+        Path | None,
+        File(help="Also write the table of leaks into this page. The table replaces the page's earlier one."),
+    ] = None,
+    report: Report = True,
+    csv: Csv = False,
+    as_json: Json = False,
+) -> None:
+    """Run a scenario, and measure what an adversary learns about its clients."""
+    from penstock import facts, generated
+    from penstock.attacks import show, study
+    from penstock.progress import Shown
+    from penstock.tables import console
+
+    with raised(), Shown(name) as watch:
+        result = study.run(
+            name,
+            variants=variant,
+            sets=sets or (),
+            seeds=runs,
+            networks=networks,
+            network=network,
+            out=out,
+            jobs=jobs,
+            threads=threads,
+            shard=shard,
+            watch=watch,
+        )
+    if shard:
+        _tell_shard(result)
+        return
+    found = study.write(result)
+    page = None
+    if report:
+        from penstock.report import write
+
+        page = write([result], result.directory / "report.html")
+    if csv:
+        from penstock import spreadsheet
+
+        spreadsheet.write(result)
+    if markdown is not None:
+        generated.write(markdown, f"penstock attack {name}", show.markdown(found))
+    if as_json:
+        print(facts.text(show.facts(found, result, page)))
+        return
+    show.show(found, f"{'report' if page else 'tables'}: {page or result.directory}", console())
 
 
 @app.command("report")

@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from penstock.errors import naming
-from penstock.figures import attacks, downloads, grid, life_cycle, loads, queues, stations, step, sweep, waits
+from penstock.figures import attacks, downloads, grid, leaks, life_cycle, loads, queues, stations, step, sweep, waits
 from penstock.figures.picture import Picture
 from penstock.figures.style import RC
 from penstock.result import Result
@@ -29,6 +29,7 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     attacks.draw_probe,
     attacks.draw_wave,
     step.draw,
+    leaks.draw,
 )
 """All figures, in the order of the report. A sweep has only the figures of its grid."""
 

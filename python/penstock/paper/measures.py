@@ -6,7 +6,7 @@ from typing import NamedTuple
 import polars as pl
 
 from penstock import summary
-from penstock.attacks import probe, wave
+from penstock.attacks import probe, study, wave
 from penstock.paper import rates, sawtooth, shares, steps, totals, waits
 from penstock.replicates import RUN, RUN_SCHEMA
 from penstock.result import Result
@@ -53,6 +53,20 @@ MEASURES = {
     "decrease_trips": Measure("circuits", "round trips", ("step",), of_runs=steps.decrease_trips),
     "queue_peaks_cells": Measure("circuits", "cells", ("step",), of_runs=steps.queue_peaks),
     "over_window_cells": Measure("circuits", "cells", ("step",), of_runs=steps.over_window),
+    **{
+        f"attack_{name}": Measure("victims", unit, ("leaks",), of_runs=study.Measure(name))
+        for name, unit in {
+            "entropy_lost": "bit",
+            "gain": "bit",
+            "remaining_share": "",
+            "true_positive_rate": "",
+            "false_positive_rate": "",
+            "auc": "",
+            "score": "",
+            "error_s": "s",
+            "pings": "",
+        }.items()
+    },
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
     "window_kept": Measure("circuits", "", (), sawtooth.Epoch.kept),
     "epoch_length": Measure("circuits", "", (), sawtooth.Epoch.length),

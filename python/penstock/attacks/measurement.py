@@ -1,0 +1,150 @@
+"""The measurements of an adversary in one run: throughput of clients and circuits, and round trips of pings."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from penstock import _core
+from penstock.attacks.information import Floats
+from penstock.attacks.model import Measurement
+from penstock.attacks.probe import PAYLOAD
+from penstock.result import Result
+
+
+@dataclass(frozen=True)
+class Run:
+    """The tables of one run."""
+
+    variant: str
+    network: str
+    seed: int
+    transfers: pl.DataFrame
+    paths: pl.DataFrame
+    clients: pl.DataFrame
+    cells: pl.DataFrame
+    document: _core.Document
+
+    @cached_property
+    def sampled(self) -> "Sampled":
+        """The network of the run."""
+        return Sampled(self.document, self.variant, int(self.network) if self.network else self.seed)
+
+    def names(self, workload: str) -> list[str]:
+        """The clients of a workload that began a download or built a circuit, in order."""
+        return self.transfers.filter(workload=workload)["client"].unique().sort().to_list()
+
+    @cached_property
+    def circuits(self) -> dict[tuple[str, str], tuple[int, str, str, str]]:
+        """For each client and workload, the circuit with the most bytes: its number, guard, middle and exit."""
+        used = self.transfers.drop_nulls("circuit").group_by("client", "workload", "circuit")
+        most = used.agg(pl.col("bytes_received").sum(), downloads=pl.len())
+        # A circuit of pings is the one with the most pings.
+        most = most.sort("bytes_received", "downloads", "circuit", descending=[True, True, False])
+        most = most.unique(["client", "workload"], keep="first", maintain_order=True)
+        rows = most.join(self.paths.select("circuit", "guard", "middle", "exit"), on="circuit")
+        return {
+            (row["client"], row["workload"]): (row["circuit"], row["guard"], row["middle"], row["exit"])
+            for row in rows.iter_rows(named=True)
+        }
+
+    def first_relays(self, workload: str) -> dict[str, str]:
+        """The first relay of each client of a workload that uses a single one."""
+        names = self.transfers.filter(workload=workload)["client"].unique()
+        return dict(self.paths.filter(pl.col("client").is_in(names.implode())).select("client", "guard").iter_rows())
+
+
+class Sampled:
+    """The nodes and latencies of a sampled network."""
+
+    def __init__(self, document: _core.Document, variant: str, seed: int) -> None:
+        """Sample the network of a variant with this seed."""
+        found = document.sampled(variant, seed)
+        hosts = (*found["relays"], *found["clients"], *found["servers"])
+        self._place = {host["name"]: host["place"] for host in hosts}
+        self._delay = {(one, other): delay for one, other, delay, *_ in found["edges"]}
+        self.guards = [relay["name"] for relay in found["relays"] if relay["guard"]]
+        """The relays that may be guards."""
+        self.clients = [client["name"] for client in found["clients"]]
+        """All clients."""
+
+    def rtt(self, one: str, other: str) -> float:
+        """The round trip between two nodes without queues [s]."""
+        a, b = self._place[one], self._place[other]
+        return self._delay[a, b] + self._delay[b, a]
+
+
+def runs(result: Result, document: _core.Document) -> list[Run]:
+    """The runs of an output, in the order of its variants, networks and seeds."""
+    names = ("transfers", "paths", "clients", "cells")
+    key = ["variant", "network", "seed"]
+    parts = {name: getattr(result, name).partition_by(key, as_dict=True, include_key=False) for name in names}
+    empty = {name: getattr(result, name).drop(key).clear() for name in names}
+    order = {name: rank for rank, name in enumerate(result.variants)}
+    found = sorted(parts["transfers"], key=lambda run: (order[run[0]], len(run[1]), *run[1:]))
+    return [
+        Run(
+            variant,
+            network,
+            seed,
+            *(parts[name].get((variant, network, seed), empty[name]) for name in names),
+            document=document,
+        )
+        for variant, network, seed in found
+    ]
+
+
+def edges(measurement: Measurement, end: float) -> Floats:
+    """The borders of the intervals of a measurement [s]: whole periods between its begin and its end."""
+    last = min(measurement.end, end)
+    count = max(int((last - measurement.begin) / measurement.period + 1e-9), 0)
+    borders: Floats = measurement.begin + measurement.period * np.arange(count + 1)
+    return borders
+
+
+def received(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Floats]:
+    """The rate at which each client receives payload in each interval [B/s]; the table `clients`."""
+    wanted = list(names)
+    series = {name: np.zeros(len(borders) - 1) for name in wanted}
+    rows = run.clients.filter(pl.col("client").is_in(wanted))
+    for (name,), of_client in rows.group_by("client", maintain_order=True):
+        # A row has the end of its interval.
+        middle = of_client["t_s"].to_numpy() - 1e-6
+        series[str(name)] = np.histogram(middle, borders, weights=of_client["received_bytes"].to_numpy())[0].astype(
+            float
+        )
+    return {name: counts / np.diff(borders) for name, counts in series.items()}
+
+
+def sent(run: Run, circuits: dict[str, int], borders: Floats) -> dict[str, Floats]:
+    """The rate at which the exit of each circuit sends payload in each interval [B/s]; the table `cells`.
+
+    The table has some of the cells of a circuit, such as every fourth one, which stand for all.
+    """
+    rows = run.cells.filter(pl.col("hop") == "exit", pl.col("kernel_ns").is_not_null())
+    numbers = rows["cell"].to_numpy()
+    step = int(numbers[numbers > 0].min()) if (numbers > 0).any() else 1
+    of_circuit = {circuit: cells for (circuit,), cells in rows.group_by("circuit")}
+    series = {}
+    for name, circuit in circuits.items():
+        times = of_circuit[circuit]["kernel_ns"].to_numpy() / 1e9 if circuit in of_circuit else np.empty(0)
+        series[name] = np.histogram(times, borders)[0] * step * PAYLOAD / np.diff(borders)
+    return series
+
+
+def pings(run: Run, workload: str, measurement: Measurement) -> dict[str, tuple[Floats, Floats]]:
+    """The times of each client's pings and their round trips [s].
+
+    A ping is the smallest possible download, and its round trip is the time until CONNECTED.
+    """
+    rows = run.transfers.filter(
+        pl.col("workload") == workload,
+        pl.col("connect_s").is_not_null(),
+        pl.col("start_s").is_between(measurement.begin, measurement.end),
+    ).sort("start_s")
+    return {
+        str(name): (of_client["start_s"].to_numpy(), of_client["connect_s"].to_numpy())
+        for (name,), of_client in rows.group_by("client", maintain_order=True)
+    }

@@ -1,0 +1,175 @@
+"""The section `[[attacks]]` of a scenario: what an adversary controls, measures, estimates and concludes.
+
+docs/reference/attacks.md explains the keys.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from penstock import catalog
+from penstock.errors import PenstockError
+from penstock.validation import Strict, parse
+
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) *([a-z]+)")
+
+
+def _seconds(value: Any) -> Any:
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not found or found[2] not in UNITS:
+        raise ValueError(f"it must be a duration with its unit, like '100 ms' ({', '.join(UNITS)})")
+    return float(found[1]) * UNITS[found[2]]
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+"""A duration [s], written with its unit."""
+Text = Annotated[str, Field(min_length=1)]
+Resource = Literal["exit", "guard", "server", "clients", "circuits"]
+
+
+class Adversary(Strict):
+    """The resources of an adversary."""
+
+    controls: tuple[Resource, ...]
+    """Nodes and circuits of the adversary."""
+    victims: Text
+    """The workload of the victims."""
+    probes: str = ""
+    """The workload of the adversary's own clients."""
+
+
+class Measurement(Strict):
+    """A measurement of every victim, and of every probe."""
+
+    what: Literal["throughput", "round-trip"]
+    at: Literal["exit", "client"] = "client"
+    """Where throughput is measured: cells that leave the exit, or bytes that the client receives."""
+    period: Seconds = 1.0
+    """The interval of throughput [s]."""
+    begin: Seconds = 0.0
+    end: Seconds = float("inf")
+    """Only samples between these times of the run count [s]."""
+
+
+class Correlation(Strict):
+    """The largest Pearson correlation of the throughputs of a victim and of a probe, over all lags up to `lag`."""
+
+    kind: Literal["correlation"]
+    lag: Seconds = 0.0
+    """The longest time by which a probe may be earlier or later than the victim [s]."""
+    skip_shared: bool = False
+    """Leaves out guards that are the middle or exit of a victim's circuit."""
+
+
+class Rate(Strict):
+    """The distance between a probe's mean throughput and the victim's, in deviations of the victim's throughput."""
+
+    kind: Literal["rate"]
+
+
+class Latency(Strict):
+    """The smallest round trip of a victim, minus the known latencies of its circuit."""
+
+    kind: Literal["latency"]
+    server: Text
+    """The server at which the pings end."""
+    resolution: Seconds = 0.001
+    """An estimate within this time of the smallest round trip counts as the best one [s]."""
+
+
+class Wave(Strict):
+    """The correlation of a victim's measurement with the times at which the probes are active."""
+
+    kind: Literal["wave"]
+
+
+class Linked(Strict):
+    """The throughput of small downloads after a larger one, the smaller one of two circuits."""
+
+    kind: Literal["linked"]
+    largest: int
+    """Downloads of at most this size are tests [B]."""
+
+
+class Set(Strict):
+    """The candidates whose score reaches a threshold remain."""
+
+    kind: Literal["set"]
+    at_least: float
+
+
+class Rank(Strict):
+    """The candidates that score at least as high as the true one remain."""
+
+    kind: Literal["rank"]
+
+
+class Probabilities(Strict):
+    """Each candidate gets a probability."""
+
+    kind: Literal["probabilities"]
+
+
+class Decision(Strict):
+    """One question is answered with yes or no."""
+
+    kind: Literal["decision"]
+
+
+class Attack(Strict):
+    """An attack on the victims of a scenario."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+    title: Text
+    paper: str = ""
+    section: str = ""
+    figure: str = ""
+    adversary: Adversary
+    measurement: Measurement
+    estimator: Annotated[Correlation | Rate | Latency | Wave | Linked, Field(discriminator="kind")]
+    conclusion: Annotated[Set | Rank | Probabilities | Decision, Field(discriminator="kind")]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        decides = isinstance(self.estimator, Wave | Linked)
+        if decides != isinstance(self.conclusion, Decision):
+            raise ValueError(
+                f"conclusion.kind is {self.conclusion.kind!r}; the estimator {self.estimator.kind!r} needs "
+                + ("decision" if decides else "set, rank or probabilities")
+            )
+        if not self.adversary.probes and isinstance(self.estimator, Correlation | Rate | Wave):
+            raise ValueError(f"adversary.probes is missing; the estimator {self.estimator.kind!r} needs probes")
+        if self.measurement.at == "exit" and "exit" not in self.adversary.controls:
+            raise ValueError("measurement.at is 'exit'; add 'exit' to adversary.controls")
+        if isinstance(self.estimator, Correlation | Rate) and self.measurement.what != "throughput":
+            raise ValueError(f"measurement.what must be 'throughput' for the estimator {self.estimator.kind!r}")
+        return self
+
+
+class _Attacks(Strict):
+    attacks: tuple[Attack, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, count in Counter(attack.name for attack in self.attacks).items():
+            if count > 1:
+                raise ValueError(f"two attacks have the name {name!r}; give each attack its own name")
+        return self
+
+
+def read(tables: object, where: Path | str) -> tuple[Attack, ...]:
+    """The checked attacks of a file."""
+    return parse(_Attacks, {"attacks": tables}, where).attacks
+
+
+def of_scenario(name: str) -> tuple[Attack, ...]:
+    """The attacks of a scenario; refuses a scenario without attacks."""
+    _, path, text = catalog.read(name)
+    tables = catalog.attacks(path, text)
+    if not tables:
+        raise PenstockError(f"{path} has no [[attacks]]; penstock list attacks shows the scenarios with attacks")
+    return read(tables, path)

@@ -1,0 +1,124 @@
+"""An output's attacks: the tables of victims and of leaks, and their command."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from penstock import _core, catalog, runs
+from penstock.attacks import conclusions, estimators, measurement, model
+from penstock.attacks.model import Attack
+from penstock.errors import OutputError, naming, replacing
+from penstock.output import read_manifest
+from penstock.progress import Watch
+from penstock.result import Result
+
+VICTIMS, LEAKS = "victims", "leaks"
+"""The names of the tables of a study."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The attacks of an output, and what they found."""
+
+    attacks: tuple[Attack, ...]
+    victims: pl.DataFrame
+    """One row for each victim of each attack and variant."""
+    leaks: pl.DataFrame
+    """One row for each attack and variant."""
+
+
+def of(result: Result) -> Study:
+    """The study of an output of a scenario with attacks."""
+    return _study(result.directory.resolve(), len(result.manifest["runs"]))
+
+
+@cache
+def _study(directory: Path, _runs: int) -> Study:
+    result = Result(directory)
+    attacks, document = attacks_of(result), _document(result)
+    there = measurement.runs(result, document)
+    rows: list[dict[str, Any]] = []
+    leaks: list[dict[str, Any]] = []
+    for attack in attacks:
+        for variant, label in result.variants.items():
+            made = [(run, each) for run in there if run.variant == variant for each in estimators.guesses(attack, run)]
+            found = pl.DataFrame(conclusions.rows_of(attack, variant, made), conclusions.VICTIM, orient="row")
+            rows += found.rows(named=True)
+            if made:
+                leaks.append(conclusions.leak_of(attack, variant, label, found, made))
+    victims = pl.DataFrame(rows, conclusions.VICTIM, orient="row")
+    return Study(attacks, victims, pl.DataFrame(leaks, infer_schema_length=None))
+
+
+def attacks_of(result: Result) -> tuple[Attack, ...]:
+    """The attacks in the manifest of an output."""
+    tables = result.manifest.get("attacks")
+    if not tables:
+        raise OutputError(f"{result.directory} has no attacks; penstock attack runs a scenario with [[attacks]]")
+    return model.read(tables, result.directory / "manifest.json")
+
+
+def _document(result: Result) -> _core.Document:
+    """The scenario of an output, which must not have changed since."""
+    scenario, asked = result.scenario, result.asked
+    _, document = catalog.load(
+        asked["scenario"], tuple(scenario["sets"]), asked.get("network"), tuple(asked["variants"])
+    )
+    if document.fingerprint() != scenario["fingerprint"]:
+        raise OutputError(
+            f"{result.directory} was made by other contents of {asked['scenario']}; run penstock attack again"
+        )
+    return document
+
+
+def run(
+    scenario: str,
+    *,
+    variants: Sequence[str] | None = None,
+    sets: Sequence[str] = (),
+    seeds: int | None = None,
+    networks: int | None = None,
+    network: Path | None = None,
+    out: Path | None = None,
+    jobs: int | None = None,
+    threads: int | None = None,
+    shard: str | None = None,
+    watch: Watch | None = None,
+) -> Result:
+    """Do the missing runs of a scenario with attacks. A finished directory is only evaluated again."""
+    model.of_scenario(scenario)
+    manifest = None if out is None else read_manifest(out)
+    if out is not None and manifest is not None and manifest["finished"]:
+        return Result(out)
+    return runs.run(
+        scenario, variants=variants, sets=sets, runs=seeds, networks=networks, network=network, out=out,
+        jobs=jobs, threads=threads, shard=shard, watch=watch,
+    )  # fmt: skip
+
+
+def write(result: Result) -> Study:
+    """Write the tables of a study beside those of its runs."""
+    study = of(result)
+    for name, table in ((VICTIMS, study.victims), (LEAKS, study.leaks)):
+        path = result.directory / f"{name}.parquet"
+        with replacing(path) as temporary, naming(path):
+            table.write_parquet(temporary)
+    return study
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of claims: a number of each victim of an attack."""
+
+    column: str
+
+    def __call__(self, result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
+        """The numbers of a variant's victims; `hop` names attacks, of which the one on `workload` counts."""
+        study = of(result)
+        names = [attack.name for attack in study.attacks if attack.adversary.victims == workload]
+        chosen = [name for name in hop.split() if name in names]
+        return conclusions.values(study.victims.filter(pl.col("attack").is_in(chosen), variant=variant), self.column)

@@ -1,0 +1,149 @@
+"""Estimators of adversaries on series with known truth, the section `[[attacks]]`, and the command `penstock attack`."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from conftest import Command, sentence
+
+from penstock import catalog
+from penstock.attacks import estimators, model, wave
+from penstock.errors import PenstockError
+
+SCENARIO = """
+[scenario]
+title = "Two guards"
+[run]
+seeds = [1, 2]
+duration = "40 s"
+[trace]
+clients = "1 s"
+[relay]
+flags = []
+[relays.slow]
+flags = ["guard"]
+bandwidth_rate = "40 KiB/s"
+[relays.quick]
+flags = ["guard"]
+bandwidth_rate = "400 KiB/s"
+[relays.middle]
+[relays.exit]
+[servers.server]
+[workloads.bulk]
+size = "1 GiB"
+[workloads.probe]
+size = "1 GiB"
+[clients.a]
+count = 3
+workload = "bulk"
+path = ["slow", "middle", "exit"]
+[clients.b]
+count = 3
+workload = "bulk"
+path = ["quick", "middle", "exit"]
+[clients.probe]
+count = 2
+workload = "probe"
+path = ["each-guard", "middle", "exit"]
+
+[[attacks]]
+name = "rates"
+title = "Rates of guards"
+adversary = { controls = ["server", "clients"], victims = "bulk", probes = "probe" }
+measurement = { what = "throughput", period = "5 s", begin = "10 s" }
+estimator = { kind = "rate" }
+conclusion = { kind = "probabilities" }
+"""
+
+
+def test_the_correlation_is_that_of_the_best_lag() -> None:
+    rng = np.random.default_rng(1)
+    victim = rng.normal(size=500)
+    later, other = np.roll(victim, 3) + 0.1 * rng.normal(size=500), rng.normal(size=500)
+    found = estimators.correlations(victim, [later, other, np.ones(500)], 5)
+    assert found[0] == pytest.approx(1.0, abs=0.01)
+    assert abs(found[1]) < 0.2
+    assert found[2] == estimators.BLIND
+    assert abs(estimators.correlations(victim, [later], 2)[0]) < 0.2
+
+
+def test_a_correlation_without_lag_is_pearsons() -> None:
+    rng = np.random.default_rng(2)
+    one, other = rng.normal(size=(2, 50))
+    assert estimators.correlations(one, [other], 0)[0] == pytest.approx(np.corrcoef(one, other)[0, 1])
+
+
+def test_a_rate_is_compared_in_deviations_of_the_victim() -> None:
+    victim = np.array([90.0, 100.0, 110.0])
+    assert estimators.distances(victim, np.array([100.0, 110.0, 80.0])) == pytest.approx([0.0, -1.0, -2.0])
+
+
+def test_the_best_ping_is_the_first_one_near_the_smallest() -> None:
+    trips = np.array([0.3, 0.2, 0.1005, 0.15, 0.1])
+    assert estimators.best_ping(trips, 0.001) == (0.1, 3)
+    assert estimators.best_ping(trips, 0.0001) == (0.1, 5)
+
+
+@pytest.mark.parametrize(("effect", "found"), [(0.05, True), (0.0, False)])
+def test_a_wave_in_pings_is_found_where_there_is_one(effect: float, found: bool) -> None:
+    rng = np.random.default_rng(4)
+    at = np.arange(0.0, 400.0, 1.0)
+    active = (at % 20.0) < 10.0
+    trips = 0.2 + effect * active + rng.exponential(0.02, size=at.size)
+    rhythm = wave.Wave(np.arange(0.0, 400.0, 20.0), 20.0)
+    _, p = wave.confirm(estimators._halves(at, -trips, rhythm))
+    assert (p < 0.01) is found
+
+
+@pytest.mark.parametrize("name", catalog.with_attacks())
+def test_the_attacks_of_shipped_scenarios_are_valid(name: str) -> None:
+    assert model.of_scenario(name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('"5 s"', "5", "a duration with its unit"),
+        ('"rate"', '"rates"', "estimator"),
+        ('"probabilities"', '"decision"', "conclusion.kind is 'decision'; the estimator 'rate' needs set, rank"),
+        (', probes = "probe"', "", "adversary.probes is missing"),
+        ('what = "throughput"', 'what = "round-trip"', "measurement.what must be 'throughput'"),
+        ('begin = "10 s"', 'at = "exit"', "add 'exit' to adversary.controls"),
+    ],
+)
+def test_a_mistake_in_an_attack_is_a_sentence(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    path = tmp_path / "mine.toml"
+    assert SCENARIO.count(old) == 1
+    path.write_text(SCENARIO.replace(old, new))
+    with pytest.raises(PenstockError, match=r"mine\.toml: attacks") as error:
+        model.of_scenario(str(path))
+    assert expected in str(error.value)
+
+
+def test_a_scenario_without_attacks_is_refused(penstock: Command, small: Path) -> None:
+    assert sentence(penstock("attack", small)).endswith(
+        "has no [[attacks]]; penstock list attacks shows the scenarios with attacks"
+    )
+
+
+def test_an_attack_writes_its_tables_and_repeats_to_the_byte(penstock: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(SCENARIO)
+    done = penstock("attack", "mine.toml", "--out", "one", "--json")
+    assert done.status == 0, done.err
+    [leak] = json.loads(done.out)["leaks"]
+    assert leak["victims"] == 12
+    assert leak["prior"] == 1.0
+    # The rates of the guards differ by ten times.
+    assert leak["gain"] > 0.7
+    assert leak["p"] < 0.05
+    victims = pl.read_parquet(tmp_path / "one" / "victims.parquet")
+    assert set(victims["truth"]) == {"slow", "quick"}
+    assert (tmp_path / "one" / "figures" / "leaks.png").exists()
+    assert penstock("attack", "mine.toml", "--out", "two", "--threads", "1", "--jobs", "1", "--no-report").status == 0
+    for table in ("victims", "leaks"):
+        one, two = (tmp_path / name / f"{table}.parquet" for name in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()
+    # A finished directory is evaluated again without runs.
+    assert penstock("attack", "mine.toml", "--out", "two", "--no-report").status == 0
