@@ -1,4 +1,4 @@
-"""Estimators of adversaries on series with known truth, the section `[[attacks]]`, and the command `penstock attack`."""
+"""Estimators on series with known truth, the section `[[attacks]]`, and the command `penstock attack`."""
 
 import json
 from pathlib import Path

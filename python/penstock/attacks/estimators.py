@@ -128,12 +128,12 @@ def _latency(attack: Attack, run: Run) -> list[Guess]:
 
 def _wave(attack: Attack, run: Run) -> list[Guess]:
     """A guess for each victim about the question whether its circuit uses the relay of the probes."""
-    active = run.transfers.filter(workload=attack.adversary.probes)
-    if active.is_empty():
+    relays = run.first_relays(attack.adversary.probes)
+    begins = _begins(run, attack.adversary.probes, list(relays))
+    begins = begins[begins >= attack.measurement.begin]
+    if len(begins) < wave.FEWEST:
         return []
-    relays = set(run.first_relays(attack.adversary.probes).values())
-    begins = active["start_s"].round(1).unique().sort().to_numpy()
-    rhythm = wave.Wave(begins[begins >= attack.measurement.begin], float(np.median(np.diff(begins))))
+    rhythm = wave.Wave(begins, float(np.median(np.diff(begins))))
     workload = attack.adversary.victims
     if attack.measurement.what == "round-trip":
         pings = measurement.pings(run, workload, attack.measurement)
@@ -143,13 +143,32 @@ def _wave(attack: Attack, run: Run) -> list[Guess]:
         borders = measurement.edges(attack.measurement, last)
         series = measurement.received(run, run.names(workload), borders)
         halves = {name: _halves(borders[:-1], each, rhythm) for name, each in series.items()}
+    flooded = _targets(run, list(relays))
     found = []
     for victim in sorted(halves):
         correlation, p = wave.confirm(halves[victim])
-        truth = int(bool(relays & set(run.circuits[victim, workload][1:])))
+        truth = int(bool(flooded & set(run.circuits[victim, workload][1:])))
         scores = np.array([SURE, -np.log10(max(p, 1e-300))])
         found.append(Guess(victim, truth, (NO, YES), scores, {"correlation": correlation, "p": p}))
     return found
+
+
+def _begins(run: Run, workload: str, names: list[str]) -> Floats:
+    """The times at which the probes become active together [s]: they begin downloads, or build circuits to hold."""
+    downloads = run.transfers.filter(workload=workload)["start_s"]
+    built = run.paths.filter(pl.col("client").is_in(names)).drop_nulls("built_s")
+    starts = downloads if len(downloads) else built["built_s"] - built["build_time_s"]
+    found: Floats = starts.round(1).unique().sort().to_numpy()
+    # Circuits of one client may begin a moment later than its first one.
+    return found[np.diff(found, prepend=-np.inf) > 1.0]
+
+
+def _targets(run: Run, names: list[str]) -> set[str]:
+    """The relays of the probes that do not serve every victim: those that a wave can tell apart."""
+    rows = run.paths.filter(pl.col("client").is_in(names)).select("guard", "middle", "exit").rows()
+    shared = [set(circuit[1:]) for circuit in run.circuits.values()]
+    everywhere = set.intersection(*shared) if shared else set()
+    return {relay for row in rows for relay in row} - everywhere
 
 
 def _halves(at: Floats, values: Floats, rhythm: wave.Wave) -> Floats:

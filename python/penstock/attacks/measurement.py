@@ -33,8 +33,8 @@ class Run:
         return Sampled(self.document, self.variant, int(self.network) if self.network else self.seed)
 
     def names(self, workload: str) -> list[str]:
-        """The clients of a workload that began a download or built a circuit, in order."""
-        return self.transfers.filter(workload=workload)["client"].unique().sort().to_list()
+        """The clients of a workload, in order."""
+        return self.sampled.workloads.get(workload, [])
 
     @cached_property
     def circuits(self) -> dict[tuple[str, str], tuple[int, str, str, str]]:
@@ -51,9 +51,9 @@ class Run:
         }
 
     def first_relays(self, workload: str) -> dict[str, str]:
-        """The first relay of each client of a workload that uses a single one."""
-        names = self.transfers.filter(workload=workload)["client"].unique()
-        return dict(self.paths.filter(pl.col("client").is_in(names.implode())).select("client", "guard").iter_rows())
+        """The first relay of each client of a workload, which uses a single one."""
+        built = self.paths.filter(pl.col("client").is_in(self.names(workload)))
+        return dict(built.select("client", "guard").iter_rows())
 
 
 class Sampled:
@@ -69,6 +69,11 @@ class Sampled:
         """The relays that may be guards."""
         self.clients = [client["name"] for client in found["clients"]]
         """All clients."""
+        self.workloads: dict[str, list[str]] = {}
+        """The clients of each workload."""
+        for client in found["clients"]:
+            for index in client["workloads"]:
+                self.workloads.setdefault(found["workloads"][index]["name"], []).append(client["name"])
 
     def rtt(self, one: str, other: str) -> float:
         """The round trip between two nodes without queues [s]."""
