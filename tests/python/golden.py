@@ -25,6 +25,10 @@ DURATION_S = 10
 """Simulated time of a run [s]."""
 
 DURATIONS_S = {
+    "attacks/guard-rates": 4,
+    "attacks/latency": 4,
+    "attacks/latency-tenth": 2,
+    "attacks/throughput": 4,
     "kist/authors": 3,
     "kist/authors-tenth": 3,
     "kist/full": 2,

@@ -17,7 +17,8 @@ from penstock import _core, catalog
 from penstock.output import TABLES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
-COMMANDS = ("list", "check", "run", "sweep", "merge", "paper", "report", "compare", "network", "paths", "workload",
+COMMANDS = ("list", "check", "run", "sweep", "merge", "paper", "attack", "report", "compare", "network", "paths",
+            "workload",
             "export shadow", "export tornettools", "export onionperf", "import shadow", "completion",
             "version")  # fmt: skip
 
@@ -61,7 +62,7 @@ def test_the_version_names_the_build(penstock: Command) -> None:
 
 def test_lists_are_facts(penstock: Command) -> None:
     lists = facts(penstock, "list")
-    assert list(lists) == ["scenarios", "papers", "algorithms", "presets", "workloads", "networks"]
+    assert list(lists) == ["scenarios", "papers", "attacks", "algorithms", "presets", "workloads", "networks"]
     assert all(lists.values())
     assert [each["name"] for each in lists["scenarios"]] == catalog.shipped()
     [backtap] = facts(penstock, "list", "algorithms", "backtap")["algorithms"]

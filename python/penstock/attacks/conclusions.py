@@ -47,7 +47,7 @@ class Remaining(NamedTuple):
     size: float
     """The number of candidates; of probabilities, two to the power of their entropy."""
     hit: bool
-    """Whether the true candidate remains, or has the highest score of a decision."""
+    """Whether the true candidate remains; of ranks and probabilities, whether it alone has the highest score."""
     wrong: float
     """The fraction of the wrong candidates that remain."""
 
@@ -105,12 +105,13 @@ def concluded(
             laws = information.posteriors(guesses, folds)
             spread = [float(2 ** -np.sum(law * np.log2(np.maximum(law, 1e-300)))) for law in laws]
             found = [
-                Remaining(count, True, _others(count, guess)) for count, guess in zip(spread, guesses, strict=True)
+                Remaining(count, guess.rank == 1, _others(count, guess))
+                for count, guess in zip(spread, guesses, strict=True)
             ]
             true = np.array([law[guess.truth] for law, guess in zip(laws, guesses, strict=True)])
             return found, list(np.log2(np.maximum(true, 1e-300) * counts))
         case "rank":
-            found = [Remaining(guess.rank, True, _others(guess.rank, guess)) for guess in guesses]
+            found = [Remaining(guess.rank, guess.rank == 1, _others(guess.rank, guess)) for guess in guesses]
             return found, list(information.gain_of_ranks(np.array([left.size for left in found]), counts, folds))
     found = [_of_set(attack, guess) for guess in guesses]
     sizes, hits = np.array([left.size for left in found]), np.array([left.hit for left in found])

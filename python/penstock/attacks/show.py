@@ -21,7 +21,7 @@ COLUMNS = {
 """The columns with intervals, and their heads."""
 
 NOTE = (
-    "Entropy lost: from all candidates to those that remain, right or wrong. Gain: information about the true candidate, "
+    "Entropy lost: from all candidates to those that remain, right or wrong. Gain: information about the true one, "
     "with a law fitted to other networks or victims. p: permutation test of a leak. Intervals: 95 %."
 )
 
