@@ -1,12 +1,15 @@
 """The information of adversaries with known knowledge: oracles, blind adversaries, and those in between."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from penstock.attacks import information
 from penstock.attacks.information import Guess
+
+Gain = Callable[[Sequence[Guess]], np.ndarray]
+"""The information gain of each victim [bit]."""
 
 GUARDS = tuple(f"guard{k}" for k in range(50))
 
@@ -52,18 +55,18 @@ def test_fifty_guards_have_5_64_bits() -> None:
 
 
 @pytest.mark.parametrize("gain", [lambda made: of_sets(made, 0.5), of_ranks, of_probabilities])
-def test_an_oracle_learns_all_bits(gain) -> None:
+def test_an_oracle_learns_all_bits(gain: Gain) -> None:
     assert gain(oracle()).mean() == pytest.approx(information.bits(50), abs=0.1)
 
 
 @pytest.mark.parametrize("gain", [lambda made: of_sets(made, 1.0), of_ranks, of_probabilities])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_blind_adversary_learns_nothing(gain, seed: int) -> None:
+def test_a_blind_adversary_learns_nothing(gain: Gain, seed: int) -> None:
     assert gain(guesses(0.0, seed=seed)).mean() == pytest.approx(0.0, abs=0.03)
 
 
 @pytest.mark.parametrize("gain", [lambda made: of_sets(made, 1.5), of_ranks, of_probabilities])
-def test_more_knowledge_is_more_information(gain) -> None:
+def test_more_knowledge_is_more_information(gain: Gain) -> None:
     gains = [gain(guesses(knowledge)).mean() for knowledge in (0.0, 1.0, 2.0, 4.0)]
     assert gains == sorted(gains)
     assert 0 < gains[-1] < information.bits(50)

@@ -89,24 +89,18 @@ def runs(result: Result, document: _core.Document) -> list[Run]:
     empty = {name: getattr(result, name).drop(key).clear() for name in names}
     order = {name: rank for rank, name in enumerate(result.variants)}
     found = sorted(parts["transfers"], key=lambda run: (order[run[0]], len(run[1]), *run[1:]))
-    return [
-        Run(
-            variant,
-            network,
-            seed,
-            *(parts[name].get((variant, network, seed), empty[name]) for name in names),
-            document=document,
-        )
-        for variant, network, seed in found
-    ]
+    made = []
+    for variant, network, seed in found:
+        tables = {name: parts[name].get((variant, network, seed), empty[name]) for name in names}
+        made.append(Run(variant, network, seed, **tables, document=document))
+    return made
 
 
 def edges(measurement: Measurement, end: float) -> Floats:
     """The borders of the intervals of a measurement [s]: whole periods between its begin and its end."""
     last = min(measurement.end, end)
     count = max(int((last - measurement.begin) / measurement.period + 1e-9), 0)
-    borders: Floats = measurement.begin + measurement.period * np.arange(count + 1)
-    return borders
+    return np.asarray(measurement.begin + measurement.period * np.arange(count + 1), dtype=np.float64)
 
 
 def received(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Floats]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import polars as pl
 
 from penstock.attacks import study
+from penstock.attacks.information import NO, YES
 from penstock.attacks.model import Attack
 from penstock.figures.downloads import Panel, curve_of, draw_panels, how_drawn
 from penstock.figures.picture import Picture
@@ -28,14 +29,18 @@ REMAINING = View(
 ERROR = View("error of the estimate", "error of the latency [ms]", 1000 * pl.col("error_s"))
 PINGS = View("time to the best estimate", "pings until the best estimate", pl.col("pings"))
 CORRELATION = View("correlation with the guard", "correlation", pl.col("score").clip(-1.0, 1.0))
-SCORE = View("score of the wave", "-log10 p", pl.col("score").clip(0.0, 12.0))
+_SCORE = pl.col("score").clip(0.0, 12.0)
+USERS = View("victims that use the relay", "-log10 p", pl.when(pl.col("truth") == YES).then(_SCORE))
+OTHERS = View("other victims", "-log10 p", pl.when(pl.col("truth") == NO).then(_SCORE))
+SAME = View("circuits of one client", "-ln of the rate", pl.when(pl.col("truth") == YES).then(pl.col("score")))
+DIFFERENT = View("circuits of two clients", "-ln of the rate", pl.when(pl.col("truth") == NO).then(pl.col("score")))
 
 VIEWS: Mapping[str, tuple[View, ...]] = {
     "correlation": (CORRELATION, REMAINING),
     "rate": (ENTROPY, REMAINING),
     "latency": (ERROR, PINGS, REMAINING),
-    "wave": (SCORE,),
-    "linked": (),
+    "wave": (USERS, OTHERS),
+    "linked": (SAME, DIFFERENT),
 }
 """The panels of an attack, by its estimator."""
 
