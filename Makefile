@@ -68,11 +68,16 @@ reference-linux: tools ## TCP: run the experiments that docs/data/tcp/linux-<rel
 WORLDS = docs/data/worlds
 WORLDS_VARIANTS ?= vanilla kist vanilla-up kist-up
 WORLDS_SEEDS ?= 1 2 3 4
-worlds: setup ## compare a small scenario on live relays over emulated links with the simulator; 20 minutes
+# Each of these variants is compared with vanilla, on seeds of their own.
+WORLDS_MECHANISMS ?= vanilla n23 window-50 dynamic round-robin vegas static bit-splitting flagging threshold pctcp
+WORLDS_MECHANISM_SEEDS ?= 5 6 7 8
+worlds: setup ## compare small scenarios on live relays over emulated links with the simulator; 75 minutes
 	cargo build --release --locked --package penstock-testbed --features relays
 	rm -f $(WORLDS)/star-sim.jsonl
 	crates/testbed/run-worlds target/release/penstock-testbed scenarios/worlds/star.toml $(WORLDS) \
 		"$(WORLDS_VARIANTS)" "$(WORLDS_SEEDS)"
+	crates/testbed/run-worlds target/release/penstock-testbed scenarios/worlds/star.toml $(WORLDS) \
+		"$(WORLDS_MECHANISMS)" "$(WORLDS_MECHANISM_SEEDS)"
 	$(BIN)/python benches/references/worlds.py $(WORLDS)/*.jsonl $(if $(MARKDOWN),--markdown $(MARKDOWN))
 
 reference-ns3: .venv-ns3/packages ## TCP: run the experiments that docs/data/tcp/ns3.jsonl lacks, with ns-3 (GPL, from PyPI, in .venv-ns3)

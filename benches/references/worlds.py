@@ -10,6 +10,12 @@ We committed these criteria before the first comparison:
   measured at the relay in front of the slow link: the exit, and the middle relay in the pair "up".
 * KIST changes each of these medians in the same direction in both.
 
+We added criteria for the other mechanisms before their first comparison, on seeds that no comparison had used:
+
+* The same bands apply to the medians of each variant.
+* A mechanism changes each median in the same direction in both, if the change exceeds its interval in one of them. The
+  change of a seed is relative to vanilla with the same seed. The interval is the 95 % t interval of the mean over seeds.
+
 Runs that the testbed marked as void are left out and counted.
 """
 
@@ -23,16 +29,34 @@ from typing import Any
 
 import numpy as np
 
-from penstock import generated
+from penstock import generated, stats
 from penstock.errors import PenstockError
 
 Rows = dict[tuple[str, str], list[dict[str, Any]]]
 """Rows by backend and variant."""
+Reader = Callable[[list[dict[str, Any]]], float | None]
+"""Computes a number from the rows of some runs."""
 
 DOWNLOADS, KERNEL_OUT = 0.20, 0.30
-PAIRS = {"": ("vanilla", "kist", "exit"), "up": ("vanilla-up", "kist-up", "middle")}
+PAIRS = [("vanilla", "kist", "exit"), ("vanilla-up", "kist-up", "middle")]
+"""The pairs whose changes must always have the same sign."""
+MECHANISMS = (
+    "round-robin",
+    "window-50",
+    "dynamic",
+    "n23",
+    "vegas",
+    "static",
+    "bit-splitting",
+    "flagging",
+    "threshold",
+    "pctcp",
+)
+"""The variants that are compared with vanilla; their changes must have the same sign if they exceed their interval."""
 BACKENDS = ("testbed", "sim")
 HOLDS = "holds"
+MIN_SEEDS = 2
+"""Fewer seeds give no interval."""
 
 
 def read(paths: list[Path]) -> tuple[Rows, int]:
@@ -61,7 +85,7 @@ def kernel_out(rows: list[dict[str, Any]], position: str) -> float | None:
     return float(np.quantile(values, 0.5, weights=weights, method="inverted_cdf")) if values else None
 
 
-def measures(position: str) -> list[tuple[str, float, Callable[[list[dict[str, Any]]], float | None]]]:
+def measures(position: str) -> list[tuple[str, float, Reader]]:
     """Name, accepted difference and function of each compared number."""
     return [
         ("web", DOWNLOADS, lambda rows: downloads(rows, "web")),
@@ -70,30 +94,62 @@ def measures(position: str) -> list[tuple[str, float, Callable[[list[dict[str, A
     ]
 
 
+def changes(rows: Rows, backend: str, pair: tuple[str, str], read_of: Reader) -> list[float]:
+    """The relative change of one number from the first variant to the second, for each seed that both have."""
+    before, after = ({row["seed"]: row for row in rows.get((backend, variant), [])} for variant in pair)
+    read = [(read_of([before[seed]]), read_of([after[seed]])) for seed in sorted(before.keys() & after.keys())]
+    return [other / one - 1 for one, other in read if one is not None and other is not None]
+
+
+def exceeds(values: list[float]) -> bool:
+    """Whether the interval of the mean excludes zero."""
+    if len(values) < MIN_SEEDS:
+        return False
+    _, low, high = stats.mean_interval(values)
+    return low * high > 0
+
+
+def show_change(values: list[float]) -> str:
+    """The mean change, with half of its interval."""
+    if len(values) < MIN_SEEDS:
+        return f"{statistics.mean(values):+.1%}"
+    mean, low, high = stats.mean_interval(values)
+    return f"{mean:+.1%} ± {(high - low) / 2:.1%}"
+
+
 def table(rows: Rows) -> list[list[str]]:
     """The rows of the comparison; the last column is the verdict on a criterion."""
     lines = []
+    compared: set[str] = set()
 
     def judge(*cells: str, holds: bool) -> None:
         lines.append([*cells, HOLDS if holds else "**fails**"])
 
-    for before, after, position in PAIRS.values():
+    def medians(variant: str, position: str) -> None:
+        if variant in compared:
+            return
+        compared.add(variant)
+        for name, band, read_of in measures(position):
+            testbed, sim = (read_of(rows[backend, variant]) for backend in BACKENDS)
+            if testbed is not None and sim is not None:
+                shown = f"{testbed * 1e3:.1f}", f"{sim * 1e3:.1f}", f"{sim / testbed - 1:+.1%}"
+                judge(variant, name, *shown, f"within {band:.0%}", holds=abs(sim / testbed - 1) <= band)
+
+    mechanisms = [("vanilla", variant, "exit") for variant in MECHANISMS]
+    for before, after, position in [*PAIRS, *mechanisms]:
         if not all((backend, variant) in rows for backend in BACKENDS for variant in (before, after)):
             continue
-        for name, band, read_of in measures(position):
-            found = {}
-            for variant in (before, after):
-                testbed, sim = (read_of(rows[backend, variant]) for backend in BACKENDS)
-                if testbed is None or sim is None:
-                    continue
-                found[variant] = (testbed, sim)
-                apart = sim / testbed - 1
-                shown = f"{testbed * 1e3:.1f}", f"{sim * 1e3:.1f}", f"{apart:+.1%}"
-                judge(variant, name, *shown, f"within {band:.0%}", holds=abs(apart) <= band)
-            if len(found) == 2:
-                testbed, sim = (found[after][backend] / found[before][backend] - 1 for backend in (0, 1))
-                shown = f"{testbed:+.1%}", f"{sim:+.1%}", ""
-                judge(f"{before} to {after}", name, *shown, "same sign", holds=testbed * sim > 0)
+        medians(before, position)
+        medians(after, position)
+        for name, _, read_of in measures(position):
+            testbed, sim = (changes(rows, backend, (before, after), read_of) for backend in BACKENDS)
+            if not testbed or not sim:
+                continue
+            must = (before, after, position) in PAIRS or exceeds(testbed) or exceeds(sim)
+            same = statistics.mean(testbed) * statistics.mean(sim) > 0
+            criterion = "same sign" if must else "inside its interval"
+            shown = show_change(testbed), show_change(sim), ""
+            judge(f"{before} to {after}", name, *shown, criterion, holds=same or not must)
     return lines
 
 
