@@ -6,7 +6,8 @@ use std::num::NonZeroU8;
 ///
 /// The client requests its congestion control from the last hop. A relay that supports the same algorithm answers with
 /// the number of cells per SENDME; any other relay sends no answer. If each hop of the path has credits, the client can
-/// instead request to use no end-to-end windows. The relay agrees if it has the same setting.
+/// instead request to use no end-to-end windows. The relay agrees if it has the same setting. Before this request, the
+/// client asks each relay between the first and the last whether its link towards the client has hop control.
 ///
 /// Source: proposal 324 §10.3; C tor `congestion_control_build_ext_request()`,
 /// `congestion_control_build_ext_response()` (extensions 1 and 2 of ntor-v3).
@@ -24,6 +25,10 @@ pub enum Negotiation {
     OpenEndsAsked,
     /// The relay agrees to use no end-to-end windows.
     OpenEndsAgreed,
+    /// The client asks whether the relay's link towards the client has hop control.
+    HopAsked,
+    /// The relay's link towards the client has hop control.
+    HopAgreed,
 }
 
 /// A congestion control algorithm. C tor knows only Vegas.
@@ -54,14 +59,29 @@ impl Negotiation {
         match self {
             Negotiation::Agreed(_, inc) => Agreement::Congestion(inc),
             Negotiation::OpenEndsAgreed => Agreement::OpenEnds,
-            Negotiation::Nothing | Negotiation::Asked(_) | Negotiation::OpenEndsAsked => Agreement::Nothing,
+            Negotiation::Nothing
+            | Negotiation::Asked(_)
+            | Negotiation::OpenEndsAsked
+            | Negotiation::HopAsked
+            | Negotiation::HopAgreed => Agreement::Nothing,
         }
     }
 }
 
 impl EdgeControlConfig {
+    /// A client's request in the handshake with hop number `hop`, from 0. The last hop negotiates congestion control and
+    /// windows. Without windows, the client also asks each hop between the first and the last whether its link has hop
+    /// control. `controlled`: every node of the path offers hop control.
+    pub fn ask_hop(&self, hop: usize, is_last: bool, controlled: bool) -> Negotiation {
+        match self.ask(controlled) {
+            ask if is_last => ask,
+            Negotiation::OpenEndsAsked if hop > 0 => Negotiation::HopAsked,
+            _ => Negotiation::Nothing,
+        }
+    }
+
     /// A client's request to the last hop of a circuit. `controlled`: all hops of the circuit have hop control.
-    pub(crate) fn ask(&self, controlled: bool) -> Negotiation {
+    fn ask(&self, controlled: bool) -> Negotiation {
         if let Some((congestion, _)) = self.congestion() {
             Negotiation::Asked(congestion)
         } else if controlled && self.opens_ends() {
@@ -78,15 +98,22 @@ impl EdgeControlConfig {
                 Negotiation::Agreed(ours, inc)
             }
             (Negotiation::OpenEndsAsked, _) if controlled && self.opens_ends() => Negotiation::OpenEndsAgreed,
+            (Negotiation::HopAsked, _) if controlled => Negotiation::HopAgreed,
             _ => Negotiation::Nothing,
         }
     }
 
     /// The result of the negotiation at the client, which sent the request `asked` and received `answer`.
     /// Source: C tor `congestion_control_validate_sendme_increment()`.
-    pub(crate) fn accept(&self, asked: Negotiation, answer: Negotiation) -> Result<Agreement, Violation> {
+    ///
+    /// # Errors
+    ///
+    /// If the answer does not fit to the request.
+    pub fn accept(&self, asked: Negotiation, answer: Negotiation) -> Result<Agreement, Violation> {
         match (asked, answer, self.congestion()) {
-            (_, Negotiation::Nothing, _) => Ok(Agreement::Nothing),
+            (_, Negotiation::Nothing, _) | (Negotiation::HopAsked, Negotiation::HopAgreed, _) => {
+                Ok(Agreement::Nothing)
+            }
             (Negotiation::OpenEndsAsked, Negotiation::OpenEndsAgreed, _) => Ok(Agreement::OpenEnds),
             (Negotiation::Asked(_), Negotiation::Agreed(theirs, inc), Some((ours, own)))
                 if theirs == ours && inc.get().abs_diff(own.get()) <= 1 =>
@@ -142,6 +169,19 @@ mod tests {
         assert!(!open(&ignored, true, &vegas(31), true));
         let unwanted = enforced.accept(enforced.ask(true), Negotiation::OpenEndsAgreed);
         assert_eq!(unwanted, Err(Violation::UnwantedAgreement));
+    }
+
+    #[test]
+    fn a_relay_confirms_only_a_controlled_hop() {
+        let any = EdgeControlConfig::default();
+        assert_eq!(any.answer(Negotiation::HopAsked, true), Negotiation::HopAgreed);
+        assert_eq!(any.answer(Negotiation::HopAsked, false), Negotiation::Nothing);
+        assert_eq!(any.accept(Negotiation::HopAsked, Negotiation::HopAgreed), Ok(Agreement::Nothing));
+        assert_eq!(any.accept(Negotiation::HopAsked, Negotiation::Nothing), Ok(Agreement::Nothing));
+        for asked in [Negotiation::Nothing, Negotiation::OpenEndsAsked] {
+            let unwanted = any.accept(asked, Negotiation::HopAgreed);
+            assert_eq!(unwanted, Err(Violation::UnwantedAgreement));
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl<C: Cell> Relay<C> {
     ) -> CircuitIndex {
         let to_extend: VecDeque<_> = rest.into_iter().collect();
         let layers = Vec::with_capacity(to_extend.len() + 1);
-        let ask = self.parts.ask(to_extend.is_empty(), controlled);
+        let ask = self.parts.ask(0, to_extend.is_empty(), controlled);
         let origin = Origin { to_extend, layers, built: false, controlled };
         let circuit = self.parts.new_circuit(Role::Origin(Box::new(origin)));
         self.parts.join(circuit, first, true);
@@ -70,7 +70,12 @@ impl<C: Cell> Relay<C> {
         origin.layers.push(layer);
         let (hop, left, controlled) = (origin.layers.len(), origin.to_extend.len(), origin.controlled);
         origin.built = left == 0;
-        let asked = self.parts.ask(left == 0, controlled);
+        let asked = self.parts.ask(hop - 1, left == 0, controlled);
+        // A link without hop control, for example from before its activation, keeps the windows of this circuit.
+        let controlled = controlled && (asked != Negotiation::HopAsked || answer == Negotiation::HopAgreed);
+        if let Role::Origin(origin) = &mut self.parts.circuits[circuit].role {
+            origin.controlled = controlled;
+        }
         match self.parts.config.edge_control.accept(asked, answer) {
             Ok(agreed) => self.parts.circuits[circuit].agreed = agreed,
             Err(violation) => {
@@ -82,7 +87,7 @@ impl<C: Cell> Relay<C> {
         let next = if left == 0 {
             Event::CircuitBuilt { circuit }
         } else {
-            Event::HandshakeNeeded { circuit, hop, ask: self.parts.ask(left == 1, controlled) }
+            Event::HandshakeNeeded { circuit, hop, ask: self.parts.ask(hop, left == 1, controlled) }
         };
         self.parts.events.push(next);
     }
@@ -96,8 +101,8 @@ impl<C: Cell> Relay<C> {
         &self,
         circuit: CircuitIndex,
     ) -> impl FnOnce(Negotiation) -> Negotiation + Send + 'static + use<C> {
-        let leg = self.leg(circuit, Direction::Backward);
-        let controlled = leg.is_some_and(|(channel, _)| self.parts.channels[channel].hops.is_some());
+        let exists = self.parts.circuits.get(circuit).is_some();
+        let controlled = exists && self.parts.is_controlled(circuit, Direction::Backward);
         let config = self.parts.config.clone();
         move |asked| config.edge_control.answer(asked, controlled)
     }
@@ -158,11 +163,11 @@ impl<C: Cell> Parts<C> {
         self.channels.get(channel)?.circuits.get(id)
     }
 
-    /// The congestion control request in the client's handshake with one hop. Only the last hop negotiates.
-    /// `controlled`: every relay of the path offers hop control.
-    fn ask(&self, is_last: bool, controlled: bool) -> Negotiation {
+    /// The request in the client's handshake with hop number `hop`, from 0. `controlled`: every relay of the path offers
+    /// hop control.
+    fn ask(&self, hop: usize, is_last: bool, controlled: bool) -> Negotiation {
         let controlled = controlled && self.config.hop_control.is_active();
-        if is_last { self.config.edge_control.ask(controlled) } else { Negotiation::Nothing }
+        self.config.edge_control.ask_hop(hop, is_last, controlled)
     }
 
     /// Connects a circuit to the next hop `peer`, over a shared channel or a new channel. `own`: the circuit begins at

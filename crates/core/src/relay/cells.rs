@@ -221,7 +221,7 @@ impl<C: Cell> Relay<C> {
                 Ok(())
             }
             (Message::Truncate, None) if !is_origin => {
-                if self.parts.config.hop_control.is_active() {
+                if self.parts.is_controlled(circuit, Direction::Forward) {
                     // The counters for the removed hop do not fit a new one.
                     self.close(now, circuit, None, Ok(DestroyReason::REQUESTED), kernel);
                 } else {

@@ -17,6 +17,11 @@ impl<C: Cell> Relay<C> {
         self.parts.config.hop_control.offer(with_client)
     }
 
+    /// The hop control that both ends of an open channel agreed on.
+    pub fn hop_control(&self, channel: ChannelKey) -> Option<HopOffer> {
+        self.parts.channels.get(channel)?.hops
+    }
+
     pub(super) fn on_hop_tick(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         if self.parts.timers.take_hop_tick(now) {
             self.parts.tick_hops(now, kernel);
@@ -25,6 +30,12 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Parts<C> {
+    /// Whether the hop of a circuit to this side has hop control.
+    pub(super) fn is_controlled(&self, circuit: CircuitIndex, direction: Direction) -> bool {
+        let leg = self.circuits[circuit].half(direction).to;
+        leg.is_some_and(|leg| self.channels[leg.channel].hops.is_some())
+    }
+
     pub(super) fn attach_channel(&mut self, channel: ChannelKey, theirs: Option<HopOffer>) {
         let state = &mut self.channels[channel];
         let ours = self.config.hop_control.offer(state.with_client);

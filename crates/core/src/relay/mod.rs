@@ -147,6 +147,14 @@ impl<C: Cell> Relay<C> {
         self.parts.channels.set_peer(channel, peer);
     }
 
+    /// Corrects whether one end of a channel is a client. A relay opens a channel for its own circuit as a client, but
+    /// may authenticate itself as a relay. The driver calls this before [`on_channel_open`](Self::on_channel_open).
+    pub fn set_with_client(&mut self, channel: ChannelKey, with_client: bool) {
+        if let Some(state) = self.parts.channels.get_mut(channel) {
+            state.with_client = with_client;
+        }
+    }
+
     /// The connection of an accepted channel, or of [`Event::Connect`], is ready. `offer` is the peer's
     /// [`hop_offer`](Self::hop_offer).
     pub fn on_channel_open(

@@ -21,6 +21,8 @@ pub struct Parameters {
     pub grants_vegas: Option<bool>,
     /// The number of cells that one SENDME acknowledges with Vegas [cell] (`cc_sendme_inc`).
     pub sendme_inc: Option<NonZeroU8>,
+    /// Whether nodes with N23 use it (DefenestraTor §6.3). A change applies to links that open later.
+    pub n23: Option<bool>,
 }
 
 impl<C: Cell> Relay<C> {
@@ -29,7 +31,8 @@ impl<C: Cell> Relay<C> {
     /// Source: C tor `kist_scheduler_on_new_consensus()`, `cmux_ewma_set_options()`,
     /// `congestion_control_new_consensus_params()`, `circuit_initial_package_window()`.
     pub fn apply_parameters(&mut self, now: Instant, parameters: Parameters) {
-        let Parameters { half_life, run_interval, circuit_window, grants_vegas, sendme_inc } = parameters;
+        let Parameters { half_life, run_interval, circuit_window, grants_vegas, sendme_inc, n23 } =
+            parameters;
         if let Some(half_life) = half_life {
             self.set_half_life(now, half_life);
         }
@@ -37,6 +40,9 @@ impl<C: Cell> Relay<C> {
         if let Some(interval) = run_interval {
             config.scheduler.set_run_interval(interval);
             self.scheduler.set_run_interval(interval);
+        }
+        if let Some(active) = n23 {
+            config.hop_control.set_active(active);
         }
         let (windows, vegas) = match &mut config.edge_control {
             EdgeControlConfig::Windows(windows) => (windows, None),

@@ -296,6 +296,8 @@ fn parameters(what: u8) -> Parameters {
         circuit_window: Some(u32::from(what) * 5),
         grants_vegas: Some(what & 4 != 0),
         sendme_inc: None,
+        // The peers of this target keep to the first offer.
+        n23: None,
     }
 }
 

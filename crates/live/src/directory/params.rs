@@ -84,6 +84,11 @@ impl Params {
         self.get("cc_sendme_inc", 31, 1..=254) as u8
     }
 
+    /// Whether relays with N23 use it (DefenestraTor §6.3). C tor does not know this parameter.
+    pub fn n23(&self) -> bool {
+        self.get("n23", 1, 0..=1) == 1
+    }
+
     /// Rate [B/s] and burst [B] of client connections, if the consensus limits them.
     pub fn connection_bandwidth(&self) -> Option<[u32; 2]> {
         let rate = self.get("perconnbwrate", 0, 0..=i32::MAX).unsigned_abs();
@@ -108,6 +113,7 @@ impl Params {
             circuit_window: edge_control.then(|| self.circuit_window()),
             grants_vegas: edge_control.then(|| self.congestion() == CongestionAlgorithm::Vegas),
             sendme_inc: NonZeroU8::new(self.sendme_cells()).filter(|_| edge_control),
+            n23: Some(self.n23()),
         }
     }
 
@@ -155,6 +161,7 @@ mod tests {
             circuit_window: Some(500),
             grants_vegas: Some(false),
             sendme_inc: NonZeroU8::new(40),
+            n23: Some(true),
         };
         assert_eq!(params.core(OperatorOverrides::default()), all);
         let overrides = OperatorOverrides { half_life: true, ..OperatorOverrides::default() };
@@ -163,7 +170,10 @@ mod tests {
         assert_eq!(params.core(overrides), Parameters { run_interval: None, ..all });
         let overrides =
             OperatorOverrides { half_life: true, run_interval: true, edge_control: true, throttle: true };
-        assert_eq!(params.core(overrides), Parameters::default());
+        assert_eq!(params.core(overrides), Parameters { n23: Some(true), ..Parameters::default() });
+        // The operator cannot override the network's decision, because all nodes of a circuit need the same one.
+        let off = Params::read("n23=0").unwrap();
+        assert_eq!(off.core(overrides), Parameters { n23: Some(false), ..Parameters::default() });
     }
 
     #[test]

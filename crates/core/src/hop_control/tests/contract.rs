@@ -21,6 +21,8 @@ enum Operation {
     Hear(usize, usize),
     /// Feedback that has already arrived arrives a second time.
     Repeat(usize, usize),
+    /// Feedback with this change of the count and this allowance, which the next node never sent.
+    Forge(usize, u32, u32),
     /// A tick at a node. The node's channel has this delay [ms], and forwarded this many cells of other circuits.
     Tick(usize, u64, u64),
 }
@@ -32,6 +34,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => (0usize..2, 1usize..200).prop_map(|(hop, cells)| Operation::Arrive(hop, cells)),
         4 => (0usize..2, 1usize..20).prop_map(|(hop, many)| Operation::Hear(hop, many)),
         1 => (0usize..2, 0usize..20).prop_map(|(hop, which)| Operation::Repeat(hop, which)),
+        1 => (0usize..2, any::<u32>(), 0u32..2000)
+            .prop_map(|(hop, ahead, allowance)| Operation::Forge(hop, ahead, allowance)),
         2 => (0usize..3, 0u64..200, 0u64..100)
             .prop_map(|(node, delay, others)| Operation::Tick(node, delay, others)),
     ]
@@ -135,6 +139,7 @@ impl World {
                     self.deliver_feedback(hop, feedback);
                 }
             }
+            Operation::Forge(hop, ahead, allowance) => self.forge(hop, ahead, allowance),
             Operation::Tick(node, delay, others) => self.tick(node, delay, others),
         }
         self.check();
@@ -204,6 +209,23 @@ impl World {
         if ahead < 1 << 31 {
             self.hops[hop].known = (self.hops[hop].known.0 + u64::from(ahead), feedback.allowance.into());
         }
+    }
+
+    /// Forged credits are violations, old credits are ignored, and both change nothing.
+    fn forge(&mut self, hop: usize, ahead: u32, allowance: u32) {
+        let Some(HopOffer::Credits { most, .. }) = self.hops[hop].agreed else { return };
+        let (known, sent) = (self.hops[hop].known.0, self.hops[hop].sent);
+        let is_old = ahead >= 1 << 31;
+        let is_forged = !is_old && (known + u64::from(ahead) > sent || allowance > most);
+        if !is_old && !is_forged {
+            return;
+        }
+        let forwarded = ((self.counted + known) as u32).wrapping_add(ahead);
+        let feedback = Feedback { direction: Direction::Forward, forwarded, allowance };
+        let before = self.controls[hop].credit();
+        let expected = if is_forged { Err(Violation::ForgedCredit) } else { Ok(()) };
+        assert_eq!(self.controls[hop].on_feedback(T, feedback), expected);
+        assert_eq!(self.controls[hop].credit(), before);
     }
 
     fn tick(&mut self, node: usize, delay: u64, others: u64) {
