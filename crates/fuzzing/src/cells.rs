@@ -3,7 +3,7 @@
 use super::test_relays::{identities, seeded_rng};
 use penstock_core::{Cell, Command};
 use penstock_link::cell::{
-    BODY_LEN, CELL_LEN, Front, Handshake, HandshakeKind, IdLen, Incoming, LiveCell, MAX_VARIABLE,
+    BODY_LEN, CELL_LEN, Extended, Front, Handshake, HandshakeKind, IdLen, Incoming, LiveCell, MAX_VARIABLE,
     RelayMessage, Target, front, read, write,
 };
 use penstock_link::certs::{LinkKey, Netinfo, method_is_offered, verify_certs};
@@ -21,6 +21,7 @@ pub type Parsed = [u32; 3];
 pub fn cells(input: &[u8]) -> Parsed {
     let Some((first, mut rest)) = input.split_first() else { return [0; 3] };
     let mut ids = if first & 1 == 0 { IdLen::Four } else { IdLen::Two };
+    let extended = if first & 2 != 0 { Extended::ALL } else { Extended::NONE };
     let mut parsed = [0; 3];
     parsed[1] += u32::from(message(rest));
     loop {
@@ -29,7 +30,7 @@ pub fn cells(input: &[u8]) -> Parsed {
                 assert!(frame.body.len() < len && len <= rest.len(), "a cell fits into its buffer");
                 parsed[0] += 1;
                 bodies(frame.body);
-                if let Incoming::Cell(cell) = Incoming::of(&frame, first & 2 != 0) {
+                if let Incoming::Cell(cell) = Incoming::of(&frame, extended) {
                     let same = ids == IdLen::Two || cell.to_bytes()[..] == rest[..CELL_LEN];
                     assert!(same, "a forwarded cell does not change");
                     let counts = circuit(cell);

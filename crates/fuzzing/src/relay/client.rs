@@ -5,7 +5,7 @@ use crate::test_relays::{identities, seeded_rng};
 use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::{Cell, ChannelKey, CircId, StreamId};
 use penstock_link::cell::{
-    BODY_LEN, Frame, Handshake, HandshakeKind, Incoming, LiveCell, RelayMessage, command, read,
+    BODY_LEN, Extended, Frame, Handshake, HandshakeKind, Incoming, LiveCell, RelayMessage, command, read,
 };
 use penstock_link::crypto::tor1::{Layer, Tag};
 use penstock_link::crypto::{extensions, fast, ntor, ntor_v3};
@@ -106,7 +106,7 @@ impl Circuit {
     pub(super) fn send(&mut self, early: bool, body: &[u8; BODY_LEN]) -> Vec<u8> {
         let command = if early { command::RELAY_EARLY } else { command::RELAY };
         let frame = Frame { circ_id: self.id.0.get(), command, body };
-        let Incoming::Cell(mut cell) = Incoming::of(&frame, true) else {
+        let Incoming::Cell(mut cell) = Incoming::of(&frame, Extended::ALL) else {
             panic!("the cell has a circuit id")
         };
         if let Some(layer) = &mut self.layer {

@@ -2,7 +2,7 @@
 
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, EndReason, Kernel, SocketInfo, StreamKey, StreamRead};
-use penstock_link::cell::{CELL_LEN, Front, IdLen, Incoming, LiveCell, LivePayload, front};
+use penstock_link::cell::{CELL_LEN, Extended, Front, IdLen, Incoming, LiveCell, LivePayload, front};
 use penstock_units::{Bytes, Duration};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -54,7 +54,7 @@ pub(super) struct Host {
     pub(super) pipes: BTreeMap<ChannelKey, Pipe>,
     pub(super) servers: BTreeMap<StreamKey, Server>,
     /// Whether cells that C tor does not know are enabled.
-    pub(super) extended: bool,
+    pub(super) extended: Extended,
     /// Highest number of payloads that waited for one stream at the same time [1].
     pub(super) most_waiting: usize,
     pub(super) closed: Vec<ChannelKey>,

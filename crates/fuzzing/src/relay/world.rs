@@ -12,7 +12,7 @@ use penstock_core::{
     RelayConfig, StreamKey,
 };
 use penstock_link::cell::{
-    CELL_LEN, Connected, End, Handshake, LinkSpec, LiveCell, Resolved, StreamEnd, Target, command,
+    CELL_LEN, Connected, End, Extended, Handshake, LinkSpec, LiveCell, Resolved, StreamEnd, Target, command,
 };
 use penstock_link::crypto::answer;
 use penstock_units::{Duration, Instant};
@@ -106,7 +106,11 @@ impl World {
         let relay = Relay::new(config, Instant::ZERO);
         let mut world = World {
             relay,
-            host: Host { extended, most_waiting: limits.edge_buffer as usize, ..Host::default() },
+            host: Host {
+                extended: if extended { Extended::ALL } else { Extended::NONE },
+                most_waiting: limits.edge_buffer as usize,
+                ..Host::default()
+            },
             now: Instant::ZERO,
             limits,
             offer: extended,

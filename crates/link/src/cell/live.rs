@@ -53,18 +53,35 @@ pub enum Incoming {
     Ignored(u8),
 }
 
+/// Commands that C tor does not know. A node accepts them only on links on which both nodes agreed to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extended {
+    /// Feedback of hop control, for example N23 credits.
+    pub feedback: bool,
+    /// The priority class of a circuit.
+    pub class: bool,
+}
+
+impl Extended {
+    /// Only commands of C tor.
+    pub const NONE: Extended = Extended { feedback: false, class: false };
+    /// All commands.
+    pub const ALL: Extended = Extended { feedback: true, class: true };
+}
+
 impl Incoming {
-    /// Classifies a frame. With `extended`, commands that C tor does not know are accepted.
+    /// Classifies a frame. `extended`: the accepted commands that C tor does not know.
     ///
     /// Source: C tor `command_process_cell()`, `command_process_var_cell()`.
-    pub fn of(frame: &Frame<'_>, extended: bool) -> Self {
+    pub fn of(frame: &Frame<'_>, extended: Extended) -> Self {
         let known = match frame.command {
             command::PADDING | command::VPADDING => return Incoming::Padding,
             command::PADDING_NEGOTIATE => return Incoming::PaddingNegotiate,
             command::CREATE | command::CREATE_FAST | command::CREATE2 => true,
             command::CREATED_FAST | command::CREATED2 => true,
             command::RELAY | command::RELAY_EARLY | command::DESTROY => true,
-            FEEDBACK | CLASS => extended,
+            FEEDBACK => extended.feedback,
+            CLASS => extended.class,
             _ => false,
         };
         match (NonZeroU32::new(frame.circ_id), frame.body.first_chunk()) {

@@ -22,7 +22,7 @@ pub use answers::{Connected, End, Resolved, StreamEnd};
 pub use frame::{BODY_LEN, CELL_LEN, Frame, Front, IdLen, MAX_VARIABLE, front, push_fixed, push_variable};
 pub use handshake::{Handshake, HandshakeKind};
 pub use linkspec::LinkSpec;
-pub use live::{Incoming, LiveCell, MAX_EARLY};
+pub use live::{Extended, Incoming, LiveCell, MAX_EARLY};
 pub use message::{LivePayload, RelayMessage, read, write};
 pub use penstock_core::{DestroyReason, EndReason};
 pub use target::{BeginFlags, Target};

@@ -123,7 +123,7 @@ fn unknown_relay_commands_are_recognised_and_ignored() {
 }
 
 fn frame(command: u8, id: u32, body: &[u8; BODY_LEN]) -> LiveCell {
-    match Incoming::of(&Frame { circ_id: id, command, body }, false) {
+    match Incoming::of(&Frame { circ_id: id, command, body }, Extended::NONE) {
         Incoming::Cell(cell) => cell,
         other => panic!("{other:?}"),
     }
@@ -208,13 +208,25 @@ fn a_destroy_has_a_reason() {
 
 #[test]
 fn link_cells_and_unknown_cells_are_no_circuit_cells() {
-    let of = |command, id| Incoming::of(&Frame { circ_id: id, command, body: &[0; BODY_LEN] }, false);
+    let of =
+        |command, id| Incoming::of(&Frame { circ_id: id, command, body: &[0; BODY_LEN] }, Extended::NONE);
     assert!(matches!(of(command::PADDING, 0), Incoming::Padding));
     assert!(matches!(of(command::VPADDING, 0), Incoming::Padding));
     assert!(matches!(of(command::PADDING_NEGOTIATE, 0), Incoming::PaddingNegotiate));
     for unknown in [2, 7, 8, 13, 99, 100, 101, 127, 129, 255] {
         assert!(matches!(of(unknown, 1), Incoming::Ignored(command) if command == unknown));
     }
+    let only = |feedback, class, command| {
+        Incoming::of(&Frame { circ_id: 1, command, body: &[0; BODY_LEN] }, Extended { feedback, class })
+    };
+    assert!(matches!(
+        (only(true, false, 100), only(true, false, 101)),
+        (Incoming::Cell(_), Incoming::Ignored(101))
+    ));
+    assert!(matches!(
+        (only(false, true, 100), only(false, true, 101)),
+        (Incoming::Ignored(100), Incoming::Cell(_))
+    ));
     assert!(matches!(of(command::RELAY, 0), Incoming::Ignored(command::RELAY)), "no circuit has the id zero");
 }
 
@@ -226,7 +238,7 @@ fn feedback_and_class_cells_are_valid_between_nodes_that_agreed() {
     let again = |cell: LiveCell| {
         let bytes = cell.to_bytes();
         let Front::Cell(frame, _) = front(&bytes, IdLen::Four) else { panic!("the cell is complete") };
-        let Incoming::Cell(cell) = Incoming::of(&frame, true) else {
+        let Incoming::Cell(cell) = Incoming::of(&frame, Extended::ALL) else {
             panic!("both nodes agreed on the extension")
         };
         cell
@@ -245,9 +257,9 @@ fn a_cell_is_little_larger_than_its_bytes() {
 
 proptest! {
     #[test]
-    fn no_cell_causes_a_panic(command: u8, id: u32, extended: bool, bytes in proptest::collection::vec(any::<u8>(), BODY_LEN)) {
+    fn no_cell_causes_a_panic(command: u8, id: u32, feedback: bool, class: bool, bytes in proptest::collection::vec(any::<u8>(), BODY_LEN)) {
         let body: &[u8; BODY_LEN] = bytes[..].try_into().unwrap();
-        if let Incoming::Cell(cell) = Incoming::of(&Frame { circ_id: id, command, body }, extended) {
+        if let Incoming::Cell(cell) = Incoming::of(&Frame { circ_id: id, command, body }, Extended { feedback, class }) {
             prop_assert_eq!(&cell.to_bytes()[5..], &bytes[..]);
             let _ = (cell.command(), cell.as_class(), cell.as_feedback(), cell.destroy_reason());
             cell.clone().into_handshake();

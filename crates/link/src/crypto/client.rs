@@ -41,7 +41,7 @@ impl ClientHandshake {
     /// Deviation: without a request, C tor also uses ntor-v3 with relays that support it.
     pub fn start(rng: &mut impl CryptoRng, relay: &RelayKeys, ask: Negotiation) -> (Self, Handshake) {
         let onion = PublicKey::from(relay.onion);
-        if let Negotiation::Asked(_) = ask {
+        if ask != Negotiation::Nothing {
             let client = ntor_v3::Client::start(rng, relay.ed25519, onion, &extensions::write(ask));
             let message = Handshake { kind: HandshakeKind::NtorV3, data: client.message().to_vec() };
             (ClientHandshake(Kind::NtorV3(client)), message)

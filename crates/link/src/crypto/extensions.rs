@@ -1,4 +1,6 @@
-//! The congestion control extensions of ntor-v3 messages.
+//! The extensions of ntor-v3 messages: congestion control, and the end-to-end windows of circuits with hop control.
+//!
+//! C tor does not know the extensions about hop control. A client sends them only to relays that list the protocol `N23`.
 //!
 //! Source: tor-spec, "Handshake extensions"; proposal 324 §10.3; C tor `congestion_control_parse_ext_request()`,
 //! `congestion_control_build_ext_response()`.
@@ -11,6 +13,10 @@ use std::num::NonZeroU8;
 const CC_REQUEST: u8 = 1;
 /// The relay grants congestion control. The content is one byte: the number of cells per SENDME.
 const CC_RESPONSE: u8 = 2;
+/// The client requests to use no end-to-end windows; the relay agrees. Both have no content.
+const OPEN_ENDS: u8 = 240;
+/// The client asks whether the relay's link towards the client has hop control; the relay confirms. Both have no content.
+const HOP: u8 = 241;
 
 fn read(message: &[u8]) -> Result<Vec<(u8, &[u8])>, Malformed> {
     // Clients without extensions may send an empty message, without a count.
@@ -26,13 +32,20 @@ fn read(message: &[u8]) -> Result<Vec<(u8, &[u8])>, Malformed> {
         .collect()
 }
 
-/// Reads a client's request for congestion control.
+/// Reads a client's request. If a message has several requests, congestion control has precedence.
 pub fn asked(message: &[u8]) -> Result<Negotiation, Malformed> {
-    let asks = read(message)?.iter().any(|(kind, _)| *kind == CC_REQUEST);
-    Ok(if asks { Negotiation::Asked(Congestion::Vegas) } else { Negotiation::Nothing })
+    let extensions = read(message)?;
+    let has = |wanted| extensions.iter().any(|(kind, _)| *kind == wanted);
+    let requests = [
+        (CC_REQUEST, Negotiation::Asked(Congestion::Vegas)),
+        (OPEN_ENDS, Negotiation::OpenEndsAsked),
+        (HOP, Negotiation::HopAsked),
+    ];
+    let asked = requests.into_iter().find(|(kind, _)| has(*kind));
+    Ok(asked.map_or(Negotiation::Nothing, |(_, asked)| asked))
 }
 
-/// Reads a relay's answer to a request for congestion control. Zero cells per SENDME are malformed.
+/// Reads a relay's answer. Zero cells per SENDME are malformed.
 pub fn granted(message: &[u8]) -> Result<Negotiation, Malformed> {
     for (kind, content) in read(message)? {
         if let (CC_RESPONSE, [increment]) = (kind, content) {
@@ -40,16 +53,22 @@ pub fn granted(message: &[u8]) -> Result<Negotiation, Malformed> {
             return Ok(Negotiation::Agreed(Congestion::Vegas, increment));
         } else if kind == CC_RESPONSE {
             return Err(Malformed);
+        } else if kind == OPEN_ENDS {
+            return Ok(Negotiation::OpenEndsAgreed);
+        } else if kind == HOP {
+            return Ok(Negotiation::HopAgreed);
         }
     }
     Ok(Negotiation::Nothing)
 }
 
-/// Writes the extensions of a client or a relay. Options that C tor does not know are left out.
+/// Writes the extensions of a client or a relay. Other congestion control than Vegas is left out.
 pub fn write(negotiation: Negotiation) -> Vec<u8> {
     match negotiation {
         Negotiation::Asked(Congestion::Vegas) => vec![1, CC_REQUEST, 0],
         Negotiation::Agreed(Congestion::Vegas, increment) => vec![1, CC_RESPONSE, 1, increment.get()],
+        Negotiation::OpenEndsAsked | Negotiation::OpenEndsAgreed => vec![1, OPEN_ENDS, 0],
+        Negotiation::HopAsked | Negotiation::HopAgreed => vec![1, HOP, 0],
         _ => vec![0],
     }
 }
@@ -65,8 +84,15 @@ mod tests {
             Negotiation::Asked(Congestion::Vegas),
             Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap()),
         );
-        assert_eq!(asked(&write(ask)), Ok(ask));
-        assert_eq!(granted(&write(grant)), Ok(grant));
+        let pairs = [
+            (ask, grant),
+            (Negotiation::OpenEndsAsked, Negotiation::OpenEndsAgreed),
+            (Negotiation::HopAsked, Negotiation::HopAgreed),
+        ];
+        for (ask, grant) in pairs {
+            assert_eq!(asked(&write(ask)), Ok(ask));
+            assert_eq!(granted(&write(grant)), Ok(grant));
+        }
         for nothing in [write(Negotiation::Nothing), write(Negotiation::Asked(Congestion::Dctcp)), Vec::new()]
         {
             assert_eq!(asked(&nothing), Ok(Negotiation::Nothing));

@@ -7,6 +7,8 @@
 //! [CERTS  AUTHENTICATE] NETINFO ->                    a client sends no cells in brackets
 //! ```
 //!
+//! A node may announce [`Extensions`] in a VPADDING cell before its NETINFO.
+//!
 //! A [`Link`] has no socket and no clock. The driver passes decrypted bytes to the `Link`, sends the bytes of
 //! [`Link::poll_output`], and closes the connection after a failure. The `Link` limits its memory in every state. The
 //! driver limits the time (C tor: 60 s).
@@ -16,6 +18,7 @@
 //! `channel_tls_process_authenticate_cell()`, `channel_tls_process_netinfo_cell()`.
 //! Deviation: an initiator that sends CERTS must also send AUTHENTICATE. C tor otherwise treats it as a client.
 
+mod extensions;
 mod failure;
 mod log;
 
@@ -28,16 +31,20 @@ use crate::certs::{
     verify_certs,
 };
 use log::Log;
+use penstock_core::hop_control::HopOffer;
 use rand_core::CryptoRng;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
+pub use extensions::Extensions;
 pub use failure::LinkFailure;
 
 /// Supported versions of the link protocol, the preferred one last. In both versions, circuit ids have four bytes.
 pub const VERSIONS: [u16; 2] = [4, 5];
 /// Maximum number of bytes that a peer may send before the end of the handshake, including padding [B].
 pub const MAX_TOTAL: usize = 128 * 1024;
+/// Longer VPADDING cells are padding [B].
+const MAX_ANNOUNCEMENT: usize = 7 + extensions::MAX_LEN;
 /// Capacity of the receive buffer beyond twice its content [B].
 const KEPT: usize = 4096;
 
@@ -71,6 +78,8 @@ pub struct Established {
     pub peer: Peer,
     /// Time and addresses of the peer.
     pub netinfo: Netinfo,
+    /// The peer's offer of hop control, if it matches this node's offer.
+    pub hop_control: Option<HopOffer>,
     /// Bytes that arrived after the handshake: the first cells of the link.
     pub rest: Vec<u8>,
 }
@@ -135,6 +144,8 @@ pub struct Link {
     sent: Log,
     received: Log,
     netinfo: Netinfo,
+    ours: Extensions,
+    theirs: Option<Extensions>,
     finished: bool,
 }
 
@@ -180,8 +191,30 @@ impl Link {
             sent: Log::default(),
             received: Log::default(),
             netinfo: Netinfo { time: 0, yours: Some(peer), mine },
+            ours: Extensions::default(),
+            theirs: None,
             finished: false,
         }
+    }
+
+    /// Sets the abilities that this node announces. Call this before the first [`on_bytes`](Self::on_bytes).
+    #[must_use]
+    pub fn with_extensions(mut self, ours: Extensions) -> Self {
+        self.ours = ours;
+        self
+    }
+
+    /// Whether one end of the link is a client.
+    pub fn is_with_client(&self) -> bool {
+        match self.side {
+            Side::Responder { authenticated, .. } => !authenticated,
+            Side::Initiator { authenticate, .. } => !authenticate,
+        }
+    }
+
+    /// The hop control that this node announces for this kind of link.
+    pub fn offered_hop_control(&self) -> Option<HopOffer> {
+        self.ours.hop_control(self.is_with_client())
     }
 
     /// The bytes to send now; empty if there are none.
@@ -217,7 +250,10 @@ impl Link {
                 Front::Cell(frame, len) => (frame, len),
                 Front::Partial(len) => {
                     self.check_head(rest, ids, len)?;
-                    if let Some(len) = len.filter(|_| ids == IdLen::Four && rest[4] == command::VPADDING) {
+                    let is_padding = |len: &usize| {
+                        ids == IdLen::Four && rest[4] == command::VPADDING && *len > MAX_ANNOUNCEMENT
+                    };
+                    if let Some(len) = len.filter(is_padding) {
                         self.padding = len;
                         continue;
                     }
@@ -236,7 +272,10 @@ impl Link {
             at += len;
             if let Some(netinfo) = self.on_cell(now, &frame, &rest[..len], credentials, tls, rng)? {
                 let (version, peer) = (self.version.expect("NETINFO comes after VERSIONS"), self.peer());
-                return Ok(Some(Established { version, peer, netinfo, rest: inbuf[at..].to_vec() }));
+                let theirs = self.theirs.unwrap_or_default().hop_control(self.is_with_client());
+                let hop_control = HopOffer::agree(self.offered_hop_control(), theirs);
+                let rest = inbuf[at..].to_vec();
+                return Ok(Some(Established { version, peer, netinfo, hop_control, rest }));
             }
         }
     }
@@ -328,6 +367,13 @@ impl Link {
             command::CERTS => self.on_certs(now, frame.body)?,
             command::AUTH_CHALLENGE => self.on_challenge(frame.body)?,
             command::AUTHENTICATE => self.on_authenticate(frame.body, credentials, tls)?,
+            command::VPADDING => {
+                let said =
+                    Extensions::read(frame.body).map_err(|_| LinkFailure::Malformed(command::VPADDING))?;
+                if said.is_some() && std::mem::replace(&mut self.theirs, said).is_some() {
+                    return Err(LinkFailure::Unexpected(command::VPADDING));
+                }
+            }
             command::NETINFO => {
                 let netinfo =
                     Netinfo::read(frame.body).map_err(|_| LinkFailure::Malformed(command::NETINFO))?;
@@ -368,6 +414,9 @@ impl Link {
     }
 
     fn say_netinfo(&mut self, now: SystemTime) {
+        if let Some(body) = self.ours.write() {
+            push_variable(&mut self.outbuf, IdLen::Four, command::VPADDING, &body);
+        }
         let is_relay = !matches!(self.side, Side::Initiator { authenticate: false, .. });
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         // A client sends no time, because its clock could identify it.
@@ -471,6 +520,8 @@ impl Link {
                     let proof = certs::make(credentials, rng, &binding);
                     push_variable(&mut self.outbuf, IdLen::Four, command::AUTHENTICATE, &proof);
                 }
+                // The agreement: only what both nodes offer, on this kind of link.
+                self.ours = self.ours.in_common(&self.theirs.unwrap_or_default()).for_link(!*authenticate);
                 self.say_netinfo(now);
                 Ok(())
             }

@@ -52,12 +52,22 @@ fn two_relays_authenticate_each_other() {
     let at_b = right(&mut b, &a.poll_output()).unwrap().expect("the initiator has sent all cells");
     let seconds = 1_790_000_000;
     let netinfo = Netinfo { time: seconds, yours: Some(LEFT), mine: vec![RIGHT] };
-    let expected =
-        Established { version: 5, peer: Peer::Relay(of(&relays()[1].0)), netinfo, rest: Vec::new() };
+    let expected = Established {
+        version: 5,
+        peer: Peer::Relay(of(&relays()[1].0)),
+        netinfo,
+        hop_control: None,
+        rest: Vec::new(),
+    };
     assert_eq!(at_a, expected);
     let netinfo = Netinfo { time: seconds, yours: Some(RIGHT), mine: vec![LEFT] };
-    let expected =
-        Established { version: 5, peer: Peer::Relay(of(&relays()[0].0)), netinfo, rest: Vec::new() };
+    let expected = Established {
+        version: 5,
+        peer: Peer::Relay(of(&relays()[0].0)),
+        netinfo,
+        hop_control: None,
+        rest: Vec::new(),
+    };
     assert_eq!(at_b, expected);
     assert!(at_a.is_canonical(RIGHT) && at_b.is_canonical(LEFT));
     assert!(!at_a.is_canonical(LEFT), "a connection from another address is not canonical");
@@ -74,6 +84,76 @@ fn a_client_stays_anonymous_and_sends_neither_time_nor_address() {
     assert_eq!(at_b.peer, Peer::Client);
     assert_eq!((at_b.netinfo.time, &at_b.netinfo.mine[..]), (0, &[][..]));
     assert!(!at_b.is_canonical(LEFT));
+}
+
+const CREDITS: Option<HopOffer> = Some(HopOffer::Credits { start: 90, most: 500 });
+const MORE: Option<HopOffer> = Some(HopOffer::Credits { start: 100, most: 510 });
+
+/// The agreements of an initiator and a responder with these announcements.
+fn agreements(ours: Extensions, theirs: Extensions, authenticate: bool) -> [Option<HopOffer>; 2] {
+    let mut a = initiator(authenticate).with_extensions(ours);
+    let mut b = responder().with_extensions(theirs);
+    right(&mut b, &a.poll_output()).unwrap();
+    let at_a = left(&mut a, &b.poll_output()).unwrap().expect("the responder has sent all cells");
+    let at_b = right(&mut b, &a.poll_output()).unwrap().expect("the initiator has sent all cells");
+    [at_a.hop_control, at_b.hop_control]
+}
+
+#[test]
+fn both_nodes_agree_on_the_hop_control_that_both_announce() {
+    let both = |offer| Extensions { with_relay: offer, with_client: offer };
+    for authenticate in [true, false] {
+        let of = |ours, theirs| agreements(ours, theirs, authenticate);
+        assert_eq!(of(both(CREDITS), both(MORE)), [MORE, CREDITS], "each node learns the peer's numbers");
+        for (ours, theirs) in [
+            (both(CREDITS), both(None)),
+            (both(None), both(CREDITS)),
+            (both(CREDITS), both(Some(HopOffer::BackTap))),
+        ] {
+            assert_eq!(of(ours, theirs), [None, None]);
+        }
+    }
+}
+
+#[test]
+fn links_with_clients_have_their_own_agreement() {
+    let all = Extensions { with_relay: CREDITS, with_client: CREDITS };
+    let relays = Extensions { with_client: None, ..all };
+    assert_eq!(agreements(all, relays, true), [CREDITS; 2]);
+    assert_eq!(agreements(all, relays, false), [None; 2]);
+    assert_eq!(agreements(relays, all, false), [None; 2]);
+}
+
+#[test]
+fn an_announcement_may_arrive_in_pieces() {
+    let all = Extensions { with_relay: CREDITS, with_client: CREDITS };
+    let mut a = initiator(false).with_extensions(all);
+    let mut b = responder().with_extensions(all);
+    for byte in a.poll_output() {
+        right(&mut b, &[byte]).unwrap();
+    }
+    let sent = b.poll_output();
+    let mut done = None;
+    for byte in sent {
+        done = left(&mut a, &[byte]).unwrap();
+    }
+    assert_eq!(done.expect("all cells arrived").hop_control, CREDITS);
+}
+
+#[test]
+fn a_malformed_or_second_announcement_is_rejected_and_other_padding_ignored() {
+    let answer = |padding: &[&[u8]]| {
+        let mut b = responder();
+        right(&mut b, &initiator(false).poll_output()).unwrap();
+        let mut sent: Vec<u8> = padding.iter().flat_map(|body| variable(command::VPADDING, body)).collect();
+        push_fixed(&mut sent, command::NETINFO, &Netinfo::default().write());
+        right(&mut b, &sent).map(|done| done.is_some())
+    };
+    let said = Extensions { with_client: CREDITS, ..Extensions::default() }.write().unwrap();
+    assert_eq!(answer(&[&said]), Ok(true));
+    assert_eq!(answer(&[&[0; 2000], b"penstoc", &said, b""]), Ok(true));
+    assert_eq!(answer(&[&said[..said.len() - 1]]), Err(LinkFailure::Malformed(command::VPADDING)));
+    assert_eq!(answer(&[&said, &said]), Err(LinkFailure::Unexpected(command::VPADDING)));
 }
 
 #[test]

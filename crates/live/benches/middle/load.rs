@@ -8,7 +8,8 @@ use crate::wire::{Wire, random_identity, tls};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use penstock_core::{Cell, CircId};
 use penstock_link::cell::{
-    CELL_LEN, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage, front,
+    CELL_LEN, Extended, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage,
+    front,
 };
 use penstock_link::certs::Credentials;
 use penstock_link::crypto::tor1::Layer;
@@ -255,7 +256,7 @@ impl Circuit {
             let Front::Cell(frame, _) = front(cell, IdLen::Four) else {
                 unreachable!("the cell is complete")
             };
-            let Incoming::Cell(mut cell) = Incoming::of(&frame, false) else {
+            let Incoming::Cell(mut cell) = Incoming::of(&frame, Extended::NONE) else {
                 panic!("a RELAY cell is expected")
             };
             assert_eq!(cell.peel(layer), None, "the relay originates no message");
@@ -327,7 +328,7 @@ impl Peer {
     fn receive(&mut self) -> LiveCell {
         loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
-                let incoming = Incoming::of(&frame, false);
+                let incoming = Incoming::of(&frame, Extended::NONE);
                 self.inbuf.drain(..len);
                 if let Incoming::Cell(cell) = incoming {
                     return cell;

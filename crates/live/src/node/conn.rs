@@ -5,7 +5,7 @@ use super::shares::Host;
 use super::stamps::{Stamped, Stamps};
 use penstock_core::kernel::Interest;
 use penstock_core::{PeerId, Tag};
-use penstock_link::cell::{Front, IdLen, Incoming, LiveCell, front};
+use penstock_link::cell::{Extended, Front, IdLen, Incoming, LiveCell, front};
 use rustls::Connection;
 use std::collections::VecDeque;
 use std::fmt;
@@ -44,6 +44,8 @@ pub(super) struct Conn {
     unsent: u64,
     /// Whether the defences against denial of service count the peer as a client.
     pub(super) is_client: bool,
+    /// Commands that both nodes agreed on, and that C tor does not know.
+    pub(super) extended: Extended,
     pub(super) interest: Interest,
     /// Whether the channel waits in the node's queue for the next turn.
     pub(super) is_queued: bool,
@@ -78,6 +80,7 @@ impl Conn {
             handshake: 0,
             unsent: 0,
             is_client: false,
+            extended: Extended::NONE,
             interest: Interest::default(),
             is_queued: false,
             watched: None,
@@ -161,7 +164,7 @@ impl Conn {
         let mut taken = 0;
         while taken < limit {
             let Front::Cell(frame, len) = front(&self.inbuf[self.taken..], IdLen::Four) else { break };
-            if let Incoming::Cell(cell) = Incoming::of(&frame, false) {
+            if let Incoming::Cell(cell) = Incoming::of(&frame, self.extended) {
                 into.push_back(cell);
             }
             self.taken += len;

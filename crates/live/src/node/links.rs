@@ -11,10 +11,11 @@ use super::sockets::Token;
 use super::{Node, dial};
 use crate::clock::Clock;
 use crate::tls;
+use penstock_core::hop_control::HopOffer;
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, EndReason, PeerId};
 use penstock_link::certs::Credentials;
-use penstock_link::handshake::{Established, Expected, Link, LinkFailure, Peer};
+use penstock_link::handshake::{Established, Expected, Extensions, Link, LinkFailure, Peer};
 use penstock_units::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -218,7 +219,14 @@ impl Node {
         let Some(open) = self.sockets.openings.get_mut(number) else { return };
         open.conn.fill(&mut self.sockets.scratch);
         let address = self.listener.is_some().then_some(self.address);
-        let outcome = step(open, address, &self.peers, self.clock, &mut self.rng);
+        let ours =
+            Extensions { with_relay: self.relay.hop_offer(false), with_client: self.relay.hop_offer(true) };
+        let outcome = step(open, (address, ours), &self.peers, self.clock, &mut self.rng);
+        // A new consensus may have changed the setting that the peer already knows.
+        let is_stale = |link: &Link| link.offered_hop_control() != ours.hop_control(link.is_with_client());
+        let changed = matches!(&outcome, Ok(Some(done)) if done.hop_control.is_some())
+            && open.link.as_ref().is_some_and(is_stale);
+        let outcome = if changed { Err("hop_control_changed") } else { outcome };
         open.conn.flush();
         self.sockets.recount_opening(number);
         let Some(open) = self.sockets.openings.get(number) else { return };
@@ -260,11 +268,14 @@ impl Node {
             conn.claim = Some(claim);
             // Before this point, the peer's identity was not proven.
             self.relay.set_peer(channel, peer);
+            // The peer knows a relay's link to it as one between relays, even if it begins with an own circuit.
+            self.relay.set_with_client(channel, self.listener.is_none());
         }
         let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
+        conn.extended.feedback = matches!(done.hop_control, Some(HopOffer::Credits { .. }));
         let begun = conn.has_cell();
         self.sockets.attach(channel, conn);
-        self.relay.on_channel_open(now, channel, None, &mut self.sockets);
+        self.relay.on_channel_open(now, channel, done.hop_control, &mut self.sockets);
         self.classify_channel(now, channel);
         if begun {
             self.queue(channel);
@@ -305,10 +316,10 @@ fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
 }
 
 /// Continues a handshake with the bytes that have arrived. `address` is this relay's address. A client has none, and does
-/// not authenticate itself.
+/// not authenticate itself. `ours` are the abilities that this node announces.
 fn step(
     open: &mut Opening,
-    address: Option<IpAddr>,
+    (address, ours): (Option<IpAddr>, Extensions),
     peers: &Peers,
     clock: Clock,
     rng: &mut rand::rngs::ThreadRng,
@@ -321,12 +332,16 @@ fn step(
         link @ None if open.channel.is_some() => {
             let certificate = tls::certificate_sha256(&open.conn.tls).ok_or("tls")?;
             let expected = expected(peers, open.conn.peer);
-            link.insert(match address {
+            let started = match address {
                 Some(address) => Link::connect(expected, certificate, open.from, vec![address]),
                 None => Link::connect_as_client(expected, certificate, open.from),
-            })
+            };
+            link.insert(started.with_extensions(ours))
         }
-        link @ None => link.insert(Link::respond(rng, open.from, address.into_iter().collect())),
+        link @ None => {
+            let started = Link::respond(rng, open.from, address.into_iter().collect());
+            link.insert(started.with_extensions(ours))
+        }
     };
     let bytes = open.conn.decrypted();
     let connection = &open.conn.tls;
@@ -440,7 +455,8 @@ mod tests {
         node.open(conn, LOCALHOST, Some(channel), &[Host::of(LOCALHOST)]).unwrap();
         node.relay.close_channel(now, channel, &mut node.sockets);
         let netinfo = Netinfo { time: 0, yours: None, mine: Vec::new() };
-        node.established(0, &Established { version: 5, peer: Peer::Client, netinfo, rest: Vec::new() });
+        let (rest, hop_control) = (Vec::new(), None);
+        node.established(0, &Established { version: 5, peer: Peer::Client, netinfo, hop_control, rest });
         assert_eq!((node.sockets.openings.len(), node.held(), node.sockets.buffered), (0, [0, 0], 0));
         assert!(!node.sockets.channels.contains(channel));
     }

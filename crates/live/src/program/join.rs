@@ -4,11 +4,13 @@ use crate::directory::{Authority, DirectoryEvent, RetryPolicy};
 use crate::node::Membership;
 use crate::torrc::Options;
 use penstock_core::edge_control::EdgeControlConfig;
+use penstock_core::hop_control::HopControlConfig;
 use penstock_link::descriptor::Description;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-/// Supported protocol versions: with congestion control, then without.
+/// Supported protocol versions: with congestion control, then without. C tor's authorities keep unknown protocols such as
+/// `N23` in the consensus.
 const PROTOCOLS: [&str; 2] = [
     "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4",
     "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3",
@@ -25,6 +27,7 @@ pub(super) fn description(
         return Err(Error::operator("Address: a relay that publishes needs an IPv4 address"));
     };
     let has_windows = !matches!(options.relay.edge_control, EdgeControlConfig::Vegas(_));
+    let protocols = PROTOCOLS[usize::from(has_windows)];
     let [rate, burst] = options.advertised_bandwidth;
     Ok(Description {
         nickname: options.nickname.clone(),
@@ -32,7 +35,11 @@ pub(super) fn description(
         or_port: if options.advertised_port == 0 { port } else { options.advertised_port },
         ipv6: None,
         platform: Some(format!("Penstock {} on Linux", env!("CARGO_PKG_VERSION"))),
-        protocols: PROTOCOLS[usize::from(has_windows)].to_owned(),
+        protocols: if matches!(options.relay.hop_control, HopControlConfig::N23(_)) {
+            protocols.replace(" Relay=", " N23=1 Relay=")
+        } else {
+            protocols.to_owned()
+        },
         started,
         bandwidth: [rate, burst, 0],
         contact: options.contact.clone(),

@@ -176,6 +176,7 @@ impl Collector for Observation {
         page.counters("sendmes", "SENDMEs made here.", sendmes.map(|(of, count)| (vec![("of", of)], count)))?;
         page.counter("xoffs", "XOFFs made here.", core.xoffs)?;
         page.counter("xons", "XONs made here.", core.xons)?;
+        page.counter("credits", "N23 credits made here.", core.credits)?;
         page.counter(
             "oom_closed_circuits",
             "Circuits that the out-of-memory handler closed.",

@@ -59,9 +59,10 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
             format!("{:?}", (relay.refill, &relay.channel_map, relay.priority_factor, relay.edge_queue)),
             format!("{:?}", (relay.authenticated_sendmes, relay.limits.max_circuit_queue)),
             format!("{:?}", relay.limits.memory),
+            format!("{:?}", relay.hop_control),
         ]
     };
-    let [scheduler, edge_control, rest, limits, memory] = core(old);
+    let [scheduler, edge_control, rest, limits, memory, hop_control] = core(old);
     let new_core = core(new);
     let differs = [
         ("Nickname", old.nickname != new.nickname),
@@ -89,6 +90,7 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
         ("Penstock record", old.record != new.record),
         ("Schedulers", scheduler != new_core[0]),
         ("Penstock edge_control", edge_control != new_core[1]),
+        ("Penstock hop_control", hop_control != new_core[5]),
         ("TokenBucketRefillInterval and similar options", rest != new_core[2]),
         ("Penstock authenticated_sendmes and max_circuit_queue", limits != new_core[3]),
         ("MaxMemInQueues", memory != new_core[4]),

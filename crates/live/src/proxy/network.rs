@@ -31,6 +31,8 @@ pub(crate) struct Router {
     pub(crate) policy: PortSummary,
     /// Whether the relay supports congestion control (FlowCtrl=2).
     pub(crate) has_congestion_control: bool,
+    /// Whether the relay supports N23 (N23=1).
+    pub(crate) has_n23: bool,
 }
 
 impl Router {
@@ -166,6 +168,7 @@ struct Entry {
     is_directory: bool,
     weight: u32,
     has_congestion_control: bool,
+    has_n23: bool,
     digest: Option<[u8; 32]>,
 }
 
@@ -181,6 +184,7 @@ impl Entry {
             is_directory: false,
             weight: 0,
             has_congestion_control: false,
+            has_n23: false,
             digest: None,
         })
     }
@@ -190,7 +194,10 @@ impl Entry {
         match item.keyword() {
             b"s" => (self.flags, self.is_directory) = (Flags::of(&words), words.contains(&"V2Dir")),
             b"m" => self.digest = Some(base64(item.argument(0)?)?),
-            b"pr" => self.has_congestion_control = supports(&words, "FlowCtrl", 2),
+            b"pr" => {
+                self.has_congestion_control = supports(&words, "FlowCtrl", 2);
+                self.has_n23 = supports(&words, "N23", 1);
+            }
             b"w" => {
                 let value = words.iter().find_map(|word| word.strip_prefix("Bandwidth="));
                 self.weight = value.and_then(|value| value.parse().ok()).unwrap_or(0);
@@ -226,6 +233,7 @@ impl Entry {
             family_ids,
             policy,
             has_congestion_control: self.has_congestion_control,
+            has_n23: self.has_n23,
         })
     }
 }
@@ -299,6 +307,7 @@ pub(crate) mod tests {
             family_ids: BTreeSet::new(),
             policy: PortSummary::read(policy).unwrap_or_else(|_| PortSummary::none()),
             has_congestion_control: true,
+            has_n23: false,
         }
     }
 

@@ -151,6 +151,7 @@ fn every_scheduler_policy_and_throttle_of_a_scenario_is_supported() {
         ("circuit_policy", &["round-robin", "ewma"]),
         ("channel_map", &["shared", "per-circuit"]),
         ("edge_control", &["windows", "dynamic-windows", "vegas", "timely"]),
+        ("hop_control", &["none", "n23"]),
         ("throttle", &["none", "bit-splitting", "flagging", "threshold"]),
     ] {
         for choice in choices {
@@ -308,7 +309,8 @@ fn every_error_has_its_place_and_the_correct_form() {
             "Penstock: windows: this key is unknown; a relay takes preset, bandwidth_rate",
         ),
         ("Penstock scheduler", "Penstock: this is not TOML"),
-        ("Penstock hop_control = 'n23'", "Penstock: hop_control: live relays do not support hop control yet"),
+        ("Penstock hop_control = 'backtap'", "Penstock: hop_control"),
+        ("Penstock hop_control = { kind = 'n23', n2 = 0 }", "Penstock: hop_control.n2"),
         ("Penstock transport = 'datagram'", "Penstock: transport: live relays do not support datagrams yet"),
         (
             "Penstock ecn_threshold = 20",

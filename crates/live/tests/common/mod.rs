@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of this module")]
 
+pub(crate) mod credits;
 pub(crate) mod dns;
 pub(crate) mod exchange;
 pub(crate) mod floods;
@@ -11,18 +12,20 @@ pub(crate) mod markdown;
 pub(crate) mod observations;
 pub(crate) mod program;
 
+use credits::Credits;
 use observations::Observations;
+use penstock_core::edge_control::Negotiation;
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, RelayConfig, StreamId};
 use penstock_link::cell::{
-    Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload, RelayMessage, Target,
-    front, read,
+    Extended, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload,
+    RelayMessage, Target, front, read,
 };
 use penstock_link::certs::Credentials;
-use penstock_link::crypto::ntor;
 use penstock_link::crypto::tor1::{self, Layer};
+use penstock_link::crypto::{ClientHandshake, RelayKeys, ntor};
 use penstock_link::descriptor::{ExitPolicy, Private};
-use penstock_link::handshake::{Expected, Link};
+use penstock_link::handshake::{Expected, Extensions, Link};
 use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
 use penstock_live::node::{self, Node, NodeConfig};
@@ -149,6 +152,13 @@ pub(crate) struct Client {
     pending_digests: VecDeque<tor1::Tag>,
     /// The end of the stream that the client last read to its end.
     pub(crate) end: Option<penstock_link::cell::End>,
+    extended: Extended,
+    /// The state of N23 on the circuit, if the client and the guard agreed on it.
+    pub(crate) credits: Option<Credits>,
+    /// Cells that arrived while the client waited for credit.
+    stash: VecDeque<LiveCell>,
+    /// Whether the client sends SENDMEs for received cells.
+    pub(crate) sends_sendmes: bool,
 }
 
 /// The client's state of a circuit that it does not use now.
@@ -256,6 +266,22 @@ impl Client {
         Client::connect_over(socket, guard, usize::MAX)
     }
 
+    /// Connects and offers N23 with these numbers.
+    pub(crate) fn connect_with_n23(guard: &LinkSpec, [n2, n3]: [u32; 2]) -> Self {
+        let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
+        let (address, offer) = (guard.addresses[0].ip(), credits::offer(n2, n3));
+        let start = |certificate| {
+            let extensions = Extensions { with_client: Some(offer), ..Extensions::default() };
+            Link::connect_as_client(expected, certificate, address).with_extensions(extensions)
+        };
+        let socket = TcpStream::connect(guard.addresses[0]).unwrap();
+        let mut client = Client::connect_by(socket, usize::MAX, Clock::start(), &test_identity().1, start);
+        if let Some(credits) = &mut client.credits {
+            (credits.n2, credits.allowance) = (n2, n2 + n3);
+        }
+        client
+    }
+
     fn connect_over(socket: TcpStream, guard: &LinkSpec, chunk: usize) -> Self {
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let address = guard.addresses[0].ip();
@@ -300,8 +326,22 @@ impl Client {
         let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
         let (inbuf, layers, pending_digests) = (Vec::new(), Vec::new(), VecDeque::new());
         let (cells, window, end) = (0, 1000, None);
-        let mut client =
-            Client { socket, tls, inbuf, chunk, id, layers, cells, window, pending_digests, end };
+        let mut client = Client {
+            socket,
+            tls,
+            inbuf,
+            chunk,
+            id,
+            layers,
+            cells,
+            window,
+            pending_digests,
+            end,
+            extended: Extended::NONE,
+            credits: None,
+            stash: VecDeque::new(),
+            sends_sendmes: true,
+        };
         loop {
             client.write(&link.poll_output());
             let bytes = client.read();
@@ -311,6 +351,8 @@ impl Client {
             if let Some(done) = done {
                 client.write(&link.poll_output());
                 client.inbuf = done.rest;
+                client.credits = done.hop_control.map(Credits::agreed);
+                client.extended.feedback = client.credits.is_some();
                 return client;
             }
         }
@@ -360,8 +402,25 @@ impl Client {
     /// Returns `None` if the guard closed the link.
     pub(crate) fn try_receive(&mut self) -> Option<LiveCell> {
         loop {
+            let cell = match self.stash.pop_front() {
+                Some(cell) => cell,
+                None => self.receive_any()?,
+            };
+            if self.take_credit(&cell) {
+                continue;
+            }
+            let feedback = self.credits.as_mut().and_then(|credits| credits.on_received(&cell));
+            if let Some(feedback) = feedback {
+                self.write(&LiveCell::feedback(cell.circ_id(), feedback).to_bytes());
+            }
+            return Some(cell);
+        }
+    }
+
+    fn receive_any(&mut self) -> Option<LiveCell> {
+        loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
-                let incoming = Incoming::of(&frame, false);
+                let incoming = Incoming::of(&frame, self.extended);
                 self.inbuf.drain(..len);
                 if let Incoming::Cell(cell) = incoming {
                     return Some(cell);
@@ -370,6 +429,51 @@ impl Client {
             let bytes = self.try_read()?;
             self.inbuf.extend_from_slice(&bytes);
         }
+    }
+
+    /// Handles a cell if it is a credit.
+    fn take_credit(&mut self, cell: &LiveCell) -> bool {
+        let is_credit = cell.command() == Command::Feedback;
+        if let Some(credits) = self.credits.as_mut().filter(|_| is_credit) {
+            credits.on_feedback(cell);
+        }
+        is_credit
+    }
+
+    /// Waits until the circuit may send one more cell.
+    fn await_credit(&mut self) {
+        while self.credits.as_ref().is_some_and(|credits| credits.left() == 0) {
+            let cell = self.receive_any().expect("the guard closed the link");
+            if !self.take_credit(&cell) {
+                self.stash.push_back(cell);
+            }
+        }
+        if let Some(credits) = &mut self.credits {
+            credits.sent += 1;
+        }
+    }
+
+    /// Builds a circuit over these relays, and sends each of them a request. Returns their answers.
+    pub(crate) fn build_asking(&mut self, path: &[(Hop, Negotiation)]) -> Vec<Negotiation> {
+        let mut answers = Vec::new();
+        for (hop, ((spec, onion), ask)) in path.iter().enumerate() {
+            let keys = RelayKeys { rsa: spec.rsa, ed25519: spec.ed25519.unwrap(), onion: onion.to_bytes() };
+            let (handshake, message) = ClientHandshake::start(&mut rand::rng(), &keys, *ask);
+            let reply = if hop == 0 {
+                self.write(&LiveCell::create(self.id, message).to_bytes());
+                self.receive().into_handshake().expect("the guard answers")
+            } else {
+                self.send_message(None, &RelayMessage::Extend(spec.clone(), message));
+                match self.receive_message() {
+                    (None, RelayMessage::Extended(reply), _) => reply,
+                    other => panic!("{other:?} is not EXTENDED2"),
+                }
+            };
+            let (layer, answer) = handshake.finish(&mut rand::rng(), &reply).unwrap();
+            self.layers.push(layer);
+            answers.push(answer);
+        }
+        answers
     }
 
     /// Builds a circuit over these relays.
@@ -420,6 +524,7 @@ impl Client {
     }
 
     pub(crate) fn send_message(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> tor1::Tag {
+        self.await_credit();
         let mut cell = LiveCell::saying(self.id, stream, message);
         let (last, nearer) = self.layers.split_last_mut().unwrap();
         let tag = cell.seal(last);
@@ -529,10 +634,10 @@ impl Client {
                     received.extend_from_slice(payload.as_bytes());
                     cells += 1;
                     self.cells += 1;
-                    if cells % 50 == 0 {
+                    if cells % 50 == 0 && self.sends_sendmes {
                         self.send_message(stream, &RelayMessage::Sendme(None));
                     }
-                    if self.cells.is_multiple_of(100) {
+                    if self.cells.is_multiple_of(100) && self.sends_sendmes {
                         self.send_message(None, &RelayMessage::Sendme(Some(tag)));
                     }
                 }

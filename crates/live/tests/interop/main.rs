@@ -15,7 +15,7 @@ use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, StreamId};
 use penstock_link::cell::{
-    DestroyReason, EndReason, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell,
+    DestroyReason, EndReason, Extended, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell,
     RelayMessage, Target, front,
 };
 use penstock_link::certs::{Credentials, Identity};
@@ -92,7 +92,7 @@ impl Open {
     fn receive(&mut self) -> LiveCell {
         loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
-                let incoming = Incoming::of(&frame, false);
+                let incoming = Incoming::of(&frame, Extended::NONE);
                 self.inbuf.drain(..len);
                 if let Incoming::Cell(cell) = incoming {
                     return cell;

@@ -3,8 +3,8 @@
 use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::{Cell, CircId, Command, StreamId};
 use penstock_link::cell::{
-    Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload, RelayMessage, front,
-    read,
+    Extended, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload,
+    RelayMessage, front, read,
 };
 use penstock_link::certs::Credentials;
 use penstock_link::crypto::ntor;
@@ -179,7 +179,7 @@ impl<'a> Circuit<'a> {
     fn receive(&mut self) -> Result<LiveCell, Halt> {
         loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
-                let incoming = Incoming::of(&frame, false);
+                let incoming = Incoming::of(&frame, Extended::NONE);
                 self.inbuf.drain(..len);
                 if let Incoming::Cell(cell) = incoming {
                     return Ok(cell);

@@ -67,7 +67,8 @@ impl Proxy {
         let [guard, middle, exit] = &path;
         let peer = node.peers.relay(&guard.link_spec(), guard.address, |peer| node.relay.shares(peer));
         let rest = [middle.link_spec(), exit.link_spec()];
-        let circuit = node.relay.open_circuit(now, peer, rest, false);
+        let controlled = path.iter().all(|router| router.has_n23);
+        let circuit = node.relay.open_circuit(now, peer, rest, controlled);
         let leg = node.relay.leg(circuit, Direction::Forward);
         let has_link = leg.is_some_and(|(channel, _)| node.sockets.channels.contains(channel));
         self.circuits.begin(now, circuit, path, isolation, has_link);
@@ -117,8 +118,12 @@ impl Proxy {
         let Some(router) = self.circuits.get(circuit).and_then(|circuit| circuit.path.get(hop)) else {
             return;
         };
-        // An exit without congestion control would refuse the extension.
-        let ask = if router.has_congestion_control { ask } else { Negotiation::Nothing };
+        // A relay that does not support the extension would refuse the handshake.
+        let is_supported = match ask {
+            Negotiation::Asked(_) => router.has_congestion_control,
+            _ => router.has_n23,
+        };
+        let ask = if is_supported { ask } else { Negotiation::Nothing };
         let (handshake, message) = ClientHandshake::start(&mut node.rng, &router.keys, ask);
         self.handshakes.insert(circuit, handshake);
         node.relay.start_handshake(now, circuit, message, &mut node.sockets);

@@ -54,6 +54,16 @@ impl Network {
     /// The consensus disables congestion control. C tor relays accept any client's request for
     /// congestion control, so [`CONTROLLED`] in a client's torrc decides.
     pub(crate) fn new(authorities: usize, relays: usize, exits: usize) -> Self {
+        Network::with_parameters(authorities, relays, exits, "cc_alg=0 KISTSchedRunInterval=2")
+    }
+
+    /// Describes a C tor network with these `ConsensusParams`.
+    pub(crate) fn with_parameters(
+        authorities: usize,
+        relays: usize,
+        exits: usize,
+        parameters: &'static str,
+    ) -> Self {
         let kinds = [
             ("auth", Role::Authority, authorities),
             ("relay", Role::Relay, relays),
@@ -64,7 +74,7 @@ impl Network {
             .into_iter()
             .flat_map(|(name, role, count)| (0..count).map(move |number| (format!("{name}{number}"), role)));
         let nodes = nodes.map(|(name, role)| NodeSpec { name, role, place: place.clone(), options: "" });
-        Network::with(nodes.collect(), "cc_alg=0 KISTSchedRunInterval=2")
+        Network::with(nodes.collect(), parameters)
     }
 
     /// Describes a network of these C tor nodes with these `ConsensusParams`. No process starts.
