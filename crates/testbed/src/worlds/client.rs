@@ -1,7 +1,7 @@
 //! A client. It builds a circuit, then downloads and pauses in a loop.
 //!
-//! The client's proxy uses the windows of stock Tor: a SENDME for every 50 cells of a stream, and one for every 100
-//! cells of the circuit. A download starts with BEGIN. The client sends the request after CONNECTED, or immediately
+//! Without congestion control, the client's proxy uses the windows of stock Tor: a SENDME for every 50 cells of a stream,
+//! and one for every 100 cells of the circuit. With Vegas, it sends SENDMEs of the circuit only. A download starts with BEGIN. The client sends the request after CONNECTED, or immediately
 //! after BEGIN if the scenario has `optimistic_data`.
 //!
 //! Source: DefenestraTor §5.1; C tor `CIRCWINDOW_INCREMENT`, `STREAMWINDOW_INCREMENT`.
@@ -11,8 +11,10 @@ use super::link::{Circuit, Halt, Hop};
 use super::server::request;
 use crate::Error;
 use crate::clock::Clock;
-use crate::error::broken;
-use penstock_core::StreamId;
+use crate::error::{broken, unsupported};
+use penstock_core::edge_control::{Agreement, EdgeControlConfig, Ends};
+use penstock_core::hop_control::{HopControlConfig, N23Config};
+use penstock_core::{RelayConfig, StreamId};
 use penstock_link::cell::{RelayMessage, Target};
 use penstock_link::keys::Keys;
 use penstock_live::node::SocketTcp;
@@ -24,10 +26,52 @@ use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as Span;
 
-/// The number of cells that one SENDME acknowledges, of a stream and of a circuit [cell].
+/// The number of cells that one SENDME acknowledges without congestion control, of a stream and of a circuit [cell].
 const INCREMENTS: [u32; 2] = [50, 100];
+
+/// The SENDMEs of a circuit.
+#[derive(Clone, Copy, Debug)]
+struct Sendmes {
+    /// Cells of a stream per SENDME [cell]; `None` sends none.
+    stream: Option<u32>,
+    /// Cells of the circuit per SENDME [cell]; `None` sends none.
+    circuit: Option<u32>,
+    /// DATA cells of the circuit so far [cell].
+    cells: u32,
+}
+
+impl Sendmes {
+    fn new(config: &RelayConfig, agreed: Agreement) -> Self {
+        let ends = match &config.edge_control {
+            EdgeControlConfig::Windows(windows) => windows.ends,
+            _ => Ends::Enforced,
+        };
+        let (stream, circuit) = match agreed {
+            Agreement::Congestion(increment) => (None, Some(increment.get().into())),
+            Agreement::OpenEnds if ends == Ends::Suppressed => (None, None),
+            Agreement::OpenEnds | Agreement::Nothing => (Some(INCREMENTS[0]), Some(INCREMENTS[1])),
+        };
+        Sendmes { stream, circuit, cells: 0 }
+    }
+}
 /// Interval at which a client in a pause checks for the end of the run.
 const LOOK: Span = Span::from_millis(20);
+
+/// Refuses flow control that the testbed's clients do not have.
+pub fn check(model: &model::Client) -> Result<(), Error> {
+    let (config, name) = (&model.group.config, &model.host.name);
+    if !matches!(config.edge_control, EdgeControlConfig::Windows(_) | EdgeControlConfig::Vegas(_)) {
+        return Err(unsupported!(
+            "{name}.edge_control is not for the testbed: write \"windows\" or \"vegas\""
+        ));
+    }
+    if let HopControlConfig::N23(N23Config { adapt: Some(_), .. }) = &config.hop_control {
+        return Err(unsupported!(
+            "{name}.hop_control.adapt is not for the testbed: the client's N3 is constant; leave it out"
+        ));
+    }
+    Ok(())
+}
 
 /// Settings of a client.
 #[derive(Debug)]
@@ -44,6 +88,8 @@ pub struct Client<'a> {
     pub number: u64,
     /// Relays of the client's circuit.
     pub path: Vec<Hop>,
+    /// Whether every node of the circuit offers hop control.
+    pub controlled: bool,
     /// Addresses of the scenario's servers.
     pub servers: &'a [SocketAddr],
     /// Settings of TCP sockets.
@@ -94,11 +140,12 @@ impl Client<'_> {
         self.wait(start)?;
         let begun = self.clock.now();
         let Some(guard) = self.path.first().cloned() else { return Ok(()) };
-        let mut circuit = Circuit::connect(&guard.spec, self.tcp, &self.keys, self.over)?;
-        circuit.build(&self.path)?;
+        let config = &self.model.group.config;
+        let mut circuit = Circuit::connect(&guard.spec, self.tcp, &self.keys, config, self.over)?;
+        let agreed = circuit.build(&self.path, self.controlled)?;
         let built = self.clock.now();
         done.built = Some((self.seconds(built), built.since(begun).as_secs_f64()));
-        let mut cells = 0;
+        let mut sendmes = Sendmes::new(config, agreed);
         for number in 1..=u16::MAX {
             let (server, size) = (self.draws_server(), self.draws.size(self.workload));
             let mut download = Download {
@@ -110,7 +157,7 @@ impl Client<'_> {
                 received: 0,
                 cells: 0,
             };
-            let outcome = self.download(&mut circuit, &mut download, server, &mut cells);
+            let outcome = self.download(&mut circuit, &mut download, server, &mut sendmes);
             let ended = match &outcome {
                 Ok(()) => Outcome::Ok,
                 Err(Halt::Over) => Outcome::Unfinished,
@@ -133,7 +180,7 @@ impl Client<'_> {
         circuit: &mut Circuit<'_>,
         download: &mut Download,
         server: SocketAddr,
-        cells: &mut u32,
+        sendmes: &mut Sendmes,
     ) -> Result<(), Halt> {
         let stream = download.stream;
         let asks = request(self.workload.request.get(), download.size);
@@ -157,16 +204,18 @@ impl Client<'_> {
                     }
                 }
                 RelayMessage::Data(payload) => {
-                    *cells += 1;
+                    sendmes.cells += 1;
                     if is_ours {
                         download.cells += 1;
                         download.received += payload.as_bytes().len() as u64;
                         download.first.get_or_insert(self.clock.now());
                     }
-                    if is_ours && download.cells.is_multiple_of(INCREMENTS[0]) {
+                    let is_due =
+                        |cells: u32, per: Option<u32>| per.is_some_and(|per| cells.is_multiple_of(per));
+                    if is_ours && is_due(download.cells, sendmes.stream) {
                         circuit.send_message(stream, &RelayMessage::Sendme(None))?;
                     }
-                    if cells.is_multiple_of(INCREMENTS[1]) {
+                    if is_due(sendmes.cells, sendmes.circuit) {
                         circuit.send_message(None, &RelayMessage::Sendme(Some(tag)))?;
                     }
                 }

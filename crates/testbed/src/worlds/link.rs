@@ -1,21 +1,24 @@
 //! A client's link to its guard, and a circuit over it, on a blocking socket.
 
 use penstock_core::cell::MAX_PAYLOAD;
-use penstock_core::{Cell, CircId, Command, StreamId};
+use penstock_core::edge_control::{Agreement, Negotiation};
+use penstock_core::hop_control::{AnyHopControl, Feedback, HopControl, HopOffer, Neighbour, Side, Source};
+use penstock_core::{Cell, ChannelKey, CircId, Command, Direction, RelayConfig, StreamId};
 use penstock_link::cell::{
-    Extended, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload,
-    RelayMessage, front, read,
+    Extended, Front, IdLen, Incoming, LinkSpec, LiveCell, LivePayload, RelayMessage, front, read,
 };
 use penstock_link::certs::Credentials;
-use penstock_link::crypto::ntor;
 use penstock_link::crypto::tor1::{Layer, Tag};
-use penstock_link::handshake::{Expected, Link};
+use penstock_link::crypto::{ClientHandshake, RelayKeys};
+use penstock_link::handshake::{Expected, Extensions, Link};
 use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
 use penstock_live::node::SocketTcp;
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
+use penstock_units::Instant;
 use rustls::Connection;
 use socket2::{Domain, Socket, Type};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -65,6 +68,13 @@ pub struct Circuit<'a> {
     id: CircId,
     layers: Vec<Layer>,
     over: &'a AtomicBool,
+    config: &'a RelayConfig,
+    clock: Clock,
+    /// The hop control of cells from and to the client.
+    hops: [AnyHopControl; 2],
+    extended: Extended,
+    /// Cells that arrived while the client waited for credit.
+    waiting: VecDeque<LiveCell>,
 }
 
 impl fmt::Debug for Circuit<'_> {
@@ -79,6 +89,7 @@ impl<'a> Circuit<'a> {
         guard: &LinkSpec,
         tcp: SocketTcp,
         keys: &Keys,
+        config: &'a RelayConfig,
         over: &'a AtomicBool,
     ) -> Result<Self, Halt> {
         let (clock, mut rng) = (Clock::start(), rand::rng());
@@ -93,7 +104,20 @@ impl<'a> Circuit<'a> {
         let credentials = Credentials::new(keys, &mut rng, clock.date(), ["www.a.com", "www.b.com"]);
         let tls = TlsConfigs::new(&credentials).connect();
         let id = CircId(NonZeroU32::MIN | 1 << 31);
-        let mut circuit = Circuit { socket, tls, inbuf: Vec::new(), id, layers: Vec::new(), over };
+        let hops = [config.hop_control.build(None), config.hop_control.build(None)];
+        let mut circuit = Circuit {
+            socket,
+            tls,
+            inbuf: Vec::new(),
+            id,
+            layers: Vec::new(),
+            over,
+            config,
+            clock,
+            hops,
+            extended: Extended::NONE,
+            waiting: VecDeque::new(),
+        };
         while circuit.tls.is_handshaking() {
             circuit.flush()?;
             if circuit.tls.is_handshaking() {
@@ -104,7 +128,9 @@ impl<'a> Circuit<'a> {
             return broke("the guard has no certificate");
         };
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
-        let mut link = Link::connect_as_client(expected, certificate, address.ip());
+        let ours = Extensions { with_client: config.hop_control.offer(true), ..Extensions::default() };
+        let link = Link::connect_as_client(expected, certificate, address.ip());
+        let mut link = link.with_extensions(ours);
         loop {
             circuit.write(&link.poll_output())?;
             let bytes = circuit.read()?;
@@ -115,16 +141,32 @@ impl<'a> Circuit<'a> {
             if let Some(done) = done {
                 circuit.write(&link.poll_output())?;
                 circuit.inbuf = done.rest;
+                circuit.attach(done.hop_control);
                 return Ok(circuit);
             }
         }
     }
 
-    /// Builds the circuit over the relays of `path`.
-    pub fn build(&mut self, path: &[Hop]) -> Result<(), Halt> {
+    /// Both ends of the link have this hop control.
+    fn attach(&mut self, agreed: Option<HopOffer>) {
+        self.extended.feedback = agreed.is_some();
+        let channel = ChannelKey::from_parts(0, 0);
+        for (hop, (side, direction)) in
+            self.hops.iter_mut().zip([(Side::After, Direction::Forward), (Side::Before, Direction::Backward)])
+        {
+            hop.on_neighbour(Neighbour { side, direction, channel, agreed });
+        }
+    }
+
+    /// Builds the circuit over the relays of `path`. `controlled`: every node of the path offers hop control. Returns
+    /// what the client and the last relay agreed on.
+    pub fn build(&mut self, path: &[Hop], mut controlled: bool) -> Result<Agreement, Halt> {
+        let mut agreed = Agreement::default();
         for (number, hop) in path.iter().enumerate() {
-            let ntor = ntor::Client::start(&mut rand::rng(), hop.spec.rsa, hop.onion);
-            let handshake = Handshake { kind: HandshakeKind::Ntor, data: ntor.message() };
+            let Some(ed25519) = hop.spec.ed25519 else { return broke("a relay has no Ed25519 identity") };
+            let keys = RelayKeys { rsa: hop.spec.rsa, ed25519, onion: hop.onion.to_bytes() };
+            let ask = self.config.edge_control.ask_hop(number, number + 1 == path.len(), controlled);
+            let (client, handshake) = ClientHandshake::start(&mut rand::rng(), &keys, ask);
             let reply = if number == 0 {
                 self.write(&LiveCell::create(self.id, handshake).to_bytes())?;
                 self.receive()?.into_handshake()
@@ -136,14 +178,26 @@ impl<'a> Circuit<'a> {
                 }
             };
             let Some(reply) = reply else { return broke("a relay refused the circuit") };
-            let seed = ntor.finish(&reply.data).map_err(|error| Halt::Broke(format!("ntor: {error:?}")))?;
-            self.layers.push(Layer::client(&seed, &rand::random()));
+            let (layer, answer) = client
+                .finish(&mut rand::rng(), &reply)
+                .map_err(|error| Halt::Broke(format!("the handshake: {error:?}")))?;
+            self.layers.push(layer);
+            controlled &= ask != Negotiation::HopAsked || answer == Negotiation::HopAgreed;
+            agreed = self.config.edge_control.accept(ask, answer)?;
         }
-        Ok(())
+        Ok(agreed)
     }
 
-    /// Sends a message to the last relay.
+    /// Sends a message to the last relay. Waits if the guard has given no credit.
     pub fn send_message(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> Result<(), Halt> {
+        while self.hops[0].credit().get() == 0 {
+            let cell = self.receive_any()?;
+            if !self.take_feedback(&cell)? {
+                self.waiting.push_back(cell);
+            }
+        }
+        let now = self.now();
+        self.hops[0].on_sent(now, Source::Here);
         let mut cell = LiveCell::saying(self.id, stream, message);
         if let Some((last, nearer)) = self.layers.split_last_mut() {
             cell.seal(last);
@@ -176,10 +230,47 @@ impl<'a> Circuit<'a> {
         Ok((stream, message, tag))
     }
 
+    /// The next cell that is no feedback. The client's application takes every cell at once.
     fn receive(&mut self) -> Result<LiveCell, Halt> {
         loop {
+            let cell = match self.waiting.pop_front() {
+                Some(cell) => cell,
+                None => self.receive_any()?,
+            };
+            if self.take_feedback(&cell)? {
+                continue;
+            }
+            if cell.command() == Command::Relay {
+                let now = self.now();
+                self.hops[1].on_received(now)?;
+                if let Some(feedback) = self.hops[1].on_delivered(now) {
+                    let feedback = Feedback { direction: Direction::Backward, ..feedback };
+                    self.write(&LiveCell::feedback(self.id, feedback).to_bytes())?;
+                }
+            }
+            return Ok(cell);
+        }
+    }
+
+    /// Handles a cell if it is feedback about this client's cells.
+    fn take_feedback(&mut self, cell: &LiveCell) -> Result<bool, Halt> {
+        if cell.command() != Command::Feedback {
+            return Ok(false);
+        }
+        let Some(feedback) = cell.as_feedback() else { return broke("the guard's feedback is malformed") };
+        let now = self.now();
+        self.hops[0].on_feedback(now, feedback)?;
+        Ok(true)
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn receive_any(&mut self) -> Result<LiveCell, Halt> {
+        loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
-                let incoming = Incoming::of(&frame, Extended::NONE);
+                let incoming = Incoming::of(&frame, self.extended);
                 self.inbuf.drain(..len);
                 if let Incoming::Cell(cell) = incoming {
                     return Ok(cell);

@@ -1,6 +1,6 @@
 //! Runs a scenario in the testbed: namespaces, live relays, clients and servers, and the emulated network.
 
-use super::client::{Client, Done};
+use super::client::{self, Client, Done};
 use super::draws::Draws;
 use super::link::Hop;
 use super::relay::{Relay, times};
@@ -13,6 +13,7 @@ use crate::site::{Closed, Site};
 use crate::socket::OWN_BUFFERS;
 use penstock_core::RelayConfig;
 use penstock_core::config::Refill;
+use penstock_core::hop_control::HopOffer;
 use penstock_link::keys::Keys;
 use penstock_live::clock::Clock as Date;
 use penstock_live::node::{Left, SocketTcp};
@@ -55,6 +56,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     let seed = Seed(seed);
     let scenario = &*scenario.sampled(seed);
     check(scenario)?;
+    scenario.clients.iter().try_for_each(client::check)?;
     let tcp = SocketTcp {
         congestion: Some(match scenario.tcp.congestion {
             Congestion::Cubic => "cubic",
@@ -126,6 +128,10 @@ fn people(
             let model = &scenario.clients[index];
             let Path::Fixed(path) = &model.group.path else { continue };
             let name: Name = model.host.name.clone();
+            // As in the simulator, clients know which relays support hop control.
+            let relays_of_path = path.iter().map(|relay| &scenario.relays[*relay].config);
+            let nodes = std::iter::once(&model.group.config).chain(relays_of_path);
+            let controlled = HopOffer::all_along(nodes.map(|config| config.hop_control.offer(false)));
             let client = Client {
                 draws: Draws::new(&name, seed),
                 name,
@@ -133,6 +139,7 @@ fn people(
                 workload: &scenario.workloads[model.group.workloads[0]],
                 number: index as u64,
                 path: path.iter().filter_map(|relay| hops[*relay].clone()).collect(),
+                controlled,
                 servers,
                 tcp,
                 keys,
