@@ -4,9 +4,10 @@
 use super::choices::Choices;
 use super::forge;
 use super::test_relays::{TestRelay, now, seeded_rng, test_relays};
+use penstock_core::hop_control::HopOffer;
 use penstock_link::cell::{Front, IdLen, command, front, push_fixed, push_variable};
 use penstock_link::certs::Netinfo;
-use penstock_link::handshake::{Established, Expected, Link, LinkFailure, MAX_TOTAL, Peer};
+use penstock_link::handshake::{Established, Expected, Extensions, Link, LinkFailure, MAX_TOTAL, Peer};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
@@ -83,11 +84,18 @@ fn link(setting: u8) -> Link {
         ed25519: (setting & 8 != 0).then_some(identity.ed25519),
     };
     let certificate = peer().credentials.tls_sha256();
-    match setting & 3 {
+    let link = match setting & 3 {
         0 | 3 => Link::respond(&mut seeded_rng(3), THEIRS, vec![OURS]),
         1 => Link::connect(expected, certificate, THEIRS, vec![OURS]),
         _ => Link::connect_as_client(expected, certificate, THEIRS),
-    }
+    };
+    link.with_extensions(extensions(setting & 16 != 0))
+}
+
+/// The announcement of a node with or without hop control.
+fn extensions(announces: bool) -> Extensions {
+    let offer = announces.then_some(HopOffer::Credits { start: 90, most: 510 });
+    Extensions { with_relay: offer, with_client: offer }
 }
 
 fn responds(setting: u8) -> bool {
@@ -102,6 +110,7 @@ impl LinkPair {
             3 => Link::connect_as_client(Expected::default(), certificate, OURS),
             _ => Link::respond(&mut seeded_rng(4), OURS, vec![THEIRS]),
         };
+        let honest = honest.with_extensions(extensions(setting & 32 != 0));
         let mut pair = LinkPair {
             setting,
             link: link(setting),
@@ -140,6 +149,9 @@ impl LinkPair {
             5 => drop(self.honest_cell()),
             6 => self.send(self.last.clone()),
             7 if choices.flag() => self.send(fixed(command::PADDING, &[])),
+            7 if choices.flag() => {
+                self.send(variable(command::VPADDING, &[b"penstock", choices.bytes(64)].concat()));
+            }
             7 => self.send(variable(command::VPADDING, &vec![0; choices.u16().into()])),
             8 => {
                 let mut cell = Vec::new();

@@ -10,6 +10,7 @@
 mod cells;
 mod choices;
 mod consensus;
+mod credits;
 mod directory;
 mod forge;
 mod handshake;
@@ -21,6 +22,7 @@ mod torrc;
 
 pub use cells::{Parsed, cells};
 pub use consensus::consensus;
+pub use credits::{Credited, credits};
 pub use directory::{Served, directory};
 pub use handshake::{HandshakeResult, handshake};
 pub use relay::{Reached, relay};

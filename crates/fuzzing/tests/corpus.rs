@@ -1,7 +1,7 @@
 //! The committed corpus and random inputs break no invariant. The corpus still reaches each state
 //! that it covers.
 
-use penstock_fuzzing::{Reached, cells, consensus, directory, handshake, relay, socks, torrc};
+use penstock_fuzzing::{Reached, cells, consensus, credits, directory, handshake, relay, socks, torrc};
 use penstock_link::certs::CertsError;
 use penstock_link::handshake::{LinkFailure, Peer};
 use proptest::prelude::*;
@@ -112,6 +112,15 @@ fn the_corpus_has_valid_and_invalid_socks_requests() {
 }
 
 #[test]
+fn the_corpus_has_announcements_credits_and_violations() {
+    let reached = corpus("credits")
+        .iter()
+        .map(|input| credits(input))
+        .fold([0; 3], |sum, more| [sum[0] + more[0], sum[1] + more[1], sum[2] + more[2]]);
+    assert!(reached.iter().all(|count| *count > 0), "{reached:?}");
+}
+
+#[test]
 fn the_corpus_has_valid_and_invalid_consensuses() {
     let outcomes: Vec<_> = corpus("consensus").iter().map(|input| consensus(input)).collect();
     let read = outcomes.iter().flatten();
@@ -130,5 +139,6 @@ proptest! {
         directory(&input);
         torrc(&input);
         socks(&input);
+        credits(&input);
     }
 }
