@@ -5,6 +5,7 @@ mod common;
 
 use common::{Client, Running, pattern, serve, silent_server};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::config::Refill;
 use penstock_core::scheduler::{
     GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
@@ -60,6 +61,28 @@ fn a_download_is_unchanged_with_every_scheduler() {
         SchedulerConfig::KistLite(KistLiteConfig::default()),
     ];
     kinds.iter().for_each(downloads);
+}
+
+/// PCTCP: each circuit of two nodes has a connection of its own. The client has one link with two circuits.
+#[test]
+fn circuits_share_a_connection_or_have_one_each() {
+    for (channel_map, expected) in
+        [(ChannelMapConfig::Shared, [2, 1]), (ChannelMapConfig::PerCircuit, [3, 2])]
+    {
+        let nodes: [Running; 2] = std::array::from_fn(|_| {
+            Running::start_configured(|config| config.relay.channel_map = channel_map.clone())
+        });
+        let path: Vec<_> = nodes.iter().map(Running::hop).collect();
+        let mut client = Client::connect(&path[0].0);
+        client.build(&path);
+        let first = client.new_circuit(8);
+        client.build(&path);
+        assert!(client.download(serve(300_000), 1) == pattern(300_000));
+        client.switch_circuit(first);
+        assert!(client.download(serve(300_000), 2) == pattern(300_000));
+        let channels = nodes.each_ref().map(|node| node.observations.next_observation().population[0]);
+        assert_eq!(channels, expected, "{channel_map:?}");
+    }
 }
 
 /// A descriptor's content, with a contact of `contact` bytes [B].
