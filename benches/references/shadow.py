@@ -24,7 +24,7 @@ The limits are those of the issue that asked for the comparison. The order of va
 criteria after the first rows of the line. The criteria apply to medians over the seeds of each run's quantile:
 
 * Medians of first bytes and downloads are within 20 % of Shadow's in the lines, and within 25 % in the networks.
-* Their 90th percentiles are within 40 %. A quantity that one side lacks fails.
+* Their 90th percentiles are within 40 %. A quantity that any run lacks fails.
 * The bytes of relays are within 15 %.
 * In Shadow, at least 99 % of the downloads are complete, and each relay's share of the consensus weights is within 5 %
   of its share in the scenario. A download that is older than all complete ones when the run ends counts as incomplete.
@@ -33,6 +33,7 @@ criteria after the first rows of the line. The criteria apply to medians over th
 """
 
 import argparse
+import functools
 import itertools
 import math
 import os
@@ -264,9 +265,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def simulate(data: Path) -> None:
     """Write the simulator's rows for all runs that Shadow's rows have."""
-    runs = [run_of(row) for row in read(data / "shadow.jsonl") if row["scenario"] in SCENARIOS]
+    runs = sorted(run_of(row) for row in read(data / "shadow.jsonl") if row["scenario"] in SCENARIOS)
     rows = []
-    for name, variant, seed in sorted(runs):
+    for name, variant, seed in runs:
         with tempfile.TemporaryDirectory(prefix="penstock-shadow-") as folder:
             out = Path(folder) / "sim"
             result = penstock.run(scenario(name), variants=[variant], seed=seed, runs=1, out=out, threads=1)
@@ -286,16 +287,19 @@ def simulate(data: Path) -> None:
 
 HEAD = ("scenario", "variant", "quantity", "Shadow", "Penstock", "difference", "criterion", "verdict")
 
+WORLDS = ("shadow", "sim")
+
 Sides = dict[str, list[Row]]
-"""The rows of both worlds."""
+"""The rows of each world."""
 
 
 def sides_of(rows: Sequence[Row]) -> dict[tuple[str, str], Sides]:
-    """The rows of each scenario and variant that both worlds have, in the order of the scenarios."""
+    """The rows of each scenario and variant that Shadow and the simulator have, in the order of the scenarios."""
     by: dict[tuple[str, str], Sides] = {}
     for row in rows:
-        by.setdefault((row["scenario"], row["variant"]), {}).setdefault(row["world"], []).append(row)
-    both = {key: sides for key, sides in by.items() if {*sides} == {"shadow", "sim"}}
+        sides = by.setdefault((row["scenario"], row["variant"]), {world: [] for world in WORLDS})
+        sides[row["world"]].append(row)
+    both = {key: sides for key, sides in by.items() if sides["shadow"] and sides["sim"]}
     return dict(sorted(both.items(), key=lambda item: (SCENARIOS.index(item[0][0]), item[0][1])))
 
 
@@ -305,7 +309,7 @@ def lines(rows: Sequence[Row]) -> tuple[list[list[str]], int, int]:
     by = sides_of(rows)
     for (name, variant), sides in by.items():
         for quantity, unit, limit, values in quantities(name, sides):
-            theirs, ours = (statistics.median(each) if each else math.nan for each in values)
+            theirs, ours = map(middle, values)
             difference = ours / theirs - 1 if theirs else math.nan
             shown = [
                 *("none" if math.isnan(each) else f"{each:.3g} {unit}" for each in (theirs, ours)),
@@ -329,6 +333,12 @@ def lines(rows: Sequence[Row]) -> tuple[list[list[str]], int, int]:
     return table, sum(row[-1] == verdict(True) for row in table), len(table)
 
 
+def middle(values: Sequence[float | None]) -> float:
+    """The median; not a number if any run lacks a value, or if there is no run."""
+    found = [each for each in values if each is not None]
+    return statistics.median(found) if found and len(found) == len(values) else math.nan
+
+
 def verdict(holds: bool) -> str:
     """The word in the table."""
     return "holds" if holds else "differs"
@@ -339,24 +349,21 @@ def percent(difference: float) -> str:
     return "" if math.isnan(difference) else f"{100 * difference:+.0f} %"
 
 
-def quantities(name: str, sides: Sides) -> Iterator[tuple[str, str, float, tuple[list[float], list[float]]]]:
-    """Each compared quantity: its name, its unit, the largest accepted difference, and the values of both worlds."""
-    for quantity in measures(sides):
-        theirs, ours = (
-            [found for row in sides[world] if (found := value(quantity, row)) is not None]
-            for world in ("shadow", "sim")
-        )
+def quantities(name: str, sides: Sides) -> Iterator[tuple[str, str, float, list[list[float | None]]]]:
+    """Each compared quantity: its name, its unit, the largest accepted difference, and the values of each world."""
+    for quantity in measures(name):
+        values = [[value(quantity, row) for row in sides[world]] for world in WORLDS]
         if quantity == RELAY_BYTES:
-            yield quantity, "MiB", BYTES, ([each / 2**20 for each in theirs], [each / 2**20 for each in ours])
+            yield quantity, "MiB", BYTES, [[each and each / 2**20 for each in world] for world in values]
         else:
-            yield quantity, "s", MEDIAN[name] if quantity.endswith("median") else TAIL, (theirs, ours)
+            yield quantity, "s", MEDIAN[name] if quantity.endswith("median") else TAIL, values
 
 
 def orders(name: str, variants: dict[str, Sides]) -> Iterator[list[str]]:
     """A line for each quantity and pair of variants whose difference in Shadow exceeds its spread over the seeds."""
     for (one, before), (other, after) in itertools.combinations(variants.items(), 2):
-        for quantity in measures(before):
-            theirs, ours = (ratios(quantity, before[world], after[world]) for world in ("shadow", "sim"))
+        for quantity in measures(name):
+            theirs, ours = (ratios(quantity, before[world], after[world]) for world in WORLDS)
             if len(theirs) < LEAST_SEEDS or abs(statistics.mean(theirs)) <= statistics.stdev(theirs):
                 continue
             shown = [math.expm1(statistics.mean(each)) if each else math.nan for each in (theirs, ours)]
@@ -366,17 +373,10 @@ def orders(name: str, variants: dict[str, Sides]) -> Iterator[list[str]]:
             ]  # fmt: skip
 
 
-def measures(sides: Sides) -> list[str]:
-    """The names of the quantities whose order is compared."""
-    return [f"{workload}, {words}, {title}" for workload, _, words, _, title in places(sides)] + [RELAY_BYTES]
-
-
-def places(sides: Sides) -> Iterator[tuple[str, str, str, int, str]]:
-    """Workload, column, its words, place of the quantile and its title."""
-    for workload in workload_names(sides):
-        for column, words in zip(TIMES, ("first byte", "download"), strict=True):
-            for place, title in ((0, "median"), (2, "90th percentile")):
-                yield workload, column, words, place, title
+def measures(name: str) -> list[str]:
+    """The names of the compared quantities of a scenario."""
+    kinds = itertools.product(workload_names(name), ("first byte", "download"), ("median", "90th percentile"))
+    return [*map(", ".join, kinds), RELAY_BYTES]
 
 
 def value(quantity: str, row: Row) -> float | None:
@@ -418,11 +418,11 @@ def effects(rows: Sequence[Row]) -> list[list[str]]:
             continue
         pair = by[name, BASELINE], by[name, EFFECTIVE]
         for workload, (column, words) in itertools.product(
-            workload_names(pair[0]), zip(TIMES, ("first byte", "download"), strict=True)
+            workload_names(name), zip(TIMES, ("first byte", "download"), strict=True)
         ):
             for place in (0, 1, 3):
                 shown = []
-                for world in ("shadow", "sim"):
+                for world in WORLDS:
                     before = {row["seed"]: row for row in pair[0][world] if has(row, workload, column)}
                     changes = [
                         row["workloads"][workload][column][place]
@@ -435,9 +435,11 @@ def effects(rows: Sequence[Row]) -> list[list[str]]:
     return table
 
 
-def workload_names(sides: Sides) -> list[str]:
-    """The workloads of both worlds."""
-    return sorted({workload for rows in sides.values() for row in rows for workload in row["workloads"]})
+@functools.cache
+def workload_names(name: str) -> list[str]:
+    """The workloads of a scenario."""
+    _, document = catalog.load(scenario(name))
+    return sorted({str(each["name"]) for each in document.sampled(document.variants()[0][0], 1)["workloads"]})
 
 
 COSTS = ("scenario", "variant", "hosts", "CPU of Shadow [s]", "CPU of Penstock [s]", "ratio",
@@ -473,13 +475,14 @@ def ratio(one: float, other: float) -> str:
 
 def compare(arguments: argparse.Namespace) -> int:
     """Print the tables, and write them into a page; returns the exit status."""
-    rows = [row for world in ("shadow", "sim") for row in read(arguments.data / f"{world}.jsonl")]
+    rows = [row for file in ("shadow", "sim") for row in read(arguments.data / f"{file}.jsonl")]
     rows = [row for row in rows if row["scenario"] in SCENARIOS]
     table, hold, whole = lines(rows)
     if not table:
         refuse(f"shadow: {arguments.data} has no run of both Shadow and the simulator; run make reference-shadow")
-    seeds = len({row["seed"] for row in rows})
-    summary = f"{hold} of {whole} criteria hold; up to {seeds} seeds."
+    counts = {name: len({row["seed"] for row in rows if row["scenario"] == name}) for name in SCENARIOS}
+    seeds = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+    summary = f"{hold} of {whole} criteria hold. Seeds: {seeds}."
     tables = [
         generated.table(head, cells) for head, cells in ((HEAD, table), (EFFECT, effects(rows)), (COSTS, costs(rows)))
     ]
