@@ -147,6 +147,17 @@ def test_the_export_has_the_rates_delays_and_software_of_the_scenario(penstock: 
     assert "interface_qdisc: round-robin" in (out / "shadow.yaml").read_text()
 
 
+def test_relative_paths_of_programs_are_absolute_in_shadow(penstock: Command, programs: list[str]) -> None:
+    folder = penstock.directory / "programs"
+    folder.mkdir()
+    for path in programs[1::2]:
+        shutil.copy(path, folder)
+    relative = ["--tor", "programs/fake-tor", "--gencert", "programs/fake-gencert", "--tgen", "./programs/tgen"]
+    out = export(penstock, relative, LINE)
+    assert f'path: "{folder / "fake-tor"}"' in host(out, "entry")
+    assert f'path: "{folder / "tgen"}"' in host(out, "web")
+
+
 def test_a_note_says_that_kist_has_no_limit_in_shadow_without_loss(penstock: Command, programs: list[str]) -> None:
     (penstock.directory / "line.toml").write_text(LINE)
     words = ["export", "shadow", "line.toml", *programs]
@@ -237,6 +248,9 @@ def test_a_scenario_with_numbered_networks_keeps_its_network_when_the_seed_chang
     out = export(penstock, programs, text, "--seed", "6")
     assert (out / "network.gml").read_text() == first
     assert json.loads((out / "penstock.json").read_text())["network"] == "7"
+    shutil.rmtree(penstock.directory / "sim")
+    out = export(penstock, programs, text, "--set", "run.networks=[8]")
+    assert (out / "network.gml").read_text() != first
 
 
 @pytest.mark.parametrize(
