@@ -437,7 +437,8 @@ mod tests {
             let fast = Handshake { kind: HandshakeKind::Fast, data: vec![7; 20] };
             let rest = LiveCell::create(id, fast).to_bytes().to_vec();
             let netinfo = Netinfo { time: 0, yours: None, mine: Vec::new() };
-            node.established(0, &Established { version: 5, peer: Peer::Client, netinfo, rest });
+            let done = Established { version: 5, peer: Peer::Client, netinfo, hop_control: None, rest };
+            node.established(0, &done);
             let channel = node.relay.channels()[0];
             let now = node.clock.now();
             node.relay.on_readable(now, channel, &mut node.sockets);
