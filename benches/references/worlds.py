@@ -14,7 +14,7 @@ We added criteria for the other mechanisms before their first comparison, on see
 
 * The same bands apply to the medians of each variant.
 * A mechanism changes each median in the same direction in both, if the change exceeds its interval in one of them. The
-  change of a seed is relative to vanilla with the same seed. The interval is the 95 % t interval of the mean over seeds.
+  change of a seed is relative to vanilla with the same seed. The interval is the 95 % t interval of the seeds' mean.
 
 Runs that the testbed marked as void are left out and counted.
 """

@@ -94,9 +94,9 @@ fn a_circuit_without_windows_needs_credits_on_each_hop() {
     let (_client, answers) = ask(&[guard, middle, exit]);
     assert_eq!(answers, [Negotiation::Nothing; 3]);
     // The middle does not have to know why the client asks.
-    let [guard, middle, exit] = [node(false), n23(true, Ends::Ignored), n23(true, Ends::Ignored)];
-    let mut client = Client::connect(&guard.spec);
-    let path: Vec<(Hop, Negotiation)> = path(&[guard, middle, exit]).into_iter().zip(asks).collect();
+    let nodes = [node(false), n23(true, Ends::Ignored), n23(true, Ends::Ignored)];
+    let mut client = Client::connect(&nodes[0].spec);
+    let path: Vec<(Hop, Negotiation)> = path(&nodes).into_iter().zip(asks).collect();
     assert_eq!(client.build_asking(&path)[1], Negotiation::Nothing);
 }
 
