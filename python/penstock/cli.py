@@ -22,8 +22,11 @@ def main() -> None:
 
 def run() -> int:
     """Run the subcommand; returns the exit status."""
-    if (answer := _version(sys.argv[1:])) is not None:
-        print(answer)
+    if (answer := _at_once(sys.argv[1:])) is not None:
+        try:
+            print(answer, flush=True)
+        except BrokenPipeError:
+            return _discard()
         return 0
     from typer import Exit
     from typer.exceptions import TyperException
@@ -47,9 +50,7 @@ def run() -> int:
     except Exit as leaving:
         return leaving.exit_code
     except BrokenPipeError:
-        # The reader of the output closed the pipe; discard the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _discard()
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         _say(f"{about}{error.strerror or error}")
@@ -59,8 +60,14 @@ def run() -> int:
     return status if isinstance(status, int) else 0
 
 
-def _version(words: list[str]) -> str | None:
-    """The answer to a question for the version. The import of Typer would take longer than the answer."""
+def _discard() -> int:
+    """Discard the rest of the output, because its reader closed the pipe; returns the exit status."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _at_once(words: list[str]) -> str | None:
+    """The answer to a question for the version or a list. The import of Typer would take longer than the answer."""
     match words:
         case ["--version"]:
             return identity.one_line()
@@ -68,6 +75,15 @@ def _version(words: list[str]) -> str | None:
             return identity.facts()
         case ["version", "--json"]:
             return identity.facts(as_json=True)
+        case ["list"]:
+            from penstock import listing
+            from penstock.errors import PenstockError
+
+            try:
+                return listing.text(None)
+            except PenstockError:
+                # The parser's way prints the error.
+                return None
     return None
 
 

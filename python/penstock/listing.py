@@ -6,6 +6,16 @@ from penstock import _core, catalog
 from penstock._types import Algorithm
 from penstock.errors import PenstockError
 
+KINDS = ("scenarios", "papers", "attacks", "algorithms", "presets", "workloads", "networks")
+"""All lists, in the order of `penstock list`."""
+
+
+def text(what: str | None, name: str | None = None) -> str:
+    """The output of `penstock list`: one list in detail, or all lists with a line for each entry."""
+    if what is not None:
+        return "\n".join(details(what, name))
+    return "\n".join(f"{each}:\n" + "\n".join(f"  {line}" for line in lines(each)) for each in KINDS)
+
 
 def lines(what: str) -> list[str]:
     """The lines of one list: names and meanings."""

@@ -106,13 +106,7 @@ def list_(
     if as_json:
         print(facts.text(facts.lists([what] if what else get_args(List), name)))
         return
-    if what is not None:
-        print("\n".join(listing.details(what, name)))
-        return
-    for each in get_args(List):
-        print(f"{each}:")
-        for line in listing.lines(each):
-            print(f"  {line}")
+    print(listing.text(what, name))
 
 
 @app.command()
