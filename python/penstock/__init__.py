@@ -6,7 +6,9 @@
     print(result.summary())
     result.transfers  # a polars data frame, one row per download
 
-`run` and `sweep` have the options of the commands with these names. `load` opens an existing output directory.
+`run` and `sweep` have the options of the commands with these names. `load` opens an existing output directory. `check`,
+`entries`, `run_paper`, `compare_outputs` and `draw_figures` do what `penstock check`, `list`, `paper`, `compare` and
+`report` do.
 """
 
 from importlib import import_module
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError
+    from penstock.functions import check, compare_outputs, draw_figures, entries, run_paper
     from penstock.result import Result, load
     from penstock.runs import run, sweep
     from penstock.shards import merge
@@ -27,14 +30,20 @@ __all__ = [
     "Result",
     "ScenarioError",
     "__version__",
+    "check",
+    "compare_outputs",
+    "draw_figures",
+    "entries",
     "load",
     "merge",
     "run",
+    "run_paper",
     "sweep",
 ]
 
 _WHERE = {
     **dict.fromkeys(("Cancelled", "OutputError", "PenstockError", "ScenarioError"), "penstock.errors"),
+    **dict.fromkeys(("check", "compare_outputs", "draw_figures", "entries", "run_paper"), "penstock.functions"),
     **dict.fromkeys(("Result", "load"), "penstock.result"),
     **dict.fromkeys(("run", "sweep"), "penstock.runs"),
     "merge": "penstock.shards",
@@ -48,3 +57,8 @@ def __getattr__(name: str) -> object:
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All public names, also those that are imported on first use."""
+    return sorted({*globals(), *__all__})

@@ -52,8 +52,27 @@ class Share:
         return 100 * math.sqrt(share * (1 - share) / self.of) if self.of else math.nan
 
     @property
+    def at_most(self) -> float:
+        """The upper end of Wilson's 95 % interval [%], which is above 0 without any event.
+
+        Source: Wilson, Probable inference, the law of succession, and statistical inference, JASA 22, 1927.
+        """
+        if not self.of:
+            return math.nan
+        share, z2 = self.count / self.of, 1.959964**2
+        half = math.sqrt(z2 * (share * (1 - share) / self.of + z2 / (4 * self.of**2)))
+        return min(100.0, 100 * (share + z2 / (2 * self.of) + half) / (1 + z2 / self.of))
+
+    @property
     def cells(self) -> tuple[str, str]:
-        """The estimate and the standard error as text for a table."""
+        """The estimate and the standard error as text for a table.
+
+        Without any event, or with events only, the standard error would be 0: a bound of 95 % stands there instead.
+        """
+        if self.of and self.count in (0, self.of):
+            other = Share(self.of - self.count, self.of) if self.count else self
+            bound = f"at most {other.at_most:.2g}" if not self.count else f"at least {100 - other.at_most:.7g}"
+            return f"{self.percent:.5f}", bound
         return f"{self.percent:.5f}", f"{self.error:.5f}"
 
 
@@ -106,7 +125,7 @@ def show(path: Path, seed: int, outcome: Outcome, to: Console) -> None:
     to.print(_unshared(outcome))
     to.print(
         f"\nKIST, section 5.1: at least {AT_LEAST} % of all pairs, or of those that share a relay, share no outgoing "
-        "socket. ± is one standard error.",
+        "socket. ± is one standard error. Without any event, the bound is the end of Wilson's 95 % interval.",
         soft_wrap=True,
     )
 

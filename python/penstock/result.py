@@ -6,6 +6,7 @@ Statistics are imported on first use, because loading them takes longer than fin
 import json
 import shlex
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,21 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result({str(self.directory)!r}, {len(self.manifest['runs'])} runs)"
+
+    def _repr_html_(self) -> str:
+        """The title and the summary, for notebooks."""
+        from penstock.tables import seconds
+
+        head = ("variant", "workload", "downloads", "TTFB median", "TTFB 90 %", "download median", "download 90 %")
+        columns = ("ttfb_median_s", "ttfb_p90_s", "ttlb_median_s", "ttlb_p90_s")
+        rows = [
+            (row["label"], row["workload"], str(row["downloads"]), *(seconds(row[column]) for column in columns))
+            for row in (self.summary().rows(named=True) if self.manifest["runs"] else ())
+        ]
+        table = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        names = "".join(f"<th>{name}</th>" for name in head)
+        told = f"{escape(self.title)}: {len(self.manifest['runs'])} runs in {escape(str(self.directory))}"
+        return f"<table><caption>{told}</caption><thead><tr>{names}</tr></thead><tbody>{table}</tbody></table>"
 
     @property
     def scenario(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from penstock import _core, catalog, fits
 from penstock.errors import Cancelled, ScenarioError
 from penstock.grid import Grid
 from penstock.output import Job, Origin, OutputDir, missing
+from penstock.overrides import Sets, typed
 from penstock.progress import Watch
 from penstock.result import Result
 from penstock.shards import Shard
@@ -31,7 +32,7 @@ def run(
     scenario: str | Path,
     *,
     variants: Sequence[str] | None = None,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
     seed: int | None = None,
     runs: int | None = None,
     networks: int | None = None,
@@ -50,7 +51,8 @@ def run(
     Args:
         scenario: a file, or the name of a shipped scenario.
         variants: the variants to run; by default all.
-        sets: overrides, `key=value` with TOML values. They must fit the selected variants only.
+        sets: overrides, `key=value` with TOML values, or a mapping of keys to values. They must fit the selected
+            variants only.
         seed: the first seed; by default that of the scenario.
         runs: the number of seeds, from the first upwards.
         networks: the number of networks, each with every seed, from the scenario's first network or from 1 upwards. By
@@ -73,11 +75,12 @@ def run(
         OutputError: if the directory is refused or a file cannot be written; finished runs are kept.
         Cancelled: on Ctrl-C; finished runs are kept.
     """
-    name, document = catalog.load(scenario, tuple(sets), network, tuple(variants or ()))
+    sets = typed(sets)
+    name, document = catalog.load(scenario, sets, network, tuple(variants or ()))
     todo = plan(document, variants, seed, runs, networks)
     part = _shard(shard, out)
     attacks = tuple(catalog.attacks(*catalog.read(scenario)[1:]))
-    origin = Origin(name, document, tuple(sets), str(scenario), network=_typed(network), attacks=attacks, world=world)
+    origin = Origin(name, document, sets, str(scenario), network=_typed(network), attacks=attacks, world=world)
     replays: Mapping[Job, _core.Replay] = {}
     if world == "testbed":
         if replay is not None or networks is not None or document.networks():
@@ -102,7 +105,7 @@ def sweep(
     params: Sequence[str],
     *,
     variants: Sequence[str] | None = None,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
     seed: int | None = None,
     runs: int | None = None,
     network: str | Path | None = None,
@@ -117,11 +120,12 @@ def sweep(
     `params` is the grid, `key=value,value` for each key; these values replace those of `sets`. The other arguments and
     the errors are those of `run`.
     """
+    sets = typed(sets)
     grid = Grid.of(params, variants or ())
     name, path, text = catalog.read(scenario)
     document = _core.Document.sweep(text, str(path), sets, grid.only, grid.sets(), catalog.network_file(network))
     catalog.warn(*document.warnings())
-    origin = Origin(name, document, tuple(sets), str(scenario), grid.describe(), network=_typed(network))
+    origin = Origin(name, document, sets, str(scenario), grid.describe(), network=_typed(network))
     part = _shard(shard, out)
     result = _run(origin, plan(document, None, seed, runs), out, jobs, threads, part, watch, {})
     if part is None:

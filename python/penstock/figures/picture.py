@@ -25,6 +25,10 @@ class Picture:
     """The written files."""
     png: Path = Path()
 
+    def _repr_svg_(self) -> str:
+        """The written figure, for notebooks."""
+        return self.svg.read_text(encoding="utf-8")
+
     def save(self, folder: Path) -> None:
         """Write SVG and PNG files; the same data gives the same bytes."""
         self.svg, self.png = folder / f"{self.name}.svg", folder / f"{self.name}.png"
