@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from penstock import _core, catalog, fits
-from penstock.errors import Cancelled, ScenarioError
+from penstock import _core, catalog, estimates, fits
+from penstock.errors import Cancelled, OutputError, ScenarioError
+from penstock.estimates import Confirm
 from penstock.grid import Grid
-from penstock.output import Job, Origin, OutputDir, missing
+from penstock.output import Job, Origin, OutputDir, finished_parts, missing
 from penstock.overrides import Sets, typed
 from penstock.progress import Watch
 from penstock.result import Result
@@ -45,6 +46,7 @@ def run(
     threads: int | None = None,
     shard: str | None = None,
     watch: Watch | None = None,
+    confirm: Confirm | None = None,
 ) -> Result:
     """Run a scenario and return its output directory.
 
@@ -69,6 +71,7 @@ def run(
             warning. The results do not depend on it.
         shard: `K/N` executes only this part of the runs, and needs `out`. `penstock.merge` merges all parts.
         watch: receives progress reports.
+        confirm: receives the estimated cost before the first run; an exception ends the command.
 
     Raises:
         ScenarioError: if the scenario or an argument is wrong.
@@ -97,7 +100,7 @@ def run(
         replays = record.of(document, part.of(todo) if part else todo)
     elif replay_variant is not None:
         raise ScenarioError("--replay-variant selects a variant of --replay; add --replay DIR")
-    return _run(origin, todo, out, jobs, threads, part, watch, replays)
+    return _run(origin, todo, out, jobs, threads, part, watch, replays, confirm)
 
 
 def sweep(
@@ -114,6 +117,7 @@ def sweep(
     threads: int | None = None,
     shard: str | None = None,
     watch: Watch | None = None,
+    confirm: Confirm | None = None,
 ) -> Result:
     """Run a scenario at every point of a grid and return the output directory, with the table of points.
 
@@ -127,7 +131,7 @@ def sweep(
     catalog.warn(*document.warnings())
     origin = Origin(name, document, sets, str(scenario), grid.describe(), network=_typed(network))
     part = _shard(shard, out)
-    result = _run(origin, plan(document, None, seed, runs), out, jobs, threads, part, watch, {})
+    result = _run(origin, plan(document, None, seed, runs), out, jobs, threads, part, watch, {}, confirm)
     if part is None:
         from penstock import points
 
@@ -154,6 +158,7 @@ def _run(
     shard: Shard | None,
     watch: Watch | None,
     replays: Mapping[Job, _core.Replay],
+    confirm: Confirm | None,
 ) -> Result:
     for option, count in (("--jobs", jobs), ("--threads", threads)):
         if count is not None and count < 1:
@@ -161,6 +166,10 @@ def _run(
     cores = _core.cores()
     variants = {job.variant for job in todo}
     at_once = fits.at_once(origin.document, variants, jobs, max(cores // (threads or 1), 1))
+    if confirm:
+        # Before the directory is made: after a refusal, nothing stays.
+        mine = shard.of(todo) if shard else todo
+        confirm(estimates.of(origin.document, missing(mine, _finished(origin, out)), at_once))
     if out is None:
         output = OutputDir.fresh(origin, todo)
     else:
@@ -178,6 +187,16 @@ def _run(
     finally:
         output.close()
     return Result(output.path)
+
+
+def _finished(origin: Origin, out: str | Path | None) -> list[Job]:
+    """The finished runs in the directory `out`."""
+    names = [name for name, _ in origin.document.variants()]
+    try:
+        return [Job.of(record) for record, _ in finished_parts(Path(out), names)] if out is not None else []
+    except OutputError:
+        # The directory is refused later, with its reason.
+        return []
 
 
 def plan(

@@ -64,6 +64,9 @@ Threads = Annotated[
         " not depend on it."
     ),
 ]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Begin runs of more than an hour without a question on the terminal.")
+]
 Report = Annotated[bool, typer.Option(help="Draw figures and write a report.")]
 ShardOf = Annotated[
     str | None,
@@ -143,9 +146,11 @@ def run(
     shard: ShardOf = None,
     report: Report = True,
     csv: Csv = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Run every variant with every seed, then draw figures and write a report."""
+    from penstock import estimates
     from penstock import runs as runner
     from penstock.progress import Shown
 
@@ -166,6 +171,7 @@ def run(
             threads=threads,
             shard=shard,
             watch=watch,
+            confirm=estimates.on_terminal(yes=yes),
         )
     _tell(result.directory, report=report and not shard, csv=csv and not shard, as_json=as_json)
 
@@ -190,9 +196,11 @@ def sweep(
     shard: ShardOf = None,
     report: Report = True,
     csv: Csv = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Run a scenario with every combination of parameter values, then draw figures and write a report."""
+    from penstock import estimates
     from penstock import runs as runner
     from penstock.progress import Shown
 
@@ -210,6 +218,7 @@ def sweep(
             threads=threads,
             shard=shard,
             watch=watch,
+            confirm=estimates.on_terminal(yes=yes),
         )
     _tell(result.directory, report=report and not shard, csv=csv and not shard, as_json=as_json)
 

@@ -1,0 +1,70 @@
+"""The estimated cost of runs, which a terminal shows before they begin. Long runs need a confirmation there."""
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from penstock._core import Document
+from penstock.errors import PenstockError
+from penstock.output import Job
+
+ASK_S = 3600.0
+"""The estimated duration from which a terminal asks before it begins [s]."""
+
+Confirm = Callable[["Cost"], None]
+"""Receives the estimated cost before the first run; an exception ends the command."""
+
+
+class Cost(NamedTuple):
+    """The estimated cost of runs."""
+
+    runs: int
+    cpu_seconds: float
+    at_once: int
+    """The number of runs at the same time."""
+    memory: float
+    """The largest memory of all runs at the same time [B]."""
+
+    @property
+    def wall_seconds(self) -> float:
+        """The duration if all cores work all the time [s]."""
+        return self.cpu_seconds / self.at_once
+
+    def text(self) -> str:
+        """The cost as a sentence without an end."""
+        some = f"{self.runs} run{'s' if self.runs != 1 else ''}, {self.at_once} at the same time"
+        return f"{some}: about {duration(self.wall_seconds)}, {self.memory / 1e6:.0f} MB of memory"
+
+
+def of(document: Document, jobs: Iterable[Job], at_once: int) -> Cost:
+    """The cost of runs of a scenario."""
+    each = [document.estimate(job.variant) for job in jobs]
+    heaps = sorted((one["peak_heap_bytes"] for one in each), reverse=True)
+    at_once = max(min(at_once, len(each)), 1)
+    return Cost(len(each), sum(one["cpu_seconds"] for one in each), at_once, sum(heaps[:at_once]))
+
+
+def duration(seconds: float) -> str:
+    """A duration in its largest unit, such as `3 min`."""
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{max(seconds, 1):.0f} s"
+
+
+def on_terminal(*, yes: bool) -> Confirm | None:
+    """Shows a cost on the terminal, and asks before long runs unless `yes`; None if there is no terminal to ask."""
+    if not (sys.stderr.isatty() and sys.stdin.isatty()):
+        return None
+
+    def confirm(cost: Cost) -> None:
+        if not cost.runs:
+            return
+        print(f"penstock: {cost.text()}", file=sys.stderr, flush=True)
+        if yes or cost.wall_seconds < ASK_S:
+            return
+        print("penstock: continue? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise PenstockError("nothing was run; --yes answers the question")
+
+    return confirm
