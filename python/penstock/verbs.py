@@ -366,6 +366,25 @@ def report_(
     print(f"report: {write([Result(directory) for directory in directories], to)}")
 
 
+@app.command()
+def explain(
+    what: Annotated[str, typer.Argument(help="An output directory, or a short scenario.", metavar="DIR|SCENARIO")],
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Name the limit that binds, its relays, and the algorithms that can act there."""
+    from penstock import explain as explaining
+    from penstock import facts
+    from penstock.tables import console
+
+    with raised():
+        found = explaining.find_in(what, sets or ())
+    if as_json:
+        print(facts.text({"variants": explaining.described(found)}))
+    else:
+        explaining.show(found, console())
+
+
 @app.command("open")
 def open_(
     directory: Annotated[Path, typer.Argument(help="An output directory.", metavar="DIR")],

@@ -22,6 +22,7 @@ from penstock.errors import PenstockError
 from penstock.explorer import server, views
 from penstock.explorer.server import Query, Server
 from penstock.result import Result
+from penstock.stations import STATIONS
 
 VIEWS = ("downloads", "relays", "circuits", "cells")
 
@@ -164,7 +165,7 @@ def test_a_cell_passes_its_stations_in_order(output: Result) -> None:
     stays = found["stations"]
     assert all(one["to"] <= other["from"] for one, other in pairwise(stays))
     cells = output.cells.filter(variant="stock", seed=1, circuit=traced[0]["circuit"])
-    waits = cells.group_by("cell").agg(pl.sum_horizontal(list(views.STATIONS)).sum().alias("wait"))
+    waits = cells.group_by("cell").agg(pl.sum_horizontal(list(STATIONS)).sum().alias("wait"))
     assert found["cell"] in waits.filter(pl.col("wait") == waits["wait"].max())["cell"]
     with pytest.raises(PenstockError, match=r"cell 3 was not tracked; the nearest tracked cell is 0"):
         asked(output, "cell", network="", seed=1, variant="stock", circuit=traced[0]["circuit"], cell=3)

@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 from penstock.explorer.server import Query
 from penstock.replicates import BAND
 from penstock.result import Result
+from penstock.stations import STATIONS
 
 MAX_STEPS = 1200
 """The maximum number of steps of a curve."""
@@ -25,14 +26,6 @@ MAX_SERIES = 12
 
 ALONG = ("exit", "middle", "guard", "client")
 """The hops of a download, in the direction of its cells."""
-
-STATIONS = {
-    "kernel_in_s": "kernel, incoming",
-    "circuit_queue_s": "circuit queue",
-    "outbuf_s": "output buffer",
-    "kernel_out_s": "kernel, outgoing",
-}
-"""The stations of a cell at a hop: columns of `cells` and names."""
 
 MEASURES: dict[str, tuple[str, pl.Expr]] = {
     "written": ("written to the kernel [KiB/s]", pl.col("written_bytes") / 1024 / pl.col("span_s")),

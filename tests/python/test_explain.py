@@ -1,0 +1,54 @@
+"""`penstock explain`: the limit that binds, and the algorithms that can act there."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import Command, sentence
+
+from penstock import _core, explain
+from penstock.result import Result
+
+
+def test_the_slow_link_is_named_with_what_acts_there(penstock: Command, small: Path) -> None:
+    done = penstock("explain", small, "--set", "relays.middle.link=64 KiB/s", "--json")
+    assert done.status == 0, done.err
+    stock = json.loads(done.out)["variants"][0]
+    assert (stock["limit"], stock["relays"][0]["relay"]) == ("link", "middle")
+    assert stock["relays"][0]["share"] > 0.2
+    assert stock["station"]
+    assert "relay.scheduler" in [each["key"] for each in stock["levers"]]
+    text = penstock("explain", small, "--set", "relays.middle.link=64 KiB/s").out
+    assert "link: packets wait for the access link. These keys can act there:" in text
+    assert not (penstock.directory / "runs").exists()
+
+
+def test_an_output_without_a_bottleneck_has_no_limit(make_up: Callable[..., Path], penstock: Command) -> None:
+    directory = make_up(seeds=1)
+    path = directory / "relays.parquet"
+    relays = pl.read_parquet(path)
+    relays.with_columns(bound_by=pl.lit(None, pl.String)).write_parquet(path)
+    assert [each.limit for each in explain.find(Result(directory))] == ["", ""]
+    assert "no relay is a bottleneck" in penstock("explain", directory).out
+    assert "leave --set out" in sentence(penstock("explain", directory, "--set", "network.rtt=1 ms"))
+    relays.clear().write_parquet(path)
+    assert "has no samples of relays" in sentence(penstock("explain", directory))
+
+
+def test_a_long_scenario_and_mistakes_are_one_sentence(penstock: Command, tmp_path: Path) -> None:
+    said = sentence(penstock("explain", "kist/full"))
+    assert "run it first (penstock run kist/full), and explain its output" in said
+    (tmp_path / "empty").mkdir()
+    assert "is not an output of penstock" in sentence(penstock("explain", "empty"))
+    assert "did you mean quickstart?" in sentence(penstock("explain", "quickstrat"))
+
+
+@pytest.mark.parametrize("limit", explain.LEVERS)
+def test_every_limit_has_a_meaning_and_algorithms_that_exist(limit: str) -> None:
+    keys = {each["key"] for each in _core.algorithms()}
+    assert limit in explain.MEANINGS
+    for lever, kinds in explain.levers(limit):
+        assert lever.key in keys
+        assert kinds
