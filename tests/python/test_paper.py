@@ -13,7 +13,7 @@ from conftest import SMALL, Command
 
 from penstock import catalog
 from penstock.errors import Cancelled, OutputError, PenstockError
-from penstock.figures import sweep
+from penstock.figures import ordered
 from penstock.output import Job, OutputDir
 from penstock.paper import Claim, Claims, decide, load, runner, table
 from penstock.paper.measures import EVERY
@@ -311,12 +311,12 @@ def test_a_bound_is_written_with_its_unit(claimed: Callable[..., Claims]) -> Non
 
 
 def test_labels_that_differ_in_a_number_are_a_sweep() -> None:
-    found = sweep.find({"off": "unprioritized", "a": "half-life 10 s", "b": "half-life 1.5 s", "c": "half-life 66 s"})
+    found = ordered.find({"off": "unprioritized", "a": "half-life 10 s", "b": "half-life 1.5 s", "c": "half-life 66 s"})
     assert found is not None
     assert found.quantity == "half-life [s]"
     assert found.values == {"b": 1.5, "a": 10.0, "c": 66.0}
     assert found.others == {"off": "unprioritized"}
-    assert sweep.find({"stock": "stock Tor", "50KiB": "50 KiB window", "dynamic": "dynamic window"}) is None
+    assert ordered.find({"stock": "stock Tor", "50KiB": "50 KiB window", "dynamic": "dynamic window"}) is None
 
 
 @pytest.fixture

@@ -85,9 +85,43 @@ def test_the_page_needs_no_other_files(make_up: Callable[..., Path]) -> None:
     page = report.write([Result(directory)], directory / "report.html").read_text()
     links = Links()
     links.feed(page)
-    assert len(links.found) == 6
-    assert all(link.startswith("data:image/svg+xml;base64,") for link in links.found)
-    assert not re.search(r"@import|url\(|https?://", page)
+    assert links.found
+    assert all(link.startswith("#") for link in links.found)
+    assert not re.search(r"@import|url\((?!#)|https?://", page)
+
+
+def test_the_page_has_contents_landmarks_and_figures_with_text(make_up: Callable[..., Path]) -> None:
+    results = [Result(make_up(name, seeds=2)) for name in ("a", "b")]
+    page = report.render(results)
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', page)) <= set(ids)
+    assert [page.count(f"<{mark}") for mark in ("nav ", "main>", "svg ")] == [1, 1, 12]
+    assert re.search(r"Median of web: time to first byte: stock \d\.\d\d s, 50 KiB window \d\.\d\d s\.", page)
+    assert re.search(r"<text [^>]*>fraction of downloads</text>", page)
+
+
+def test_identical_and_missing_curves_are_named(make_up: Callable[..., Path]) -> None:
+    directory = make_up(seeds=2)
+    path = directory / "transfers.parquet"
+    rows = pl.read_parquet(path)
+    web = rows.filter(variant="stock", workload="web")
+    same = web.with_columns(variant=pl.lit("small"))
+    bulk = rows.filter(variant="stock", workload="bulk")
+    pl.concat([web, same, bulk]).write_parquet(path)
+    caption = figures.draw(Result(directory))[0].caption
+    assert "In (a), (b), the curves of stock and 50 KiB window are identical." in caption
+    assert "In (c), (d), there is no value of 50 KiB window." in caption
+
+
+def test_ordered_variants_have_a_sequential_palette_and_many_variants_have_markers() -> None:
+    ordered = style.looks({"off": "off", "a": "half-life 10 s", "b": "half-life 1.5 s", "c": "half-life 66 s"})
+    assert ordered["off"].colour == style.COLOURS[1]
+    bright = [sum(int(ordered[name].colour[i : i + 2], 16) for i in (1, 3, 5)) for name in ("b", "a", "c")]
+    assert bright == sorted(bright)
+    many = style.looks({f"v{i}": f"variant {'abcdefghijklmnop'[i]}" for i in range(16)})
+    assert [look.marker for look in many.values()] == [""] * 7 + ["o"] * 7 + ["s"] * 2
+    assert len({look[1:] for look in many.values()}) == 16
 
 
 def test_the_page_has_the_runs_their_uncertainty_and_how_to_repeat_them(

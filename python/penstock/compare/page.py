@@ -7,11 +7,12 @@ from penstock.compare import show
 from penstock.compare.sides import Comparison
 from penstock.compare.source import CLOCKS, Source
 from penstock.errors import OutputError, naming
-from penstock.figures.downloads import Panel, curve_of, draw_panels
+from penstock.figures.downloads import Panel, curve_of, draw_panels, hidden, result_of
 from penstock.figures.picture import Picture
 from penstock.figures.style import looks
 from penstock.output import fresh
 from penstock.replicates import BAND
+from penstock.report.inline import inline
 from penstock.summary import METRICS
 
 
@@ -50,7 +51,7 @@ def write(comparison: Comparison, to: Path, command: str) -> Path:
         failures=comparison.failures,
         remarks=show.remarks(comparison),
         metric_names=tables.METRIC_NAMES,
-        figures=[(picture, report.data_uri(picture.svg)) for picture in drawn],
+        figures=[(picture, inline(picture, picture.name)) for picture in drawn],
         command=command,
         version=_core.version(),
     )
@@ -78,9 +79,9 @@ def draw(comparison: Comparison) -> Picture:
     bands = " ".join(_banded(letter, source) for letter, source in comparison.lettered)
     caption = (
         "Each curve shows the fraction of complete downloads that finished within the time on the x axis. A curve "
-        f"further left is faster. Each x axis ends at the 99th percentile of the slower source. {bands}"
+        f"further left is faster. Each x axis ends at the 99th percentile of the slower source. {bands}{hidden(rows)}"
     )
-    return Picture("downloads", "How long downloads take", caption, figure)
+    return Picture("downloads", "How long downloads take", caption, figure, result_of(rows))
 
 
 def _banded(letter: str, source: Source) -> str:

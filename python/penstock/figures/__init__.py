@@ -2,10 +2,10 @@
 
 import shutil
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
@@ -14,6 +14,9 @@ from penstock.figures import attacks, downloads, grid, leaks, life_cycle, loads,
 from penstock.figures.picture import Picture
 from penstock.figures.style import RC
 from penstock.result import Result
+
+if TYPE_CHECKING:
+    from penstock.paper.printed import Point
 
 __all__ = ["Picture", "draw", "draw_into"]
 
@@ -34,10 +37,18 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
 """All figures, in the order of the report. A sweep has only the figures of its grid."""
 
 
-def draw(result: Result) -> list[Picture]:
-    """Draw all figures with data into the folder `figures`, replacing old ones."""
-    makers = (grid.draw,) if "sweep" in result.manifest else FIGURES
-    return draw_into(result.directory / "figures", [partial(make, result) for make in makers])
+def draw(result: Result, points: "Sequence[Point]" = ()) -> list[Picture]:
+    """Draw all figures with data into the folder `figures`, replacing old ones.
+
+    Figures of a paper come first: those with `points` that it states.
+    """
+    makers: list[Callable[[], Picture | None]] = []
+    if points:
+        from penstock.figures import printed
+
+        makers += printed.makers(result, points)
+    makers += [partial(make, result) for make in ((grid.draw,) if "sweep" in result.manifest else FIGURES)]
+    return draw_into(result.directory / "figures", makers)
 
 
 def draw_into(folder: Path, makers: Iterable[Callable[[], Picture | None]]) -> list[Picture]:

@@ -6,6 +6,7 @@ from matplotlib.artist import Artist
 from numpy.typing import NDArray
 
 from penstock.attacks import probe, wave
+from penstock.figures import words
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
 from penstock.replicates import first_run
@@ -28,21 +29,24 @@ def draw_probe(result: Result) -> Picture | None:
         return None
     figure, [[axes]] = grid_of(1, 1, 7.2, 3.2)
     handles: list[Artist] = []
+    middle: dict[str, str] = {}
     styles = looks(result.variants)
     for name, look in styles.items():
         at, rate = _throughput(cells, name, PROBE_BIN)
         handles += axes.step(at, rate, where="post", color=look.colour, linestyle=look.line, linewidth=1.5)
+        middle[look.label] = f"{np.median(rate) if len(rate) else 0:.0f} KiB/s"
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylim(bottom=1)
     axes.set_xlabel("time [s]")
     axes.set_ylabel("throughput [KiB/s]")
     legend_above(figure, handles, [look.label for look in styles.values()])
+    alt = f"Median throughput of the probe: {words.listed(middle)}."
     caption = (
         f"Payload that reached the probing client in intervals of {PROBE_BIN:g} s, in the first seed. The y axis is "
         "logarithmic. The guard throttles the client only after the burst of 2 MiB."
     )
-    return Picture("probe", "Throughput of a probe of a guard", caption, figure)
+    return Picture("probe", "Throughput of a probe of a guard", caption, figure, alt)
 
 
 def draw_wave(result: Result) -> Picture | None:
@@ -81,12 +85,14 @@ def draw_wave(result: Result) -> Picture | None:
     found.set_xlabel("fraction of runs, p < 0.01")
     found.set_title("(b) the guard is confirmed")
     legend_above(figure, handles, [styles[name].label for name in shown])
+    confirmed = {styles[name].label: f"{part:.0%}" for name, part in zip(names, share, strict=True)}
+    alt = f"Runs in which the guard is confirmed: {words.listed(confirmed)}."
     caption = (
         "(a) Payload that reached the target in each second of the first seed, for the first variant and the variant "
         "with the highest correlation. (b) The fraction of runs in which the throughput in half periods correlates "
         "with the wave. A variant without attacking connections is compared with the wave of the other variants."
     )
-    return Picture("wave", "A guard modulated with connections", caption, figure)
+    return Picture("wave", "A guard modulated with connections", caption, figure, alt)
 
 
 def _throughput(cells: pl.DataFrame, variant: str, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

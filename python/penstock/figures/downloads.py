@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from penstock import stats, summary
+from penstock.figures import words
 from penstock.figures.picture import Picture
 from penstock.figures.style import Look, grid_of, legend_above, letters, looks
 from penstock.replicates import BAND, Replicates
@@ -44,9 +45,25 @@ def draw(result: Result) -> Picture | None:
     caption = (
         "Each curve shows the fraction of downloads that finished within the time on the x axis. A curve further left "
         f"is faster. Downloads are complete and began after the warm-up. {how_drawn(result.replicates)} Each x axis "
-        "ends at the 99th percentile of the slowest variant."
+        f"ends at the 99th percentile of the slowest variant.{hidden(rows)}"
     )
-    return Picture("downloads", "How long downloads take", caption, figure)
+    return Picture("downloads", "How long downloads take", caption, figure, result_of(rows))
+
+
+def hidden(rows: Sequence[Sequence[Panel]]) -> str:
+    """Sentences about curves that a reader cannot see, for a caption."""
+    panels = (panel for row in rows for panel in row)
+    return words.hidden((letter, _labelled(panel)) for letter, panel in zip(letters(), panels, strict=False))
+
+
+def result_of(rows: Sequence[Sequence[Panel]]) -> str:
+    """The medians of all curves, for readers who do not see the figure."""
+    said = (words.medians(panel.title, _labelled(panel)) for row in rows for panel in row)
+    return " ".join(filter(None, said))
+
+
+def _labelled(panel: Panel) -> dict[str, stats.Curve]:
+    return {look.label: curve for look, curve in panel.curves.items()}
 
 
 def curves_of(
@@ -112,7 +129,8 @@ def draw_distributions(axes: Axes, curves: Mapping[Look, stats.Curve]) -> list[A
         x, y = curve.x[at], curve.y[at]
         if x.size:
             x, y = np.concatenate([[x[0]], x]), np.concatenate([[0.0], y])
-        handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7)
+        marks: dict[str, Any] = {"marker": look.marker, "markersize": 4, "markevery": 0.12} if look.marker else {}
+        handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7, **marks)
     axes.set_ylim(0, 1.02)
     return handles
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from penstock import grid, points, summary
 from penstock.figures.picture import Picture
-from penstock.figures.style import COLOURS, LINES, WIDE, grid_of, legend_above, letters, mark_values, time_panels
+from penstock.figures.style import WIDE, grid_of, legend_above, letters, looks, mark_values, time_panels
 from penstock.result import Result
 from penstock.summary import METRICS
 from penstock.tables import seconds
@@ -47,13 +47,28 @@ def draw(result: Result) -> Picture | None:
     if len(names) == 1:
         figure = _lines(slices, workloads, names[0], values[0])
         words = f"Each point is the mean of the runs' medians over {over}. Bars are 95 % t intervals of these means."
-        return Picture("line", f"Times against {names[0]}", words, figure)
+        return Picture("line", f"Times against {names[0]}", words, figure, _best(table, workloads, names))
     figure = _maps(slices, workloads, names, values)
     words = (
         f"Each field is a point of the grid. Its number is the mean of the runs' medians over {over} [s]. Panels of "
         "one workload and one time share their colours, and darker is slower. A dash means no complete download."
     )
-    return Picture("heat-map", f"Times over {names[0]} and {names[1]}", words, figure)
+    return Picture("heat-map", f"Times over {names[0]} and {names[1]}", words, figure, _best(table, workloads, names))
+
+
+def _best(table: pl.DataFrame, workloads: Sequence[str], names: Sequence[str]) -> str:
+    """The points with the shortest and the longest time, for each workload and time."""
+    said = []
+    for workload in workloads:
+        for metric in METRICS:
+            rows = table.filter(workload=workload).drop_nulls(metric.column).sort(metric.column)
+            ends = [
+                f"{seconds(row[metric.column])} at {', '.join(f'{name}={row[name]}' for name in names)}"
+                for row in (rows.row(0, named=True), rows.row(-1, named=True))
+            ] if rows.height else []  # fmt: skip
+            if ends:
+                said.append(f"{workload}, {metric.title}: from {ends[0]} to {ends[1]}.")
+    return " ".join(said)
 
 
 def _slices(table: pl.DataFrame, further: Sequence[str]) -> list[Slice]:
@@ -67,16 +82,18 @@ def _slices(table: pl.DataFrame, further: Sequence[str]) -> list[Slice]:
 
 def _lines(slices: Sequence[Slice], workloads: Sequence[str], name: str, values: Sequence[str]) -> Figure:
     x, unit = _quantities(values)
+    styles = looks({each.label: each.label for each in slices})
     figure, panels = time_panels(workloads, f"{name} [{unit}]" if unit else name)
     for axes, workload, metric in panels:
-        for i, each in enumerate(slices):
+        for each in slices:
             rows = each.rows.filter(workload=workload)
             y, low, high = (
                 rows[f"{metric.column.removesuffix('_s')}{end}_s"].to_numpy() for end in ("", "_low", "_high")
             )
-            look: dict[str, Any] = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i % len(LINES)]}
-            axes.plot(x, y, marker="o", markersize=3.5, linewidth=1.5, label=each.label, **look)
-            axes.vlines(x, low, high, color=look["color"], linewidth=1.2)
+            look = styles[each.label]
+            line: dict[str, Any] = {"color": look.colour, "linestyle": look.line, "marker": look.marker or "o"}
+            axes.plot(x, y, markersize=3.5, linewidth=1.5, label=each.label, **line)
+            axes.vlines(x, low, high, color=look.colour, linewidth=1.2)
         axes.set_ylim(bottom=0)
         if unit is None or (min(x) > 0 and max(x) / min(x) > WIDE):
             axes.set_xscale("linear" if unit is None else "log")

@@ -4,6 +4,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from penstock import summary
+from penstock.figures import words
 from penstock.figures.picture import Picture
 from penstock.figures.style import STATIONS, grid_of, legend_above, looks
 from penstock.replicates import RUN, first_run
@@ -27,6 +28,7 @@ def draw(result: Result) -> Picture | None:
     hop = _slowest_hop(cells, next(iter(result.variants)))
     cells = cells.filter(pl.col("hop") == hop)
     styles = looks(result.variants)
+    longest: dict[str, str] = {}
     figure, panels = grid_of(len(styles) + 1, 1, 7.8, 1.9, sharex=True)
     waits = panels[-1][0]
     for (variant, look), (axes,) in zip(styles.items(), panels, strict=False):
@@ -37,6 +39,7 @@ def draw(result: Result) -> Picture | None:
             continue
         _life(axes, rows)
         wait = rows["outbuf_ns"] - rows["queued_ns"]
+        longest[look.label] = f"{words.largest(wait):.2f} s"
         waits.plot(rows["place"], wait, color=look.colour, linestyle=look.line, linewidth=1.5)
     # One scale for all variants, so that shorter waits look shorter.
     top = max((axes.get_ylim()[1] for (axes,) in panels[:-1]), default=1.0)
@@ -51,6 +54,7 @@ def draw(result: Result) -> Picture | None:
     handles, labels = panels[0][0].get_legend_handles_labels()
     if handles:
         legend_above(figure, handles, labels)
+    alt = f"Longest wait of these cells in the circuit queue: {words.listed(longest)}."
     caption = (
         f"One {workload} download of each variant at the {hop}, with the median duration in the first seed. The lowest "
         "line shows when a cell enters the circuit queue. The middle line shows when it moves to the output buffer, "
@@ -58,7 +62,7 @@ def draw(result: Result) -> Picture | None:
         "axis is the number of the cell, because cells of a burst enter at the same time; the paper's x axis is the "
         "time. The lowest panel shows the wait in the circuit queue for all variants."
     )
-    return Picture("life-cycle", f"The life of a {workload} download's cells at the {hop}", caption, figure)
+    return Picture("life-cycle", f"The life of a {workload} download's cells at the {hop}", caption, figure, alt)
 
 
 def _life(axes: Axes, rows: pl.DataFrame) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock import summary
-from penstock.figures.downloads import Panel, curves_of, draw_panels, how_drawn
+from penstock.figures.downloads import Panel, curves_of, draw_panels, hidden, how_drawn, result_of
 from penstock.figures.picture import Picture
 from penstock.figures.style import looks
 from penstock.result import Result
@@ -58,6 +58,6 @@ def draw(result: Result) -> Picture | None:
     caption = (
         "Each curve shows the fraction of downloads that finished within the time on the x axis, for one load. "
         f"Downloads are complete and began after the warm-up. {how_drawn(result.replicates)} Each x axis ends at the "
-        "95th percentile of the slowest algorithm."
+        f"95th percentile of the slowest algorithm.{hidden(rows)}"
     )
-    return Picture("loads", "Download times under each load", caption, figure)
+    return Picture("loads", "Download times under each load", caption, figure, result_of(rows))

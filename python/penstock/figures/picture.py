@@ -21,6 +21,8 @@ class Picture:
     caption: str
     """The caption, which explains the figure."""
     figure: Figure
+    alt: str = ""
+    """The result that the figure shows, for readers who do not see it."""
     svg: Path = Path()
     """The written files."""
     png: Path = Path()
@@ -39,6 +41,9 @@ class Picture:
         with naming(self.svg):
             svg: Any = FigureCanvasSVG(self.figure)
             svg.print_svg(self.svg, metadata={"Date": None, "Creator": None})
+            # Text stays text, so that a reader can search it. Not every machine has matplotlib's font.
+            text = self.svg.read_text(encoding="utf-8").replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+            self.svg.write_text(text, encoding="utf-8")
         self.figure.set_dpi(160)
         with naming(self.png):
             png: Any = FigureCanvasAgg(self.figure)

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from penstock import summary
+from penstock.figures import words
 from penstock.figures.picture import Picture
 from penstock.figures.style import Look, grid_of, looks
 from penstock.replicates import RUN, first_run
@@ -31,11 +32,16 @@ def draw_length(result: Result) -> Picture | None:
 
     figure = _panel_per_variant(result, traced, workload, _first, pl.col("t_s"), one)
     figure.supylabel("queue length [cells]", fontsize=9.5, color="#333333")
+    longest = {
+        label: f"{words.largest(traced.filter(variant=name, workload=workload)['queue_cells']):.0f} cells"
+        for name, label in result.variants.items()
+    }
+    alt = f"Longest queue of the {workload} circuits at the exit in all runs: {words.listed(longest)}."
     caption = (
         f"Cells in the circuit queue of a {workload} client at the exit during its first download, in the first seed. "
         "Cells wait here if windows or credits admit more cells than the path can carry."
     )
-    return Picture("circuit-queue", f"The {workload} client's circuit queue at the exit", caption, figure)
+    return Picture("circuit-queue", f"The {workload} client's circuit queue at the exit", caption, figure, alt)
 
 
 def draw_delays(result: Result) -> Picture | None:
@@ -52,13 +58,18 @@ def draw_delays(result: Result) -> Picture | None:
 
     figure = _panel_per_variant(result, tracked, workload, _slowest_cell, pl.col("queued_ns") / 1e9, one)
     figure.supylabel("time in the circuit queue [s]", fontsize=9.5, color="#333333")
+    longest = {
+        label: f"{words.largest(tracked.filter(variant=name, workload=workload)['circuit_queue_s']):.2f} s"
+        for name, label in result.variants.items()
+    }
+    alt = f"Longest wait of a {workload} cell at the exit in all runs: {words.listed(longest)}."
     caption = (
         f"Each dot is a cell of one {workload} download. The x axis is the time at which the cell entered the exit's "
         "circuit queue, and the y axis is the time that it waited there. The download is the one with the longest wait "
         "of a cell in the first seed. A rising line is a burst of cells that arrived together and left one by one. "
         "Each SENDME permits the next burst."
     )
-    return Picture("queue-delay", f"How long the cells of a {workload} download wait at the exit", caption, figure)
+    return Picture("queue-delay", f"How long the cells of a {workload} download wait at the exit", caption, figure, alt)
 
 
 def _panel_per_variant(

@@ -1,9 +1,12 @@
 """Waits of cells at the stations of each hop, for all variants."""
 
+from collections.abc import Mapping
+
 import polars as pl
 from matplotlib.axes import Axes
 
 from penstock import summary
+from penstock.figures import words
 from penstock.figures.picture import Picture
 from penstock.figures.style import STATIONS, grid_of, legend_above
 from penstock.result import Result
@@ -21,11 +24,13 @@ def draw(result: Result) -> Picture | None:
         return None
     height = 0.42 + 0.24 * len(result.variants)
     figure, panels = grid_of(len(HOPS), len(workloads), 7.8 / len(workloads), height, sharex="col", sharey=True)
+    said: list[str] = []
     for column, workload in enumerate(workloads):
         means = _means(result.cells, workload)
         for row, hop in enumerate(HOPS):
             _bars(panels[row][column], [means.get((variant, hop), {}) for variant in result.variants])
         panels[0][column].set_title(f"{workload} cells")
+        said.append(f"Longest mean wait of {workload} cells: {words.listed(_longest(means, result.variants))}.")
         panels[-1][column].set_xlabel("mean wait of a cell [s]")
     for hop, (axes, *_) in zip(HOPS, panels, strict=True):
         axes.set_yticks(range(len(result.variants)), list(result.variants.values()))
@@ -38,7 +43,18 @@ def draw(result: Result) -> Picture | None:
         "length of a bar is the mean time that a cell spends in the relay. At the exit, the first place holds bytes "
         "from the server."
     )
-    return Picture("stations", "Where cells wait", caption, figure)
+    return Picture("stations", "Where cells wait", caption, figure, " ".join(said))
+
+
+def _longest(means: Means, variants: Mapping[str, str]) -> dict[str, str]:
+    """The place with the longest mean wait under each variant."""
+    found = {}
+    for name, label in variants.items():
+        waits = {(hop, place): wait for hop in HOPS for place, wait in means.get((name, hop), {}).items()}
+        if waits:
+            hop, place = max(waits, key=lambda at: waits[at])
+            found[label] = f"{waits[hop, place]:.2f} s ({STATIONS[place][0]} of the {hop})"
+    return found
 
 
 def _bars(axes: Axes, means: list[dict[str, float]]) -> None:

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from penstock.figures import words
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
 from penstock.paper.steps import ALONG, onset
@@ -30,11 +31,13 @@ def draw(result: Result) -> Picture | None:
     styles = looks(result.variants)
     # Panels are filled column by column, so that neighbours in the scenario are above each other.
     places = [panels[row][column] for column in range(columns) for row in range(rows)]
+    longest: dict[str, str] = {}
     for axes, (variant, at) in zip(places, changes.items(), strict=False):
         axes.set_title(styles[variant].label)
         mine = result.circuits.filter(variant=variant).sort(*CIRCUIT, "t_s")
         near = (pl.col("t_s") - at).is_between(-BEFORE, AFTER)
         mine = mine.join(mine.head(1), on=CIRCUIT, how="semi").filter(near)
+        longest[styles[variant].label] = f"{words.largest(mine.filter(pl.col('t_s') >= at)['queue_cells']):.0f} cells"
         for hop in ALONG:
             there = mine.filter(hop=hop)
             time = there["t_s"] - at
@@ -54,8 +57,9 @@ def draw(result: Result) -> Picture | None:
     panels[0][0].set_ylim(bottom=0)
     figure.supylabel("cells", fontsize=9.5, color="#333333")
     legend_above(figure, *panels[0][0].get_legend_handles_labels())
+    alt = f"Longest circuit queue after the change: {words.listed(longest)}."
     caption = (
         "The first circuit of the first seed, before and after a change of the network or a relay. The curves are the "
         "circuit's window at the exit and the circuit's queue at each relay."
     )
-    return Picture("step", "Windows and queues after a change", caption, figure)
+    return Picture("step", "Windows and queues after a change", caption, figure, alt)

@@ -5,14 +5,18 @@ the curves in grey print.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle, pairwise
+from itertools import count, cycle, pairwise
 from string import ascii_lowercase
 from typing import Any, NamedTuple
 
+from matplotlib import colormaps
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from penstock.figures.ordered import find
+from penstock.stations import STATIONS as STATION_NAMES
 from penstock.summary import METRICS, Metric
 
 WIDE = 20.0
@@ -20,7 +24,7 @@ WIDE = 20.0
 
 RC: dict[str, Any] = {
     "svg.hashsalt": "penstock",
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",
     "text.parse_math": False,  # labels of the user may contain dollar signs
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
@@ -52,14 +56,20 @@ RC: dict[str, Any] = {
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 
+COOL = ("#0072B2", "#009E73", "#56B4E9")
+"""The colours that resemble those of the sequential palette."""
+
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (5, 1.4, 1.2, 1.4)), (0, (8, 2)))
 
-STATIONS = {
-    "kernel_in_s": ("kernel, incoming", "#9ecae1"),
-    "circuit_queue_s": ("circuit queue", "#08519c"),
-    "outbuf_s": ("output buffer", "#fdae6b"),
-    "kernel_out_s": ("kernel, outgoing", "#a63603"),
-}
+MARKERS = ("", "o", "s", "^", "D", "v", "P")
+
+STATIONS = dict(
+    zip(
+        STATION_NAMES,
+        zip(STATION_NAMES.values(), ("#9ecae1", "#08519c", "#fdae6b", "#a63603"), strict=True),
+        strict=True,
+    )
+)
 """The stations of a cell in order: columns of `cells`, names and colours."""
 
 
@@ -69,14 +79,33 @@ class Look(NamedTuple):
     label: str
     colour: str
     line: Any
+    marker: str = ""
+    """A marker for variants whose colour another variant has, too."""
 
 
 def looks(variants: Mapping[str, str]) -> dict[str, Look]:
-    """The style of each variant, by its position in the scenario."""
+    """The style of each variant, by its position in the scenario.
+
+    Variants that differ in one quantity have the colours of a sequential palette, from dark to bright.
+    """
+    sweep = find(variants)
+    ordered = dict(zip(sweep.values, sequence(len(sweep.values)), strict=True)) if sweep else {}
+    # Beside the sequential palette, other variants have warm colours.
+    others = (look_of(i) for i in count() if not sweep or COLOURS[i % len(COLOURS)] not in COOL)
     return {
-        name: Look(label, COLOURS[i % len(COLOURS)], LINES[i % len(LINES)])
-        for i, (name, label) in enumerate(variants.items())
+        name: Look(label, ordered[name], "-") if name in ordered else Look(label, *next(others))
+        for name, label in variants.items()
     }
+
+
+def look_of(place: int) -> tuple[str, Any, str]:
+    """Colour, line and marker of the category at a place; only the first categories need no marker."""
+    return COLOURS[place % len(COLOURS)], LINES[place % len(LINES)], MARKERS[place // len(COLOURS) % len(MARKERS)]
+
+
+def sequence(length: int) -> list[str]:
+    """Colours of a sequential palette, which differ in brightness, too."""
+    return [to_hex(colormaps["viridis"](0.85 * place / max(length - 1, 1))) for place in range(length)]
 
 
 def grid_of(rows: int, columns: int, width: float, height: float, **kwargs: Any) -> tuple[Figure, list[list[Axes]]]:

@@ -3,7 +3,7 @@
 import polars as pl
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from penstock.figures.downloads import Panel, curve_of, draw_panels, how_drawn
+from penstock.figures.downloads import Panel, curve_of, draw_panels, hidden, how_drawn, result_of
 from penstock.figures.picture import Picture
 from penstock.figures.style import looks
 from penstock.paper import waits
@@ -57,6 +57,6 @@ def draw(result: Result) -> Picture | None:
         "shows the wait in the outgoing kernel of each relay. Panel (b) shows the wait in circuit queue and output "
         "buffer of each relay. Panel (c) shows the sum of all waits on a circuit. Bytes that wait at the exit before "
         f"they become cells do not count. The curves include all workloads. {how_drawn(result.replicates)} "
-        "The x axis is logarithmic and begins at 0.1 ms."
+        f"The x axis is logarithmic and begins at 0.1 ms.{hidden([panels])}"
     )
-    return Picture("waits", "How long cells wait", caption, figure)
+    return Picture("waits", "How long cells wait", caption, figure, result_of([panels]))

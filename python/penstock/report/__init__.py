@@ -1,6 +1,5 @@
 """A self-contained HTML page: the runs, their results with intervals, and the command that repeats them."""
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,12 @@ import polars as pl
 
 from penstock import figures, identity, points, summary, tables
 from penstock.errors import replacing
+from penstock.report.inline import inline
 from penstock.result import Result
 
 if TYPE_CHECKING:
     from penstock.paper import Outcome
+    from penstock.paper.printed import Point
 
 TEMPLATES = Path(__file__).parent
 
@@ -54,15 +55,16 @@ def render(results: Sequence[Result], outcome: "Outcome | None" = None) -> str:
         from penstock.paper import table
 
         templates.globals["table"] = table
-    sections = [_section(result) for result in results]
+    sections = [_section(result, place, _points_of(result, outcome)) for place, result in enumerate(results)]
     return templates.get_template("page.html").render(sections=sections, outcome=outcome)
 
 
-def _section(result: Result) -> dict[str, Any]:
+def _section(result: Result, place: int, points: "Sequence[Point]") -> dict[str, Any]:
     sweep = _points(result) if "sweep" in result.manifest else None
     differences = pl.DataFrame() if sweep else result.differences()
     pairs = differences["pairs"].to_list() if differences.height else []
     return {
+        "id": f"s{place}",
         "result": result,
         "scenario": result.scenario,
         "source": _source(result.scenario),
@@ -71,10 +73,20 @@ def _section(result: Result) -> dict[str, Any]:
         "summary": [] if sweep else result.summary().rows(named=True),
         "differences": differences.rows(named=True),
         "baseline": next(iter(result.variants.values()), ""),
-        "figures": [(picture, data_uri(picture.svg)) for picture in figures.draw(result)],
+        "figures": [(picture, inline(picture, f"f{place}-{picture.name}")) for picture in figures.draw(result, points)],
         "pairs": pairs,
         "warning": result.replicates.warning(pairs) if pairs else "",
     }
+
+
+def _points_of(result: Result, outcome: "Outcome | None") -> "list[Point]":
+    """The points of the paper's figures that the scenario of a result represents."""
+    if outcome is None:
+        return []
+    from penstock.paper import printed
+
+    scenarios = {name for name, each in outcome.results.items() if each is result}
+    return [point for point in printed.load(outcome.claims, outcome.figure) if point.scenario in scenarios]
 
 
 def _points(result: Result) -> dict[str, Any]:
@@ -98,8 +110,3 @@ def _source(scenario: dict[str, Any]) -> str:
         f"figure{'s' if len(figures_of) > 1 else ''} {', '.join(figures_of)}" if figures_of else "",
     ]
     return ", ".join(part for part in parts if part)
-
-
-def data_uri(svg: Path) -> str:
-    """The file as a data URI."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")
