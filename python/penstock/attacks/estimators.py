@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from penstock.attacks import measurement, wave
 from penstock.attacks.information import NO, YES, Floats, Guess
 from penstock.attacks.measurement import Run
-from penstock.attacks.model import Attack, Correlation, Latency, Linked
+from penstock.attacks.model import Attack, Correlation, Latency
 
 BLIND = -1e9
 """The score of a candidate about which the adversary has no number."""
@@ -186,40 +185,9 @@ def _mean(values: Floats) -> float:
     return float(values.mean()) if values.size else float("nan")
 
 
-def _linked(attack: Attack, run: Run) -> list[Guess]:
-    """A guess for each pair of circuits about the question whether one client built both.
-
-    A client with several circuits is a pair. Clients with one circuit form pairs in the order of their names.
-    """
-    estimator = attack.estimator
-    assert isinstance(estimator, Linked)  # noqa: S101 the table of estimators selects by kind
-    tests = run.transfers.filter(
-        pl.col("workload").str.starts_with(attack.adversary.victims),
-        pl.col("bytes") <= estimator.largest,
-        pl.col("ttlb_s").is_not_null(),
-        pl.col("start_s").is_between(attack.measurement.begin, attack.measurement.end),
-    )
-    speed = tests.with_columns(rate=pl.col("bytes") / pl.col("ttlb_s"))
-    of_circuit = speed.group_by("client", "workload").agg(pl.col("rate").median()).sort("client", "workload")
-    of_client = of_circuit.group_by("client", maintain_order=True).agg("rate")
-    same = [(name, list(rates)) for name, rates in of_client.iter_rows() if len(rates) > 1]
-    single = [(name, rates[0]) for name, rates in of_client.iter_rows() if len(rates) == 1]
-    other = [(f"{a}+{b}", [x, y]) for (a, x), (b, y) in zip(single[::2], single[1::2], strict=False)]
-    slowest: NDArray[np.float64] = np.array([-np.log(max(rates)) for _, rates in same + other])
-    if not slowest.size:
-        return []
-    border = float(np.median(slowest))
-    labels = [1] * len(same) + [0] * len(other)
-    return [
-        Guess(name, label, (NO, YES), np.array([border, score]), {"rate": float(np.exp(-score))})
-        for (name, _), label, score in zip(same + other, labels, slowest, strict=True)
-    ]
-
-
 ESTIMATORS: dict[str, Callable[[Attack, Run], list[Guess]]] = {
     "correlation": _correlation,
     "rate": _rate,
     "latency": _latency,
     "wave": _wave,
-    "linked": _linked,
 }

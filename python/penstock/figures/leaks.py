@@ -32,15 +32,11 @@ CORRELATION = View("correlation with the guard", "correlation", pl.col("score").
 _SCORE = pl.col("score").clip(0.0, 12.0)
 USERS = View("victims that use the relay", "-log10 p", pl.when(pl.col("truth") == YES).then(_SCORE))
 OTHERS = View("other victims", "-log10 p", pl.when(pl.col("truth") == NO).then(_SCORE))
-SAME = View("circuits of one client", "-ln of the rate", pl.when(pl.col("truth") == YES).then(pl.col("score")))
-DIFFERENT = View("circuits of two clients", "-ln of the rate", pl.when(pl.col("truth") == NO).then(pl.col("score")))
-
 VIEWS: Mapping[str, tuple[View, ...]] = {
     "correlation": (CORRELATION, REMAINING),
     "rate": (ENTROPY, REMAINING),
     "latency": (ERROR, PINGS, REMAINING),
     "wave": (USERS, OTHERS),
-    "linked": (SAME, DIFFERENT),
 }
 """The panels of an attack, by its estimator."""
 
