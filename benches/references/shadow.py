@@ -480,7 +480,8 @@ def compare(arguments: argparse.Namespace) -> int:
     table, hold, whole = lines(rows)
     if not table:
         refuse(f"shadow: {arguments.data} has no run of both Shadow and the simulator; run make reference-shadow")
-    counts = {name: len({row["seed"] for row in rows if row["scenario"] == name}) for name in SCENARIOS}
+    ours = [row for row in rows if row["world"] == "sim"]
+    counts = {name: len({row["seed"] for row in ours if row["scenario"] == name}) for name in SCENARIOS}
     seeds = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
     summary = f"{hold} of {whole} criteria hold. Seeds: {seeds}."
     tables = [
