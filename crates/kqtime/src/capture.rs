@@ -20,8 +20,14 @@ const RECEIVE_BUFFER: usize = 64 << 20;
 /// The largest IP packet, also of segmentation offload [B].
 const LARGEST: usize = 1 << 16;
 
-/// Packets that are read before the reports are looked at [1].
-const BATCH: usize = 1024;
+/// A captured packet.
+#[derive(Debug)]
+pub struct Captured {
+    /// When the interface sent or received it: real time since 1970 [ns].
+    pub time: u64,
+    /// Its TCP payload, if it is kept.
+    pub packet: Option<Packet>,
+}
 
 /// A packet socket.
 #[derive(Debug)]
@@ -38,7 +44,7 @@ impl Capture {
     /// [`Error::Machine`] without CAP_NET_RAW.
     pub fn open() -> Result<Self, Error> {
         let machine = |errno: Errno| {
-            let remedy = "run it as root, or in a namespace of your own (`unshare -Urn`)";
+            let remedy = "run it as root, in the network namespace of the program";
             Error::Machine(format!("packets cannot be captured ({}); {remedy}", errno.desc()))
         };
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
@@ -52,10 +58,10 @@ impl Capture {
         Ok(Self { socket, buffer: vec![0; LARGEST] })
     }
 
-    /// The next packet that left or arrived with TCP payload, of the connections for which `keeps` is true. `None`: there is
-    /// none now, or none among the next [`BATCH`] packets.
-    pub fn next_packet(&mut self, keeps: impl Fn(&Connection) -> bool) -> Option<Packet> {
-        for _ in 0..BATCH {
+    /// The next captured packet. It is kept if it has TCP payload of a connection for which `keeps` is true. `None`: there
+    /// is no packet now.
+    pub fn next_packet(&mut self, keeps: impl Fn(&Connection) -> bool) -> Option<Captured> {
+        loop {
             let mut space = cmsg_space!(TimeSpec);
             let mut parts = [IoSliceMut::new(&mut self.buffer)];
             let fd = self.socket.as_raw_fd();
@@ -76,13 +82,25 @@ impl Capture {
                 })
             });
             let len = message.bytes;
-            if let Some(time) = time
-                && let Some(packet) = tcp_packet(direction, time, &self.buffer[..len], &keeps)
-            {
-                return Some(packet);
+            if let Some(time) = time {
+                let packet = tcp_packet(direction, time, &self.buffer[..len], &keeps);
+                return Some(Captured { time, packet });
             }
         }
-        None
+    }
+
+    /// Packets that found no space in the socket since the last call [1].
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        #[allow(unsafe_code, reason = "nix does not have this option")]
+        // SAFETY: the structure is writable and has this length.
+        let known = unsafe {
+            let (fd, value) = (self.socket.as_raw_fd(), (&raw mut statistics).cast());
+            libc::getsockopt(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, value, &raw mut len)
+        };
+        if known == 0 { statistics.tp_drops.into() } else { 0 }
     }
 }
 

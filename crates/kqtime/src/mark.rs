@@ -1,4 +1,4 @@
-//! The report of one write or read, which the loaded library writes into a pipe.
+//! The report of one write or read, which the loaded library sends through a local socket.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -8,8 +8,10 @@ pub const TAG_LEN: usize = 16;
 pub const TAG_OFFSET: usize = 200;
 /// Length of a report [B].
 pub const MARK_LEN: usize = 1 + 2 * 18 + 8 + 4 + TAG_LEN;
-/// The environment variable with the number of the pipe for reports.
+/// The environment variable with the number of the socket for reports.
 pub const FD_VARIABLE: &str = "PENSTOCK_KQTIME_FD";
+/// The environment variable with the inode of this socket.
+pub const INODE_VARIABLE: &str = "PENSTOCK_KQTIME_INODE";
 /// The environment variable with the shortest time between two reports of a socket and direction [ns].
 pub const INTERVAL_VARIABLE: &str = "PENSTOCK_KQTIME_INTERVAL";
 

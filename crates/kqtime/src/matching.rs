@@ -15,6 +15,9 @@ pub const TOTAL_MEMORY: usize = 512 << 20;
 /// A packet or report waits at most so long for its counterpart [ns].
 pub const PATIENCE: u64 = 60_000_000_000;
 
+/// Pending reports that are looked for in each packet [1]. The second and later ones matter if a packet was not captured.
+const LOOKAHEAD: usize = 4;
+
 /// TCP payload that passed an interface.
 #[derive(Clone, Debug)]
 pub struct Packet {
@@ -78,14 +81,17 @@ impl Matcher {
         self.bytes += len;
         let newest = flow.packets.len() - 1;
         let mut found = Vec::new();
-        let packets = &flow.packets;
-        flow.pending.retain(|mark| {
-            let ends = ends_in(packets, newest, &mark.tag);
-            if ends {
-                found.extend(wait(mark, now));
+        if !flow.pending.is_empty() {
+            let seam = seam(&flow.packets, newest);
+            let payload = &flow.packets[newest].payload;
+            let ends = |mark: &Mark| has(payload, &seam, &mark.tag);
+            // Bytes leave in the order of their writes. If a later report is found, the packets of those before it were not
+            // captured.
+            while let Some(number) = flow.pending.iter().take(LOOKAHEAD).position(ends) {
+                self.lost += number as u64;
+                found.extend(flow.pending.drain(..=number).next_back().and_then(|mark| wait(&mark, now)));
             }
-            !ends
-        });
+        }
         self.bytes -= flow.trim(now);
         while self.bytes > TOTAL_MEMORY {
             let largest = self.flows.values_mut().max_by_key(|flow| flow.bytes);
@@ -120,11 +126,8 @@ impl Matcher {
             }
             return None;
         };
-        let time = flow.packets[number].time;
-        // A stream is written and read in order. A byte of this packet may have a later report.
-        for _ in 0..number {
-            self.bytes -= flow.drop_oldest();
-        }
+        let Packet { time, seq, .. } = flow.packets[number];
+        self.bytes -= flow.drop_before(seq);
         wait(&mark, time)
     }
 
@@ -176,6 +179,21 @@ impl Flow {
         dropped
     }
 
+    /// Drops the packets that end at or before this sequence number; returns their bytes. A stream is written and read in
+    /// order, but lost packets are captured again after later ones.
+    fn drop_before(&mut self, seq: u32) -> usize {
+        let before = self.bytes;
+        self.packets.retain(|packet| {
+            let end = packet.seq.wrapping_add(packet.payload.len() as u32);
+            let is_later = end.wrapping_sub(seq).cast_signed() > 0;
+            if !is_later {
+                self.bytes -= packet.payload.len();
+            }
+            is_later
+        });
+        before - self.bytes
+    }
+
     fn drop_oldest(&mut self) -> usize {
         let len = self.packets.pop_front().map_or(0, |packet| packet.payload.len());
         self.bytes -= len;
@@ -195,8 +213,11 @@ fn wait(mark: &Mark, time: u64) -> Option<Wait> {
 
 /// Whether a tag's last byte is in the packet with this number. Its first bytes may be in the packets before it.
 fn ends_in(packets: &VecDeque<Packet>, number: usize, tag: &Tag) -> bool {
-    let packet = &packets[number];
-    memmem::find(&packet.payload, tag).is_some() || memmem::find(&seam(packets, number), tag).is_some()
+    has(&packets[number].payload, &seam(packets, number), tag)
+}
+
+fn has(payload: &[u8], seam: &[u8], tag: &Tag) -> bool {
+    memmem::find(payload, tag).is_some() || memmem::find(seam, tag).is_some()
 }
 
 /// The first bytes of a packet behind the last ones of the packets before it, without a whole tag on one side.
@@ -297,6 +318,30 @@ mod tests {
             let wait = matcher.on_mark(mark(direction, time, &stream, 200)).unwrap();
             assert_eq!(wait.wait, time.abs_diff(250));
         }
+    }
+
+    #[test]
+    fn a_retransmitted_packet_does_not_hide_the_packets_before_it() {
+        let stream = stream();
+        let mut matcher = matcher();
+        for (time, number) in [(100, 0), (300, 2), (400, 3), (900, 1)] {
+            matcher.on_packet(packet(Direction::In, time, number * 1000, &stream, 1000));
+        }
+        for (number, since) in [(0, 100), (1, 900), (2, 300), (3, 400)] {
+            let wait = matcher.on_mark(mark(Direction::In, 2000, &stream, number * 1000 + 200)).unwrap();
+            assert_eq!(wait.wait, 2000 - since);
+        }
+    }
+
+    #[test]
+    fn a_packet_that_was_not_captured_costs_its_own_report_only() {
+        let stream = stream();
+        let mut matcher = matcher();
+        for number in 0..3 {
+            matcher.on_mark(mark(Direction::Out, 10, &stream, number * 1000 + 200));
+        }
+        let found = matcher.on_packet(packet(Direction::Out, 50, 1000, &stream, 1000));
+        assert_eq!((found.len(), matcher.lost, matcher.pending()), (1, 1, 1));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub const USAGE: &str = "penstock-kqtime: how long bytes of a program's TCP sock
 penstock-kqtime [OPTION]... PROGRAM [ARGUMENT]...
 
 The program runs with a library that reports a few of its writes and reads. Captured packets show when the same bytes pass
-a network interface. This needs CAP_NET_RAW, which root and `unshare -Urn` have. No address is recorded.
+a network interface. This needs CAP_NET_RAW, which root has. No address is recorded.
 
   -o, --out FILE       write a line for each measured wait (CSV)
   --interval 10ms      shortest time between two reports of a socket and direction

@@ -6,6 +6,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+/// Counts of waits and packets that are not in the table [1].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Missing {
+    /// Reports of bytes that had not left when the program ended.
+    pub unfinished: u64,
+    /// Other reports whose bytes were in no packet.
+    pub unmatched: u64,
+    /// Packets that found no space in the packet socket.
+    pub dropped: u64,
+}
+
 /// Waits of one program.
 #[derive(Debug)]
 pub struct Report<W> {
@@ -44,12 +55,12 @@ impl<W: Write> Report<W> {
         writeln!(out, "{time},{number},{},{},{}", direction.name(), wait.wait, wait.mark.queue)
     }
 
-    /// The summary, and the table is complete. `unmatched`: reports whose bytes were in no packet [1].
+    /// The summary, and the table is complete.
     ///
     /// # Errors
     ///
     /// If the table cannot be written.
-    pub fn finish(mut self, unmatched: u64) -> io::Result<String> {
+    pub fn finish(mut self, missing: &Missing) -> io::Result<String> {
         if let Some(out) = &mut self.out {
             out.flush()?;
         }
@@ -64,7 +75,13 @@ impl<W: Write> Report<W> {
                 "{name:9} {count:7} {median:6.3} ms {high:6.3} ms {highest:6.3} ms {longest:7.3} ms"
             );
         }
-        let _ = writeln!(text, "{} connections; {unmatched} reports without a packet", self.numbers.len());
+        let Missing { unfinished, unmatched, dropped } = missing;
+        let _ = writeln!(
+            text,
+            "{} connections; {unfinished} waits longer than the program, {unmatched} reports without a packet, {dropped} \
+             packets not captured",
+            self.numbers.len()
+        );
         Ok(text)
     }
 }
@@ -84,9 +101,12 @@ mod tests {
             let mark = Mark { direction: Direction::Out, connection, time: 1500, queue: 3, tag: [0; 16] };
             report.add(&Wait { mark, wait }).unwrap();
         }
-        let summary = report.finish(4).unwrap();
+        let summary = report.finish(&Missing { unmatched: 4, ..Missing::default() }).unwrap();
         let table = "time_ns,connection,direction,wait_ns,queue_bytes\n500,0,out,10,3\n500,1,out,20,3\n500,0,out,30,3\n";
         assert_eq!(String::from_utf8(out).unwrap(), table);
-        assert!(summary.contains("2 connections; 4 reports without a packet"), "{summary}");
+        assert!(
+            summary.contains("2 connections; 0 waits longer than the program, 4 reports without a packet, 0"),
+            "{summary}"
+        );
     }
 }

@@ -2,19 +2,21 @@
 
 use crate::Error;
 use crate::capture::Capture;
-use crate::mark::{FD_VARIABLE, INTERVAL_VARIABLE, MARK_LEN, Mark};
+use crate::mark::{FD_VARIABLE, INODE_VARIABLE, INTERVAL_VARIABLE, MARK_LEN, Mark};
 use crate::matching::Matcher;
 use crate::options::Options;
-use crate::report::Report;
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use crate::report::{Missing, Report};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::stat::fstat;
 use nix::time::{ClockId, clock_gettime};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufWriter, PipeReader, PipeWriter, Read};
+use std::io::{self, BufWriter, Read};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
@@ -22,6 +24,10 @@ use std::process::{Child, Command, ExitStatus};
 const PRELOAD: &str = "libpenstock_kqtime_preload.so";
 /// After the program's end, packets of its last writes may still leave [ns].
 const LINGER: u64 = 500_000_000;
+/// Reports that are received before the packets are looked at [1].
+const BATCH: usize = 4096;
+/// The size of the socket for reports [B].
+const SPACE: usize = 4 << 20;
 /// The program's end is checked so often [ms].
 const TICK: u8 = 50;
 
@@ -44,39 +50,68 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     let mut capture = Capture::open()?;
     let out = options.out.as_deref().map(create).transpose()?;
     let io = |error: io::Error| Error::Machine(format!("the measurement cannot go on: {error}"));
-    let (mut marks, theirs) = reports().map_err(|errno| io(errno.into()))?;
-    let mut report = Report::new(out, now()).map_err(io)?;
-    let mut child = start(options, &library, &theirs)?;
-    drop(theirs);
+    let (mut reports, theirs) = channel().map_err(io)?;
+    let mut table = Report::new(out, now()).map_err(io)?;
+    let mut child = start(options, &library, theirs)?;
     let mut matcher = Matcher::default();
+    // A full disk does not end the program. The error is told after its end.
+    let mut failed = None;
+    let mut is_open = true;
     let mut ended: Option<(ExitStatus, u64)> = None;
     loop {
-        let mut fds =
-            [PollFd::new(capture.as_fd(), PollFlags::POLLIN), PollFd::new(marks.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(capture.as_fd(), PollFlags::POLLIN)];
+        if is_open {
+            fds.push(PollFd::new(reports.as_fd(), PollFlags::POLLIN));
+        }
         // An interrupted call ends like one that timed out.
         let _ = poll(&mut fds, PollTimeout::from(TICK));
-        while let Some(packet) = capture.next_packet(|connection| matcher.knows(connection)) {
-            for wait in matcher.on_packet(packet) {
-                report.add(&wait).map_err(io)?;
+        drop(fds);
+        // A packet is captured before the program can read it, so the packets of these reports are in the socket already.
+        let (marks, is_last) = receive(&mut reports);
+        is_open &= !is_last;
+        let until = now();
+        let mut waits = Vec::new();
+        while let Some(captured) = capture.next_packet(|connection| matcher.knows(connection)) {
+            if let Some(packet) = captured.packet {
+                waits.extend(matcher.on_packet(packet));
+            }
+            if captured.time > until {
+                break;
             }
         }
-        let mut bytes = [0; MARK_LEN];
-        // Writes of this length are atomic, so each read gives a whole report.
-        while matches!(marks.read(&mut bytes), Ok(MARK_LEN)) {
-            if let Some(wait) = Mark::from_bytes(&bytes).and_then(|mark| matcher.on_mark(mark)) {
-                report.add(&wait).map_err(io)?;
-            }
+        waits.extend(marks.into_iter().filter_map(|mark| matcher.on_mark(mark)));
+        for wait in waits {
+            failed = failed.or_else(|| table.add(&wait).err());
         }
         matcher.expire(now());
         match ended {
             Some((status, since)) if now().saturating_sub(since) > LINGER => {
-                let unmatched = matcher.lost + matcher.pending() as u64;
-                return Ok(Outcome { status, summary: report.finish(unmatched).map_err(io)? });
+                let unfinished = matcher.pending() as u64;
+                let missing = Missing { unfinished, unmatched: matcher.lost, dropped: capture.dropped() };
+                return match failed {
+                    Some(error) => Err(io(error)),
+                    None => Ok(Outcome { status, summary: table.finish(&missing).map_err(io)? }),
+                };
             }
             Some(_) => {}
             None => ended = child.try_wait().map_err(io)?.map(|status| (status, now())),
         }
     }
+}
+
+/// The reports that are here, at most [`BATCH`], and whether the program has closed its end.
+fn receive(reports: &mut UnixStream) -> (Vec<Mark>, bool) {
+    let mut marks = Vec::new();
+    // The program sends whole reports, so the socket has whole ones.
+    let mut bytes = [0; MARK_LEN];
+    while marks.len() < BATCH {
+        match reports.read(&mut bytes) {
+            Ok(MARK_LEN) => marks.extend(Mark::from_bytes(&bytes)),
+            Ok(_) => return (marks, true),
+            Err(_) => break,
+        }
+    }
+    (marks, false)
 }
 
 /// Real time since 1970 [ns], the clock of the kernel's time stamps.
@@ -85,15 +120,13 @@ fn now() -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
-/// A pipe for reports, with space for those of a moment in which this process does not run.
-fn reports() -> nix::Result<(PipeReader, PipeWriter)> {
-    let (ours, theirs) =
-        io::pipe().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
-    for end in [ours.as_fd(), theirs.as_fd()] {
-        fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+/// A socket for reports, with space for those of a moment in which this process does not run.
+fn channel() -> io::Result<(UnixStream, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    if setsockopt(&theirs, sockopt::SndBufForce, &SPACE).is_err() {
+        setsockopt(&theirs, sockopt::SndBuf, &SPACE)?;
     }
-    // Without this size, more reports are lost.
-    let _ = fcntl(&ours, FcntlArg::F_SETPIPE_SZ(1 << 20));
     Ok((ours, theirs))
 }
 
@@ -113,11 +146,12 @@ fn create(path: &Path) -> Result<BufWriter<File>, Error> {
     Ok(BufWriter::new(file))
 }
 
-/// Starts the program with the library and the socket for its reports.
-fn start(options: &Options, library: &Path, reports: &PipeWriter) -> Result<Child, Error> {
+/// Starts the program with the library and its end of the socket for reports.
+fn start(options: &Options, library: &Path, reports: UnixStream) -> Result<Child, Error> {
     let machine =
         |error: &dyn std::fmt::Display| Error::Machine(format!("the program cannot be started: {error}"));
-    fcntl(reports, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|error| machine(&error))?;
+    fcntl(&reports, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|error| machine(&error))?;
+    let inode = fstat(&reports).map_err(|error| machine(&error))?.st_ino;
     let mut preload = OsString::from(library);
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
@@ -131,6 +165,7 @@ fn start(options: &Options, library: &Path, reports: &PipeWriter) -> Result<Chil
     command.args(arguments);
     command.env("LD_PRELOAD", preload);
     command.env(FD_VARIABLE, reports.as_raw_fd().to_string());
+    command.env(INODE_VARIABLE, inode.to_string());
     command.env(INTERVAL_VARIABLE, options.interval.as_nanos().to_string());
     restore_interrupts(&mut command);
     command.spawn().map_err(|error| {

@@ -10,8 +10,21 @@ mod socket;
 
 use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use penstock_kqtime::mark::{Direction, TAG_LEN, TAG_OFFSET, Tag};
-use real::real;
 use socket::Sample;
+
+/// Prepares this library before `main`, because neither dlsym(3) nor the environment may be used in a signal handler.
+extern "C" fn prepare() {
+    real::find_all();
+    socket::read_settings();
+}
+
+// SAFETY: the section has pointers to functions without arguments; the loader calls them after libc's.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static PREPARE: extern "C" fn() = prepare;
+
+/// Reads with these flags take no bytes from the stream, or return another length than that of the bytes.
+const OTHER_READS: c_int = libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_ERRQUEUE;
 
 /// The bytes of the tag in a buffer.
 ///
@@ -63,12 +76,12 @@ fn writing(fd: c_int, tag: Option<Tag>, call: impl FnOnce() -> ssize_t) -> ssize
 /// Calls the real function, and reports the read if it is due and gave the whole tag.
 fn reading(
     fd: c_int,
-    peeks: bool,
+    flags: c_int,
     call: impl FnOnce() -> ssize_t,
     tag: impl FnOnce(usize) -> Option<Tag>,
 ) -> ssize_t {
     let result = call();
-    if !peeks
+    if flags & OTHER_READS == 0
         && result >= (TAG_OFFSET + TAG_LEN) as ssize_t
         && let Some(tag) = tag(result as usize)
         && let Some(sample) = Sample::due(fd, Direction::In)
@@ -85,7 +98,7 @@ fn reading(
 /// As write(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
-    let call = real!(write: fn(c_int, *const c_void, size_t) -> ssize_t);
+    let call = real::write();
     // SAFETY: the caller's promise.
     unsafe { writing(fd, tag(buffer, len), || call(fd, buffer, len)) }
 }
@@ -97,7 +110,7 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: size_t) ->
 /// As send(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
-    let call = real!(send: fn(c_int, *const c_void, size_t, c_int) -> ssize_t);
+    let call = real::send();
     // SAFETY: the caller's promise.
     unsafe { writing(fd, tag(buffer, len), || call(fd, buffer, len, flags)) }
 }
@@ -116,7 +129,7 @@ pub unsafe extern "C" fn sendto(
     to: *const sockaddr,
     to_len: socklen_t,
 ) -> ssize_t {
-    let call = real!(sendto: fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t);
+    let call = real::sendto();
     // SAFETY: the caller's promise.
     unsafe { writing(fd, tag(buffer, len), || call(fd, buffer, len, flags, to, to_len)) }
 }
@@ -128,7 +141,7 @@ pub unsafe extern "C" fn sendto(
 /// As writev(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    let call = real!(writev: fn(c_int, *const iovec, c_int) -> ssize_t);
+    let call = real::writev();
     // SAFETY: the caller's promise.
     unsafe { writing(fd, tag_of(parts, count.max(0) as usize, usize::MAX), || call(fd, parts, count)) }
 }
@@ -140,7 +153,7 @@ pub unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) ->
 /// As sendmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    let call = real!(sendmsg: fn(c_int, *const msghdr, c_int) -> ssize_t);
+    let call = real::sendmsg();
     // SAFETY: the caller's promise.
     unsafe {
         let tag =
@@ -156,9 +169,9 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
 /// As read(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
-    let call = real!(read: fn(c_int, *mut c_void, size_t) -> ssize_t);
+    let call = real::read();
     // SAFETY: the caller's promise.
-    unsafe { reading(fd, false, || call(fd, buffer, len), |len| tag(buffer, len)) }
+    unsafe { reading(fd, 0, || call(fd, buffer, len), |got| tag(buffer, got.min(len))) }
 }
 
 /// recv(2)
@@ -168,11 +181,9 @@ pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ss
 /// As recv(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    let call = real!(recv: fn(c_int, *mut c_void, size_t, c_int) -> ssize_t);
+    let call = real::recv();
     // SAFETY: the caller's promise.
-    unsafe {
-        reading(fd, flags & libc::MSG_PEEK != 0, || call(fd, buffer, len, flags), |len| tag(buffer, len))
-    }
+    unsafe { reading(fd, flags, || call(fd, buffer, len, flags), |got| tag(buffer, got.min(len))) }
 }
 
 /// recvfrom(2)
@@ -189,11 +200,11 @@ pub unsafe extern "C" fn recvfrom(
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> ssize_t {
-    let call =
-        real!(recvfrom: fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t);
-    let peeks = flags & libc::MSG_PEEK != 0;
+    let call = real::recvfrom();
     // SAFETY: the caller's promise.
-    unsafe { reading(fd, peeks, || call(fd, buffer, len, flags, from, from_len), |len| tag(buffer, len)) }
+    unsafe {
+        reading(fd, flags, || call(fd, buffer, len, flags, from, from_len), |got| tag(buffer, got.min(len)))
+    }
 }
 
 /// readv(2)
@@ -203,9 +214,9 @@ pub unsafe extern "C" fn recvfrom(
 /// As readv(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    let call = real!(readv: fn(c_int, *const iovec, c_int) -> ssize_t);
+    let call = real::readv();
     // SAFETY: the caller's promise.
-    unsafe { reading(fd, false, || call(fd, parts, count), |len| tag_of(parts, count.max(0) as usize, len)) }
+    unsafe { reading(fd, 0, || call(fd, parts, count), |len| tag_of(parts, count.max(0) as usize, len)) }
 }
 
 /// recvmsg(2)
@@ -215,13 +226,12 @@ pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> 
 /// As recvmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    let call = real!(recvmsg: fn(c_int, *mut msghdr, c_int) -> ssize_t);
-    let peeks = flags & libc::MSG_PEEK != 0;
+    let call = real::recvmsg();
     // SAFETY: the caller's promise.
     unsafe {
         reading(
             fd,
-            peeks,
+            flags,
             || call(fd, message, flags),
             |len| message.as_ref().and_then(|message| tag_of(message.msg_iov, message.msg_iovlen, len)),
         )

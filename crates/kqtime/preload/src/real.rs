@@ -1,10 +1,13 @@
 //! The wrapped functions.
 
+use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::CStr;
+use std::mem::transmute;
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The next function of this name after this library, found at its first use.
-pub(crate) fn find(cache: &AtomicPtr<libc::c_void>, name: &CStr) -> *mut libc::c_void {
+/// The next function of this name after this library.
+fn find(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = cache.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
@@ -19,23 +22,31 @@ pub(crate) fn find(cache: &AtomicPtr<libc::c_void>, name: &CStr) -> *mut libc::c
     found
 }
 
-/// The real function of a name, with its type.
-macro_rules! real {
-    ($name:ident: fn($($argument:ty),*) -> $result:ty) => {{
-        static CACHE: std::sync::atomic::AtomicPtr<libc::c_void> =
-            std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
-        let name = const {
-            match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("a name has one zero byte, at its end"),
-            }
-        };
-        // SAFETY: libc's function of this name has this type.
-        unsafe {
-            std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn($($argument),*) -> $result>(
-                crate::real::find(&CACHE, name),
-            )
+/// Defines a function for each real function, which returns it.
+macro_rules! functions {
+    ($($name:ident $text:literal: fn($($argument:ty),*);)*) => {
+        $(pub(crate) fn $name() -> unsafe extern "C" fn($($argument),*) -> ssize_t {
+            static CACHE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+            // SAFETY: libc's function of this name has this type.
+            unsafe { transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> ssize_t>(find(&CACHE, $text)) }
+        })*
+
+        /// Finds all functions. Before `main`, because dlsym(3) must not run in a signal handler.
+        pub(crate) fn find_all() {
+            $($name();)*
         }
-    }};
+    };
 }
-pub(crate) use real;
+
+functions! {
+    write c"write": fn(c_int, *const c_void, size_t);
+    send c"send": fn(c_int, *const c_void, size_t, c_int);
+    sendto c"sendto": fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t);
+    writev c"writev": fn(c_int, *const iovec, c_int);
+    sendmsg c"sendmsg": fn(c_int, *const msghdr, c_int);
+    read c"read": fn(c_int, *mut c_void, size_t);
+    recv c"recv": fn(c_int, *mut c_void, size_t, c_int);
+    recvfrom c"recvfrom": fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t);
+    readv c"readv": fn(c_int, *const iovec, c_int);
+    recvmsg c"recvmsg": fn(c_int, *mut msghdr, c_int);
+}

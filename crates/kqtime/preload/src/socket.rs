@@ -1,7 +1,9 @@
 //! Selects the calls to report, and reports them.
 
 use libc::{c_int, sockaddr_storage, socklen_t};
-use penstock_kqtime::mark::{Connection, Direction, FD_VARIABLE, INTERVAL_VARIABLE, Mark, Tag, canonical};
+use penstock_kqtime::mark::{
+    Connection, Direction, FD_VARIABLE, INODE_VARIABLE, INTERVAL_VARIABLE, Mark, Tag, canonical,
+};
 use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
@@ -16,18 +18,20 @@ static LAST: [[AtomicU64; MAX_FDS]; 2] = [const { [const { AtomicU64::new(0) }; 
 /// Where reports go, and how often.
 struct Settings {
     reports: c_int,
+    /// The inode of the socket for reports. A program may close the socket, and the number may then be another file's.
+    inode: u64,
     interval: u64,
 }
 
-fn settings() -> Option<&'static Settings> {
-    static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
+static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
+
+/// Reads the environment.
+pub(crate) fn read_settings() {
     let read = |name| std::env::var(name).ok()?.parse::<u64>().ok();
-    SETTINGS
-        .get_or_init(|| {
-            let reports = c_int::try_from(read(FD_VARIABLE)?).ok()?;
-            Some(Settings { reports, interval: read(INTERVAL_VARIABLE)? })
-        })
-        .as_ref()
+    SETTINGS.get_or_init(|| {
+        let reports = c_int::try_from(read(FD_VARIABLE)?).ok()?;
+        Some(Settings { reports, inode: read(INODE_VARIABLE)?, interval: read(INTERVAL_VARIABLE)? })
+    });
 }
 
 /// A call to report.
@@ -36,13 +40,13 @@ pub(crate) struct Sample {
     connection: Connection,
     time: u64,
     queue: u32,
-    reports: c_int,
+    settings: &'static Settings,
 }
 
 impl Sample {
     /// `None` if the socket is no TCP connection, or was looked at a short time ago. `errno` stays as it is.
     pub(crate) fn due(fd: c_int, direction: Direction) -> Option<Self> {
-        let settings = settings()?;
+        let settings = SETTINGS.get()?.as_ref()?;
         let last = LAST[usize::from(direction == Direction::In)].get(usize::try_from(fd).ok()?)?;
         let now = clock(libc::CLOCK_MONOTONIC);
         if now.saturating_sub(last.load(Ordering::Relaxed)) < settings.interval {
@@ -58,19 +62,43 @@ impl Sample {
             let known = unsafe { libc::ioctl(fd, request, &raw mut queue) } == 0;
             let queue = if known { queue.max(0) as u32 } else { 0 };
             let time = clock(libc::CLOCK_REALTIME);
-            Some(Self { direction, connection, time, queue, reports: settings.reports })
+            Some(Self { direction, connection, time, queue, settings })
         })
     }
 
     /// Sends the report. If penstock-kqtime is too slow, the report is lost.
     pub(crate) fn send(self, tag: Tag) {
-        let Self { direction, connection, time, queue, reports } = self;
+        let Self { direction, connection, time, queue, settings } = self;
         let bytes = Mark { direction, connection, time, queue, tag }.to_bytes();
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         keeping_errno(|| {
-            // SAFETY: the buffer has this length. The system call is made directly, because write is wrapped.
-            unsafe { libc::syscall(libc::SYS_write, reports, bytes.as_ptr(), bytes.len()) }
+            if inode(settings.reports) != Some(settings.inode) {
+                return;
+            }
+            // SAFETY: the buffer has this length. The system call is made directly, because sendto is wrapped.
+            unsafe {
+                let no_address = std::ptr::null::<libc::sockaddr>();
+                libc::syscall(
+                    libc::SYS_sendto,
+                    settings.reports,
+                    bytes.as_ptr(),
+                    bytes.len(),
+                    flags,
+                    no_address,
+                    0,
+                );
+            }
         });
     }
+}
+
+/// The inode of a socket.
+fn inode(fd: c_int) -> Option<u64> {
+    // SAFETY: zeros are a valid value.
+    let mut status: libc::stat = unsafe { mem::zeroed() };
+    // SAFETY: the structure is writable.
+    let known = unsafe { libc::fstat(fd, &raw mut status) } == 0;
+    (known && status.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(status.st_ino)
 }
 
 fn keeping_errno<T>(act: impl FnOnce() -> T) -> T {

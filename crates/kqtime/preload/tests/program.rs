@@ -6,6 +6,10 @@ use std::env;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
@@ -18,9 +22,10 @@ type Row = (String, f64);
 fn measure(program: &str) -> Option<(Vec<Row>, Outcome)> {
     let this = env::current_exe().unwrap();
     let out = env::temp_dir().join(format!("penstock-kqtime-{}-{program}.csv", std::process::id()));
-    let preload = Some(this.with_file_name("libpenstock_kqtime_preload.so"));
-    let command = ["--ignored", "--exact", program].map(Into::into);
-    let command = [vec![this.into_os_string()], command.to_vec()].concat();
+    let preload = Some(library().clone());
+    // The measured program's lines are not those of a test.
+    let shell = ["sh", "-c", "exec \"$0\" --ignored --exact \"$1\" >/dev/null"].map(Into::into);
+    let command = [shell.to_vec(), vec![this.into_os_string(), program.into()]].concat();
     let options = Options { out: Some(out.clone()), interval: Duration::from_millis(1), preload, command };
     let outcome = match run(&options) {
         Ok(outcome) => outcome,
@@ -37,6 +42,21 @@ fn measure(program: &str) -> Option<(Vec<Row>, Outcome)> {
         (words[2].to_owned(), words[3].parse::<f64>().unwrap() / 1e6)
     });
     Some((rows.collect(), outcome))
+}
+
+/// Builds the library. Cargo does not build it for tests, because a test cannot link to it.
+fn library() -> &'static PathBuf {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let this = env::current_exe().unwrap();
+        let target = this.ancestors().nth(3).expect("a test is in target/PROFILE/deps");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
+            .args(["build", "--quiet", "--locked", "--package", "penstock-kqtime-preload", "--target-dir"])
+            .arg(target);
+        assert!(cargo.status().unwrap().success(), "the library is built");
+        target.join("debug/libpenstock_kqtime_preload.so")
+    })
 }
 
 fn waits(rows: &[Row], direction: &str) -> Vec<f64> {
@@ -105,8 +125,38 @@ fn write_too_much() {
 }
 
 #[test]
-fn the_summary_and_the_programs_status_are_kept() {
-    let Some((_, outcome)) = measure("no_such_test") else { return };
-    assert!(outcome.status.success(), "a test program without tests succeeds");
+fn the_programs_status_is_kept() {
+    let Some((_, outcome)) = measure("fail") else { return };
+    assert_eq!(outcome.status.code(), Some(3));
     assert!(outcome.summary.contains("0 connections"), "{}", outcome.summary);
+}
+
+#[test]
+#[ignore = "it is measured"]
+fn fail() {
+    std::process::exit(3);
+}
+
+#[test]
+fn a_file_with_the_number_of_the_closed_socket_gets_no_report() {
+    let Some((rows, outcome)) = measure("replace_the_socket") else { return };
+    assert!(outcome.status.success(), "the file stayed empty");
+    assert!(rows.is_empty(), "{rows:?}");
+}
+
+#[test]
+#[ignore = "it is measured"]
+#[allow(unsafe_code, reason = "the socket belongs to the library, so no safe owner can close it")]
+fn replace_the_socket() {
+    let number: i32 = env::var("PENSTOCK_KQTIME_FD").unwrap().parse().unwrap();
+    let path = env::temp_dir().join(format!("penstock-kqtime-{}-file", std::process::id()));
+    let file = fs::File::create(&path).unwrap();
+    // SAFETY: no other code of this process owns this number.
+    assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+    let (mut from, mut to) = pair();
+    from.write_all(&noise(8192)).unwrap();
+    to.read_exact(&mut [0; 8192]).unwrap();
+    let len = fs::metadata(&path).unwrap().len();
+    fs::remove_file(path).unwrap();
+    assert_eq!(len, 0);
 }
