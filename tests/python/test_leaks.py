@@ -9,7 +9,9 @@ import pytest
 from conftest import Command, sentence
 
 from penstock import catalog
-from penstock.attacks import estimators, model, wave
+from penstock.attacks import conclusions, estimators, model, wave
+from penstock.attacks.information import NO, YES, Guess
+from penstock.attacks.measurement import Run
 from penstock.errors import PenstockError
 
 SCENARIO = """
@@ -80,6 +82,67 @@ def test_a_rate_is_compared_in_deviations_of_the_victim() -> None:
     assert estimators.distances(victim, np.array([100.0, 110.0, 80.0])) == pytest.approx([0.0, -1.0, -2.0])
 
 
+def test_a_constant_throughput_keeps_the_guards_with_its_rate() -> None:
+    victim = np.full(5, 100.0)
+    assert list(estimators.distances(victim, np.array([100.0, 101.0])) >= -1.0) == [True, False]
+
+
+def attack(kind: str, estimator: dict[str, object], conclusion: dict[str, object]) -> model.Attack:
+    adversary = {"controls": ["server", "clients"], "victims": "test", "probes": "probe"}
+    table = {"name": "one", "title": "One", "adversary": adversary, "measurement": {"what": "throughput"}}
+    return model.read([table | {"estimator": {"kind": kind} | estimator, "conclusion": conclusion}], "mine.toml")[0]
+
+
+def run_of(transfers: pl.DataFrame) -> Run:
+    """A run with downloads only, for estimators that use no other table."""
+    empty = pl.DataFrame()
+    return Run("one", "", 1, transfers, empty, empty, empty, None)  # type: ignore[arg-type]
+
+
+def test_a_false_elimination_loses_no_entropy_and_is_counted() -> None:
+    of_rate = attack("rate", {}, {"kind": "set", "at_least": 0.5})
+    names = ("a", "b", "c", "d")
+    right, wrong = (Guess(f"v{truth}", truth, names, np.array([1.0, 0.0, 0.0, 0.0])) for truth in (0, 1))
+    run = run_of(pl.DataFrame())
+    made = [(run, right), (run, right), (run, right), (run, wrong)]
+    rows = pl.DataFrame(conclusions.rows_of(of_rate, "one", made), conclusions.VICTIM, orient="row")
+    assert rows["entropy_lost"].to_list() == [2.0, 2.0, 2.0, None]
+    leak = conclusions.leak_of(of_rate, "one", "one", rows, 3)
+    assert (leak["entropy_lost"], leak["false_eliminations"], leak["left_out"]) == (2.0, 0.25, 3)
+    assert 0.0 <= leak["false_eliminations_low"] <= leak["false_eliminations_high"] <= 1.0
+
+
+def test_a_decision_has_no_entropy_lost() -> None:
+    of_wave = attack("wave", {}, {"kind": "decision"})
+    run = run_of(pl.DataFrame())
+    made = [(run, Guess(f"v{k}", k % 2, (NO, YES), np.array([0.5, float(k % 2)]))) for k in range(8)]
+    rows = pl.DataFrame(conclusions.rows_of(of_wave, "one", made), conclusions.VICTIM, orient="row")
+    leak = conclusions.leak_of(of_wave, "one", "one", rows, 0)
+    assert np.isnan(leak["entropy_lost"])
+    assert np.isnan(leak["false_eliminations"])
+    assert leak["true_positive_rate"] == 1.0
+
+
+def test_a_variant_without_guesses_has_only_victims_that_are_left_out() -> None:
+    of_wave = attack("wave", {}, {"kind": "decision"})
+    leak = conclusions.leak_of(of_wave, "one", "one", pl.DataFrame(schema=conclusions.VICTIM), 80)
+    assert (leak["victims"], leak["left_out"]) == (0, 80)
+    assert np.isnan(leak["gain"])
+
+
+def test_two_slow_circuits_are_linked() -> None:
+    of_linked = attack("linked", {"largest": 100}, {"kind": "decision"})
+    times = {("both", "test-a"): 4.0, ("both", "test-b"): 5.0, ("x", "test-a"): 4.0, ("y", "test-a"): 1.0}
+    rows = [
+        {"client": client, "workload": workload, "bytes": 100, "ttlb_s": time, "start_s": 1.0}
+        for (client, workload), time in times.items()
+    ]
+    found = estimators.guesses(of_linked, run_of(pl.DataFrame(rows)))
+    assert [(guess.victim, guess.truth) for guess in found] == [("both", 1), ("x+y", 0)]
+    assert found[0].scores[1] == pytest.approx(-np.log(25))
+    assert found[0].scores[1] > found[1].scores[1]
+
+
 def test_the_best_ping_is_the_first_one_near_the_smallest() -> None:
     trips = np.array([0.3, 0.2, 0.1005, 0.15, 0.1])
     assert estimators.best_ping(trips, 0.001) == (0.1, 3)
@@ -134,6 +197,7 @@ def test_an_attack_writes_its_tables_and_repeats_to_the_byte(penstock: Command, 
     assert done.status == 0, done.err
     [leak] = json.loads(done.out)["leaks"]
     assert leak["victims"] == 12
+    assert leak["left_out"] == 0
     assert leak["prior"] == 1.0
     # The rates of the guards differ by ten times.
     assert leak["gain"] > 0.7
@@ -141,6 +205,7 @@ def test_an_attack_writes_its_tables_and_repeats_to_the_byte(penstock: Command, 
     victims = pl.read_parquet(tmp_path / "one" / "victims.parquet")
     assert set(victims["truth"]) == {"slow", "quick"}
     assert (tmp_path / "one" / "figures" / "leaks.png").exists()
+    assert f"Gain of rates [bit]: default {leak['gain']:.2f}." in (tmp_path / "one" / "report.html").read_text()
     assert penstock("attack", "mine.toml", "--out", "two", "--threads", "1", "--jobs", "1", "--no-report").status == 0
     for table in ("victims", "leaks"):
         one, two = (tmp_path / name / f"{table}.parquet" for name in ("one", "two"))

@@ -14,7 +14,7 @@ from penstock import stats
 from penstock.attacks import information
 from penstock.attacks.information import NO, YES, Guess
 from penstock.attacks.measurement import Run
-from penstock.attacks.model import Attack, Set
+from penstock.attacks.model import Attack, Decision, Set
 from penstock.replicates import RUN, Replicates
 
 VICTIM = {
@@ -37,7 +37,10 @@ VICTIM = {
 }
 """The columns of victims."""
 
-MEASURED = ("entropy_lost", "gain", "remaining", "true_positive_rate", "false_positive_rate", "auc")
+RATES = ("false_eliminations", "true_positive_rate", "false_positive_rate", "auc")
+"""Columns of leaks whose means and intervals are within [0, 1]."""
+
+MEASURED = ("entropy_lost", "gain", "remaining", *RATES)
 """The columns of leaks with an interval."""
 
 
@@ -75,7 +78,7 @@ def rows_of(attack: Attack, variant: str, made: Made) -> list[dict[str, Any]]:
             "hit": left.hit,
             "auc": _auc(guess, guesses),
             "false_positives": left.wrong,
-            "entropy_lost": information.bits(guess.candidates / left.size),
+            "entropy_lost": _entropy_lost(attack, guess, left),
             "gain": float(gain),
             "score": float(guess.scores[1] if guess.is_decision else guess.scores[guess.truth]),
             "error_s": guess.facts.get("error_s"),
@@ -83,6 +86,17 @@ def rows_of(attack: Attack, variant: str, made: Made) -> list[dict[str, Any]]:
         }
         for (run, guess), left, gain in zip(made, remaining, gains, strict=True)
     ]
+
+
+def _entropy_lost(attack: Attack, guess: Guess, left: Remaining) -> float | None:
+    """The entropy lost of a victim [bit]; none for a decision, and for a set without the true candidate.
+
+    A decision leaves one answer of two whether it is right or wrong. Victims whose true candidate was discarded are
+    counted as false eliminations instead.
+    """
+    if isinstance(attack.conclusion, Decision) or (isinstance(attack.conclusion, Set) and not left.hit):
+        return None
+    return information.bits(guess.candidates / left.size)
 
 
 def _auc(guess: Guess, all_of_variant: Sequence[Guess]) -> float:
@@ -129,17 +143,32 @@ def _others(count: float, guess: Guess) -> float:
     return max(count - 1.0, 0.0) / (guess.candidates - 1)
 
 
-def leak_of(attack: Attack, variant: str, label: str, rows: pl.DataFrame, made: Made) -> dict[str, Any]:
+def leak_of(
+    attack: Attack, variant: str, label: str, rows: pl.DataFrame, left_out: int, p: float = float("nan")
+) -> dict[str, Any]:
     """The row of one attack and variant: means over the replicates, or over the victims of a single replicate.
 
-    Each mean has the ends of its 95 % t interval, `_low` and `_high`. `p` is the p-value of the permutation test.
+    Each mean has the ends of its 95 % t interval, `_low` and `_high`; those of rates are clipped to [0, 1]. `p` is the
+    p-value of the permutation test, and `left_out` the number of victims without a guess. Without a number, a mean is
+    NaN.
     """
     row: dict[str, Any] = {"attack": attack.name, "title": attack.title, "variant": variant, "label": label}
-    row |= {"victims": rows.height, "units": "", "prior": float(np.mean(np.log2(rows["candidates"].to_numpy())))}
+    row |= {"victims": rows.height, "left_out": left_out, "units": ""}
+    row["prior"] = stats.mean(np.log2(rows["candidates"].to_numpy()))
     for name in MEASURED:
-        numbers, row["units"] = of_units(rows, name)
-        row[name], row[f"{name}_low"], row[f"{name}_high"] = stats.mean_interval(numbers)
-    return {**row, "p": information.permutation([_of_run(run, guess) for run, guess in made])}
+        # Ranks and probabilities discard no candidate, and a decision is right or wrong.
+        none = name == "false_eliminations" and not isinstance(attack.conclusion, Set)
+        numbers, row["units"] = of_units(rows.clear() if none else rows, name) if rows.height else ([], "")
+        mean, low, high = stats.mean_interval(numbers)
+        if name in RATES:
+            low, high = (float(np.clip(end, 0.0, 1.0)) for end in (low, high))
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = mean, low, high
+    return {**row, "p": p}
+
+
+def p_value(made: Made) -> float:
+    """The p-value of the permutation test of guesses, in which only victims of the same run exchange their truths."""
+    return information.permutation([_of_run(run, guess) for run, guess in made])
 
 
 def _of_run(run: Run, guess: Guess) -> Guess:
@@ -166,6 +195,7 @@ def of_units(rows: pl.DataFrame, name: str) -> tuple[list[float], str]:
 
 _EXPRESSIONS: dict[str, pl.Expr] = {
     "true_positive_rate": pl.col("hit").cast(pl.Float64),
+    "false_eliminations": 1.0 - pl.col("hit").cast(pl.Float64),
     "false_positive_rate": pl.col("false_positives"),
     "remaining_share": (pl.col("remaining") - 1) / (pl.col("candidates") - 1),
 }

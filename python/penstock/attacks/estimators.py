@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from penstock.attacks import measurement, wave
 from penstock.attacks.information import NO, YES, Floats, Guess
 from penstock.attacks.measurement import Run
-from penstock.attacks.model import Attack, Correlation, Latency
+from penstock.attacks.model import Attack, Correlation, Latency, Linked
 
 BLIND = -1e9
 """The score of a candidate about which the adversary has no number."""
@@ -20,6 +21,13 @@ SURE = 2.0
 def guesses(attack: Attack, run: Run) -> list[Guess]:
     """The guesses of an attack about the victims of a run. Victims without a measurement have none."""
     return ESTIMATORS[attack.estimator.kind](attack, run)
+
+
+def victims(attack: Attack, run: Run) -> int:
+    """The number of victims in a run: of clients or, for `linked`, of pairs of circuits; with or without a guess."""
+    if isinstance(attack.estimator, Linked):
+        return len(_linked(attack, run))
+    return len(run.names(attack.adversary.victims))
 
 
 def correlations(victim: Floats, probes: Sequence[Floats], lags: int) -> Floats:
@@ -45,6 +53,8 @@ def distances(victim: Floats, rates: Floats) -> Floats:
     """For each rate, its negative distance to the victim's mean throughput [standard deviations of the throughput].
 
     Source: throttling section 5.2, attack 1: guards outside one standard deviation are removed.
+    Deviation: with vanilla Tor, the authors use the bandwidth that a guard has available instead of a probe's rate.
+    A victim with a constant throughput keeps the guards with exactly this rate.
     """
     deviation = float(np.std(victim, ddof=1))
     found: Floats = -np.abs(rates - victim.mean()) / max(deviation, 1e-9)
@@ -77,6 +87,7 @@ def _by_guard(attack: Attack, run: Run, score: Callable[[Floats, Mapping[str, Fl
     victims, probes = _throughput(attack, run)
     workload = attack.adversary.victims
     skipped: set[str] = set()
+    correlates = isinstance(attack.estimator, Correlation)
     if isinstance(attack.estimator, Correlation) and attack.estimator.skip_shared:
         skipped = {relay for (_, of), circuit in run.circuits.items() if of == workload for relay in circuit[2:]}
     names = tuple(guard for guard in run.sampled.guards if guard in probes and guard not in skipped)
@@ -84,7 +95,9 @@ def _by_guard(attack: Attack, run: Run, score: Callable[[Floats, Mapping[str, Fl
     for victim in sorted(victims):
         series = victims[victim]
         guard = run.circuits.get((victim, workload), (0, ""))[1]
-        if guard in names and len(names) > 1 and len(series) > 2 and np.ptp(series) > 0:
+        # A constant series has no correlation, but a rate.
+        known = guard in names and len(names) > 1 and len(series) > 2
+        if known and (np.ptp(series) > 0 or not correlates):
             scores = score(series, {name: probes[name] for name in names})
             found.append(Guess(victim, names.index(guard), names, scores, {"score": float(scores[names.index(guard)])}))
     return found
@@ -185,9 +198,40 @@ def _mean(values: Floats) -> float:
     return float(values.mean()) if values.size else float("nan")
 
 
+def _linked(attack: Attack, run: Run) -> list[Guess]:
+    """A guess for each pair of circuits about the question whether one client built both.
+
+    A client with several circuits is a pair. Clients with one circuit form pairs in the order of their names.
+    """
+    estimator = attack.estimator
+    assert isinstance(estimator, Linked)  # noqa: S101 the table of estimators selects by kind
+    tests = run.transfers.filter(
+        pl.col("workload").str.starts_with(attack.adversary.victims),
+        pl.col("bytes") <= estimator.largest,
+        pl.col("ttlb_s").is_not_null(),
+        pl.col("start_s").is_between(attack.measurement.begin, attack.measurement.end),
+    )
+    speed = tests.with_columns(rate=pl.col("bytes") / pl.col("ttlb_s"))
+    of_circuit = speed.group_by("client", "workload").agg(pl.col("rate").median()).sort("client", "workload")
+    of_client = of_circuit.group_by("client", maintain_order=True).agg("rate")
+    same = [(name, list(rates)) for name, rates in of_client.iter_rows() if len(rates) > 1]
+    single = [(name, rates[0]) for name, rates in of_client.iter_rows() if len(rates) == 1]
+    other = [(f"{a}+{b}", [x, y]) for (a, x), (b, y) in zip(single[::2], single[1::2], strict=False)]
+    slowest: NDArray[np.float64] = np.array([-np.log(max(rates)) for _, rates in same + other])
+    if not slowest.size:
+        return []
+    border = float(np.median(slowest))
+    labels = [1] * len(same) + [0] * len(other)
+    return [
+        Guess(name, label, (NO, YES), np.array([border, score]), {"rate": float(np.exp(-score))})
+        for (name, _), label, score in zip(same + other, labels, slowest, strict=True)
+    ]
+
+
 ESTIMATORS: dict[str, Callable[[Attack, Run], list[Guess]]] = {
     "correlation": _correlation,
     "rate": _rate,
     "latency": _latency,
     "wave": _wave,
+    "linked": _linked,
 }

@@ -87,6 +87,14 @@ class Wave(Strict):
     kind: Literal["wave"]
 
 
+class Linked(Strict):
+    """The throughput of small downloads after a larger one, the smaller one of two circuits."""
+
+    kind: Literal["linked"]
+    largest: int
+    """Downloads of at most this size are tests [B]."""
+
+
 class Set(Strict):
     """The candidates whose score reaches a threshold remain."""
 
@@ -122,12 +130,12 @@ class Attack(Strict):
     figure: str = ""
     adversary: Adversary
     measurement: Measurement
-    estimator: Annotated[Correlation | Rate | Latency | Wave, Field(discriminator="kind")]
+    estimator: Annotated[Correlation | Rate | Latency | Wave | Linked, Field(discriminator="kind")]
     conclusion: Annotated[Set | Rank | Probabilities | Decision, Field(discriminator="kind")]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        decides = isinstance(self.estimator, Wave)
+        decides = isinstance(self.estimator, Wave | Linked)
         if decides != isinstance(self.conclusion, Decision):
             raise ValueError(
                 f"conclusion.kind is {self.conclusion.kind!r}; the estimator {self.estimator.kind!r} needs "

@@ -12,6 +12,7 @@ from penstock.result import Result
 
 COLUMNS = {
     "entropy_lost": "entropy lost [bit]",
+    "false_eliminations": "false eliminations",
     "gain": "gain [bit]",
     "remaining": "remaining",
     "true_positive_rate": "true positives",
@@ -21,8 +22,10 @@ COLUMNS = {
 """The columns with intervals, and their heads."""
 
 NOTE = (
-    "Entropy lost: from all candidates to those that remain, right or wrong. Gain: information about the true one, "
-    "with a law fitted to other networks or victims. p: permutation test of a leak. Intervals: 95 %."
+    "Entropy lost: from all candidates to those that remain, for victims whose true candidate remains. False "
+    "eliminations: the other victims. Gain: information about the true one, with a law fitted to other networks or "
+    "victims. Left out: victims without a guess. p: permutation test of a leak. Intervals: 95 %; those of rates are in "
+    "[0, 1]."
 )
 
 
@@ -38,24 +41,24 @@ def show(study: Study, footer: str, to: Console) -> None:
             to.print(f"{attack.title}: no victim was measured")
             continue
         table = tables.plain(
-            f"{attack.title} [{attack.name}]", ["variant"], ["victims", "prior", *COLUMNS.values(), "p"]
+            f"{attack.title} [{attack.name}]", ["variant"], ["victims", "left out", "prior", *COLUMNS.values(), "p"]
         )
         for row in rows.iter_rows(named=True):
-            table.add_row(row["label"], str(row["victims"]), f"{row['prior']:.2f}", *_cells(row), _p(row["p"]))
+            table.add_row(row["label"], str(row["victims"]), str(row["left_out"]), *_cells(row), _p(row["p"]))
         to.print(table)
     to.print(f"\n{NOTE}\n{footer}", soft_wrap=True)
 
 
 def markdown(study: Study) -> str:
     """A table with a row for each attack and variant."""
-    head = ("attack", "variant", "victims", "units", "prior [bit]", *COLUMNS.values(), "p")
+    head = ("attack", "variant", "victims", "left out", "units", "prior [bit]", *COLUMNS.values(), "p")
     rows = [
         (
             f"`{row['attack']}`",
             row["label"],
             str(row["victims"]),
+            str(row["left_out"]),
             row["units"],
-            f"{row['prior']:.2f}",
             *_cells(row),
             _p(row["p"]),
         )
@@ -78,7 +81,8 @@ def facts(study: Study, result: Result, page: Path | None) -> dict[str, Any]:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    return [_with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in COLUMNS]
+    measured = [_with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in COLUMNS]
+    return ["-" if row["prior"] != row["prior"] else f"{row['prior']:.2f}", *measured]
 
 
 def _with_interval(mean: float, low: float, high: float) -> str:

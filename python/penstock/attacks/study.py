@@ -48,8 +48,11 @@ def _study(directory: Path, _runs: int) -> Study:
             made = [(run, each) for run in there if run.variant == variant for each in estimators.guesses(attack, run)]
             found = pl.DataFrame(conclusions.rows_of(attack, variant, made), conclusions.VICTIM, orient="row")
             rows += found.rows(named=True)
-            if made:
-                leaks.append(conclusions.leak_of(attack, variant, label, found, made))
+            victims_of = sum(estimators.victims(attack, run) for run in there if run.variant == variant)
+            if victims_of:
+                missing = max(victims_of - len(made), 0)
+                p = conclusions.p_value(made)
+                leaks.append(conclusions.leak_of(attack, variant, label, found, missing, p))
     victims = pl.DataFrame(rows, conclusions.VICTIM, orient="row")
     return Study(attacks, victims, pl.DataFrame(leaks, infer_schema_length=None))
 

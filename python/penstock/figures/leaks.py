@@ -8,6 +8,7 @@ import polars as pl
 from penstock.attacks import study
 from penstock.attacks.information import NO, YES
 from penstock.attacks.model import Attack
+from penstock.figures import words
 from penstock.figures.downloads import Panel, curve_of, draw_panels, how_drawn
 from penstock.figures.picture import Picture
 from penstock.figures.style import Look, looks
@@ -32,11 +33,15 @@ CORRELATION = View("correlation with the guard", "correlation", pl.col("score").
 _SCORE = pl.col("score").clip(0.0, 12.0)
 USERS = View("victims that use the relay", "-log10 p", pl.when(pl.col("truth") == YES).then(_SCORE))
 OTHERS = View("other victims", "-log10 p", pl.when(pl.col("truth") == NO).then(_SCORE))
+SAME = View("circuits of one client", "-ln of the rate", pl.when(pl.col("truth") == YES).then(pl.col("score")))
+DIFFERENT = View("circuits of two clients", "-ln of the rate", pl.when(pl.col("truth") == NO).then(pl.col("score")))
+
 VIEWS: Mapping[str, tuple[View, ...]] = {
     "correlation": (CORRELATION, REMAINING),
     "rate": (ENTROPY, REMAINING),
     "latency": (ERROR, PINGS, REMAINING),
     "wave": (USERS, OTHERS),
+    "linked": (SAME, DIFFERENT),
 }
 """The panels of an attack, by its estimator."""
 
@@ -62,10 +67,25 @@ def draw(result: Result) -> Picture | None:
             axes.set_xlim(-0.5, 1.0)
     caption = (
         "Each row shows an attack, and each curve the fraction of victims with at most the value on the x axis. The "
-        "entropy lost also counts victims whose true candidate was discarded. Remaining candidates are the wrong "
+        "entropy lost has only victims whose true candidate remains. Remaining candidates are the wrong "
         f"candidates that fit at least as well as the true one. {how_drawn(result.replicates)}"
     )
-    return Picture("leaks", "What an adversary learns", caption, figure)
+    return Picture("leaks", "What an adversary learns", caption, figure, _alt(found))
+
+
+def _alt(found: study.Study) -> str:
+    """The gain of each attack and variant [bit], as sentences."""
+    return " ".join(
+        f"Gain of {attack.name} [bit]: {words.listed(gains)}."
+        for attack in found.attacks
+        if (
+            gains := {
+                row["label"]: f"{row['gain']:.2f}"
+                for row in found.leaks.filter(attack=attack.name).iter_rows(named=True)
+                if row["victims"]
+            }
+        )
+    )
 
 
 def _row(result: Result, attack: Attack, rows: pl.DataFrame, styles: Mapping[str, Look]) -> list[Panel]:
