@@ -162,7 +162,7 @@ main()
 @pytest.mark.parametrize(
     ("verb", "module"),
     [
-        ("list", "typer"),
+        ("list", "penstock.listing"),
         ("run", "polars"),
         ("run", "penstock.runs"),
         ("run", "matplotlib"),
