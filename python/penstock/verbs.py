@@ -420,7 +420,10 @@ def play(
 
     made = player.Player(scenario, params or (), variant or (), sets or (), seed)
     if save is None:
-        server.serve(made.page(), port, "player", browser=browser)
+        try:
+            server.serve(made.page(), port, "player", browser=browser)
+        finally:
+            made.stop()
         return
     with raised():
         print(f"page: {player.save(made, save, write)}")

@@ -1,12 +1,15 @@
 """`penstock play`: sliders that run a scenario again, and a saved page of runs made before."""
 
+import contextlib
+import http.client
 import json
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +121,119 @@ def test_the_command_serves_until_ctrl_c(penstock: Command, scenario: str) -> No
     assert (process.returncode, err) == (0, ""), (out, err)
 
 
+def test_ctrl_c_ends_a_run(penstock: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "long.toml").write_text(SMALL.replace('"30 s"', '"300 s"'))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setitem(penstock.env, "TMPDIR", str(tmp_path / "tmp"))
+    # The first position runs for a moment, the second one for much longer than this test.
+    process = penstock.start(
+        "play", tmp_path / "long.toml", "--variant", "stock", "--param", "run.duration=3 h", "--no-browser"
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().split()[1]
+
+    def post() -> None:
+        host = address.split("/")[2]
+        connection = http.client.HTTPConnection(host, timeout=60)
+        headers = {"Content-Type": "application/json", "Origin": f"http://{host}"}
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("POST", f"/{address.split('/')[3]}/run", '{"positions": [1]}', headers)
+            connection.getresponse().read()
+        connection.close()
+
+    threads = [threading.Thread(target=post) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_for_any(tmp_path / "tmp", process)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    for thread in threads:
+        thread.join()
+    assert (process.returncode, err) == (0, ""), (out, err)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def wait_for_any(folder: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("penstock-play-*/out")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def noted(started: list[tuple[int, ...]]) -> Callable[[tuple[int, ...], int], dict[str, Any]]:
+    """A run that only adds its positions to a list."""
+
+    def run(positions: tuple[int, ...], _mine: int) -> dict[str, Any]:
+        started.append(positions)
+        return {"at": list(positions)}
+
+    return run
+
+
+def test_a_waiting_position_that_was_replaced_does_not_start(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = player(scenario, WINDOWS, variants=("stock",))
+    started: list[tuple[int, ...]] = []
+    monkeypatch.setattr(made, "_run", noted(started))
+    ended: list[BaseException] = []
+
+    def old() -> None:
+        try:
+            made.at((1,))
+        except Cancelled as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=old)
+    with made._running:
+        thread.start()
+        while made._newest == 0:
+            time.sleep(0.01)
+        made._next()
+    thread.join()
+    assert (len(ended), started) == (1, [])
+
+
+def test_kept_results_have_a_limit_of_bytes(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = player(scenario, WINDOWS, variants=("stock",))
+    started: list[tuple[int, ...]] = []
+    monkeypatch.setattr(made, "_run", noted(started))
+    assert [made.at((place,))["at"] for place in (0, 1, 0, 1)] == [[0], [1], [0], [1]]
+    assert started == [(0,), (1,)]
+    monkeypatch.setattr(play, "KEPT", 1)
+    assert [made.at((place,))["at"] for place in (2, 2, 1)] == [[2], [2], [1]]
+    assert started[2:] == [(2,), (1,)]
+
+
+def test_more_variants_than_a_chart_shows_are_refused(penstock: Command, tmp_path: Path) -> None:
+    more = "".join(f'[[variants]]\nname = "v{i}"\nset = {{ "network.rtt" = "{i + 1} ms" }}\n' for i in range(11))
+    (tmp_path / "many.toml").write_text(SMALL + more)
+    said = sentence(penstock("play", tmp_path / "many.toml"))
+    assert said.endswith("has 13 variants, and a chart shows at most 12: select some with --variant")
+
+
+def test_the_scenarios_own_values_are_those_of_its_first_position(browser: Browser, scenario: str) -> None:
+    with serving(player(scenario, WINDOWS).page()) as running, tab(browser, running.address) as page:
+        waiting: list[Any] = []
+        # The first request never gets an answer.
+        page.route("**/run", lambda route: route.continue_() if waiting else waiting.append(route))
+        page.reload()
+        expect(page.get_by_role("slider")).to_be_visible()
+        # No result is there yet: neither this choice nor the slider may fail.
+        page.locator("#metric").select_option("download time")
+        page.get_by_role("slider").focus()
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("#command")).to_contain_text("circuit_window=100")
+        last = page.locator("#times-table tbody tr").first.locator("td").last
+        expect(last).to_have_text("-")
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator("#command")).not_to_contain_text("circuit_window")
+        expect(last).not_to_have_text("-")
+        own = last.inner_text()
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("#command")).to_contain_text("circuit_window=100")
+        expect(last).to_have_text(own)
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1300, "light")])
 def test_a_slider_runs_the_scenario_again(browser: Browser, scenario: str, width: int, scheme: str) -> None:
     with serving(player(scenario, WINDOWS).page()) as running, tab(browser, running.address, width, scheme) as page:
@@ -147,8 +263,12 @@ def test_a_position_without_downloads_is_explained(browser: Browser, scenario: s
         page.get_by_role("slider").focus()
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("alert")).to_contain_text("No download finished")
+        expect(page.locator("#command")).to_contain_text("100 ms")
+        expect(page.locator("#times-chart")).to_be_hidden()
+        expect(page.locator("#times-table table")).to_have_count(0)
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("alert")).to_be_hidden()
+        expect(page.locator("#times-chart canvas")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

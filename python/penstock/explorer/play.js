@@ -6,8 +6,8 @@ const $ = (id) => document.getElementById(id);
 const POLL_MS = 150;
 const saved = $("saved") ? JSON.parse($("saved").textContent) : null;
 let choices;
-let first; // the result at the scenario's own values
-let now;
+let first; // the result at the scenario's own values; undefined until the reader has seen it
+let now; // the newest result; undefined after an error
 let running;
 let charts;
 
@@ -32,6 +32,7 @@ async function results(at, signal) {
 async function move() {
   running?.abort();
   const mine = (running = new AbortController());
+  const at = positions();
   const began = performance.now();
   $("problem").hidden = true;
   // A saved page answers at once.
@@ -41,14 +42,16 @@ async function move() {
     follow(mine);
   }
   try {
-    const found = await results(positions(), mine.signal);
+    const found = await results(at, mine.signal);
     if (mine.signal.aborted) return;
     now = found;
-    first ??= found;
+    if (at.every((place) => place === 0)) first = found;
     $("state").textContent = saved ? "" : `Finished in ${short((performance.now() - began) / 1000)} s.`;
     show();
   } catch (error) {
     if (mine.signal.aborted) return;
+    now = undefined;
+    show();
     $("state").textContent = "";
     $("problem").textContent = error.message;
     $("problem").hidden = false;
@@ -66,29 +69,35 @@ async function follow(mine) {
   }
 }
 
+/** Show the newest result. Nothing of an earlier position stays. */
 function show() {
-  options($("workload"), Object.keys(now.times).map((name) => [name, name]));
-  const data = now.times[$("workload").value]?.[$("metric").value];
+  const names = Object.keys(now?.times ?? {});
+  // An empty list would forget the reader's choice.
+  if (names.length) options($("workload"), names.map((name) => [name, name]));
+  const data = now?.times[$("workload").value]?.[$("metric").value];
+  $("command").textContent = now?.command ?? "";
+  $("queue").hidden = !now?.queue;
+  if (now?.queue) {
+    $("queue-title").textContent = `The exit's circuit queue of the workload ${now.queue.workload}`;
+    charts.queue.show({ ...now.queue, xLabel: "time [s]", yLabel: "queue [cells]" });
+  }
+  $("times-chart").hidden = !data;
+  if (!data) $("times-table").replaceChildren();
+  if (!now) return;
+  $("problem").hidden = Boolean(data);
   if (!data) {
     $("problem").textContent = "No download finished after the warm-up at this position.";
-    $("problem").hidden = false;
     return;
   }
-  const before = first.times[$("workload").value]?.[$("metric").value];
+  const before = first?.times[$("workload").value]?.[$("metric").value];
   charts.times.show({ ...extended(data, `${$("workload").value} ${$("metric").value}`), xLabel: `${data.title} [s]`, yLabel: "share of downloads", stepped: true, yRange: [0, 1.02], marks: [0.5, 0.9] });
   $("times-table").replaceChildren(
     table(
       `Percentiles of the ${data.title} [s] in one run with seed ${choices.seed}. The last two columns have the scenario's own values.`,
       ["variant", "downloads", "50 %", "90 %", "scenario 50 %", "scenario 90 %"],
-      data.rows.map((row, i) => [row.label, String(row.downloads), ...row.percentiles.map(short), ...(before?.rows[i]?.percentiles ?? []).map(short)]),
+      data.rows.map((row, i) => [row.label, String(row.downloads), ...row.percentiles.map(short), ...(before?.rows[i]?.percentiles ?? [null, null]).map(short)]),
     ),
   );
-  $("queue").hidden = !now.queue;
-  if (now.queue) {
-    $("queue-title").textContent = `The exit's circuit queue of the workload ${now.queue.workload}`;
-    charts.queue.show({ ...now.queue, xLabel: "time [s]", yLabel: "queue [cells]" });
-  }
-  $("command").textContent = now.command;
 }
 
 function slider({ key, values }, i) {

@@ -5,6 +5,7 @@ import re
 import shlex
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -21,8 +22,8 @@ from penstock.result import Result
 
 LONGEST_S = 20.0
 """The longest estimated processor time of a position of the sliders [s]."""
-KEPT = 200
-"""The number of positions whose results are kept in memory."""
+KEPT = 64 << 20
+"""The memory for compressed results of earlier positions [B]. The newest result is kept in any case."""
 MAX_POSITIONS = 60
 """The maximum number of positions of a saved page."""
 
@@ -64,6 +65,11 @@ class Player:
         self.name, document = self._document(())
         self._seed = runs.plan(document, variants, seed, None)[0].seed
         known = [name for name, _ in document.variants()]
+        if (count := len(variants or known)) > views.MAX_SERIES:
+            raise ScenarioError(
+                f"{self.name} has {count} variants, and a chart shows at most {views.MAX_SERIES}: select some with "
+                "--variant"
+            )
         self._head = document.head()
         self._workloads: list[str] = []
         self._refuse_long(document)
@@ -75,7 +81,7 @@ class Player:
         self._lock = threading.Lock()
         self._running = threading.Lock()
         self._share = 0.0
-        self._made: dict[tuple[int, ...], dict[str, Any]] = {}
+        self._made: dict[tuple[int, ...], bytes] = {}
 
     def page(self) -> server.Page:
         """The page of a server."""
@@ -108,16 +114,33 @@ class Player:
 
     def at(self, positions: tuple[int, ...]) -> dict[str, Any]:
         """The results at these positions of the sliders. A later call ends an earlier one, which raises `Cancelled`."""
-        with self._lock:
-            self._newest += 1
-            mine = self._newest
+        mine = self._next()
         with self._running:
+            self.refuse_old(mine)
             self._share = 0.0
             if positions not in self._made:
-                if len(self._made) >= KEPT:
+                found = self._run(positions, mine)
+                self._made[positions] = zlib.compress(json.dumps(found, allow_nan=False).encode())
+                while len(self._made) > 1 and sum(map(len, self._made.values())) > KEPT:
                     self._made.pop(next(iter(self._made)))
-                self._made[positions] = self._run(positions, mine)
-            return self._made[positions]
+            found = json.loads(zlib.decompress(self._made[positions]))
+            return dict(found)
+
+    def stop(self) -> None:
+        """End the current run, and wait until its files are removed."""
+        self._next()
+        with self._running:
+            pass
+
+    def refuse_old(self, mine: int) -> None:
+        """Raise `Cancelled` if call number `mine` is not the newest one."""
+        if self._newest != mine:
+            raise Cancelled("a newer position of the sliders replaced this run")
+
+    def _next(self) -> int:
+        with self._lock:
+            self._newest += 1
+            return self._newest
 
     def _act(self, given: Any) -> dict[str, Any]:
         positions = given.get("positions") if isinstance(given, dict) else None
@@ -195,8 +218,7 @@ class _Following:
 
     def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
         self._player._share = (finished + sum(running.values())) / total
-        if self._player._newest != self._mine:
-            raise Cancelled("a newer position of the sliders replaced this run")
+        self._player.refuse_old(self._mine)
 
 
 def _shown(result: Result) -> dict[str, Any]:
