@@ -81,12 +81,13 @@ def find(result: Result) -> list[Bound]:
     """The limit that binds most under each variant.
 
     Raises:
-        PenstockError: if the output has no samples of relays.
+        PenstockError: if the output has no samples of relays, or is damaged.
     """
-    rows = result.scan("relays").select("variant", "relay", "written_bytes", "bound_by").collect()
-    if rows.is_empty():
-        raise PenstockError(f"{result.directory} has no samples of relays, so no limit can be named")
-    return [_bound(result, name, rows.filter(variant=name)) for name in result.variants]
+    with result.reading():
+        rows = result.scan("relays").select("variant", "relay", "written_bytes", "bound_by").collect()
+        if rows.is_empty():
+            raise PenstockError(f"{result.directory} has no samples of relays, so no limit can be named")
+        return [_bound(result, name, rows.filter(variant=name)) for name in result.variants]
 
 
 def _bound(result: Result, variant: str, rows: pl.DataFrame) -> Bound:
@@ -100,7 +101,8 @@ def _bound(result: Result, variant: str, rows: pl.DataFrame) -> Bound:
     each = rows.group_by("relay").agg(
         share=(pl.col("bound_by") == limit).fill_null(value=False).mean(), written=pl.col("written_bytes").sum()
     )
-    most = each.sort("share", "written", "relay", descending=[True, True, False]).head(SHOWN)
+    bound = each.filter(pl.col("share") > 0)
+    most = bound.sort("share", "written", "relay", descending=[True, True, False]).head(SHOWN)
     return Bound(variant, label, limit, shares[limit], list(most.select("relay", "share").iter_rows()), *place)
 
 

@@ -5,6 +5,8 @@ Statistics are imported on first use, because loading them takes longer than fin
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -166,8 +168,17 @@ class Result:
         return self._table("cells")
 
     def scan(self, name: str) -> pl.LazyFrame:
-        """A table by name, of which only the needed rows are read."""
+        """A table by name, of which only the needed rows are read; collect it inside `reading`."""
         return pl.concat(pl.scan_parquet(file) for file in self._files(name)).cast({"seed": pl.Int64})
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn errors of rows that `scan` reads into a sentence."""
+        try:
+            yield
+        except (OSError, pl.exceptions.PolarsError) as error:
+            told = " ".join(str(error).split())
+            raise OutputError(f"{self.directory} has changed or is damaged: start again ({told[:200]})") from error
 
     def _files(self, name: str) -> list[Path]:
         files = [part / f"{name}.parquet" for part in ([self.directory] if self._parts is None else self._parts)]

@@ -9,6 +9,7 @@ import pytest
 from conftest import Command, sentence
 
 from penstock import _core, explain
+from penstock.errors import PenstockError
 from penstock.result import Result
 
 
@@ -35,6 +36,18 @@ def test_an_output_without_a_bottleneck_has_no_limit(make_up: Callable[..., Path
     assert "leave --set out" in sentence(penstock("explain", directory, "--set", "network.rtt=1 ms"))
     relays.clear().write_parquet(path)
     assert "has no samples of relays" in sentence(penstock("explain", directory))
+
+
+def test_relays_that_the_limit_never_binds_are_not_named(make_up: Callable[..., Path]) -> None:
+    directory = make_up(seeds=1)
+    path = directory / "relays.parquet"
+    relays = pl.read_parquet(path).with_columns(bound_by=pl.lit("link"))
+    idle = relays.with_columns(relay=pl.lit("idle"), bound_by=pl.lit(None, pl.String))
+    pl.concat([relays, idle]).write_parquet(path)
+    assert [each.relays for each in explain.find(Result(directory))] == [[("middle", 1.0)]] * 2
+    path.write_bytes(b"other contents")
+    with pytest.raises(PenstockError, match="has changed or is damaged"):
+        explain.find(Result(directory))
 
 
 def test_a_long_scenario_and_mistakes_are_one_sentence(penstock: Command, tmp_path: Path) -> None:
