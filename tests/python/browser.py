@@ -6,7 +6,7 @@ without Chromium, and `.ci/run` installs it.
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,8 +47,10 @@ def serving(page: server.Page) -> Iterator[server.Server]:
 
 
 @contextmanager
-def tab(browser: Browser, address: str, width: int = 1300, scheme: Any = "light", **expected: bool) -> Iterator[Page]:
-    """A page at an address. At the end, its console must be empty unless `errors=True`."""
+def tab(
+    browser: Browser, address: str, width: int = 1300, scheme: Any = "light", expected: Sequence[str] = ()
+) -> Iterator[Page]:
+    """A page at an address. At the end, its console must have exactly the `expected` messages, in this order."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
     # A control that does not answer within this time [ms] is broken.
@@ -61,7 +63,7 @@ def tab(browser: Browser, address: str, width: int = 1300, scheme: Any = "light"
     page.wait_for_load_state("networkidle")
     yield page
     context.close()
-    assert expected.get("errors") or not trouble, trouble
+    assert trouble == list(expected)
 
 
 def _local(url: str, address: str) -> bool:

@@ -109,6 +109,43 @@ def test_the_command_serves_until_ctrl_c(penstock: Command, output: Result) -> N
     assert (process.returncode, err) == (0, ""), (out, err)
 
 
+def test_a_browser_gets_the_address_from_a_file_of_this_user(
+    output: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+
+    def opened(address: str) -> None:
+        path = Path(address.removeprefix("file://"))
+        seen.append((path, path.stat().st_mode & 0o777, path.read_text()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.open", opened)
+    server.serve(page_of(output), 0, "explorer", browser=True)
+    address = capsys.readouterr().out.split()[1]
+    [(path, mode, text)] = seen
+    assert address.split("/")[3] not in str(path)
+    assert (mode, f'content="0; {address}"' in text, path.exists()) == (0o600, True, False)
+
+
+def test_a_changed_directory_and_a_bug_are_one_sentence(make_up: Callable[..., Path]) -> None:
+    directory = make_up(seeds=1)
+    page = page_of(Result(directory))
+    asks = {**page.asks, "bug": lambda _: os.environ["MISSING"], "nan": lambda _: float("nan")}
+    with serving(page._replace(asks=asks)) as running:
+        (directory / "relays.parquet").write_bytes(b"other contents")
+        status, text, _ = fetch(running, f"/{running.token}/choices")
+        assert (status, f"{directory} has changed or is damaged: start again" in text) == (400, True)
+        (directory / "relays.parquet").unlink()
+        status, text, _ = fetch(running, f"/{running.token}/choices")
+        assert (status, f"{directory} has changed or is damaged: start again" in text) == (400, True)
+        status, text, _ = fetch(running, f"/{running.token}/bug")
+        assert (status, json.loads(text)) == (
+            500, {"error": "penstock has a bug, please report it: KeyError: 'MISSING'"}
+        )  # fmt: skip
+        assert fetch(running, f"/{running.token}/nan")[0] == 500
+
+
 def test_mistakes_are_one_sentence(penstock: Command, tmp_path: Path, output: Result) -> None:
     assert "does not exist" in sentence(penstock("open", tmp_path / "nothing"))
     (tmp_path / "empty").mkdir()
@@ -316,8 +353,12 @@ def test_the_controls_of_relays(browser: Browser, running: Server) -> None:
         expect(page.locator("#problem")).to_be_hidden()
 
 
+REFUSED = "error: Failed to load resource: the server responded with a status of 400 (Bad Request)"
+ABORTED = "error: Failed to load resource: net::ERR_FAILED"
+
+
 def test_the_controls_of_circuits_and_cells(browser: Browser, running: Server) -> None:
-    with tab(browser, running.address, errors=True) as page:
+    with tab(browser, running.address, expected=[REFUSED]) as page:
         go(page, "circuits")
         expect(page.locator("#way")).to_have_text(
             "Path of the cells: exit (exit), middle (middle), entry (guard), web (client)."
@@ -358,7 +399,7 @@ def test_a_missing_table_and_a_stopped_server_are_explained(browser: Browser, ma
     for table in ("circuits", "cells"):
         path = directory / f"{table}.parquet"
         pl.read_parquet(path).clear().write_parquet(path)
-    with serving(page_of(Result(directory))) as running, tab(browser, running.address, errors=True) as page:
+    with serving(page_of(Result(directory))) as running, tab(browser, running.address, expected=[ABORTED]) as page:
         page.get_by_role("link", name="Cells").click()
         expect(page.get_by_role("alert")).to_have_text(
             "This output has no tracked cells: add trace.cells to the scenario."
@@ -366,3 +407,31 @@ def test_a_missing_table_and_a_stopped_server_are_explained(browser: Browser, ma
         page.route("**/downloads?*", lambda route: route.abort())
         page.get_by_role("link", name="Downloads").click()
         expect(page.get_by_role("alert")).to_contain_text("The server has stopped.")
+        expect(page.locator("#downloads-found")).to_be_hidden()
+
+
+def test_nothing_of_an_older_circuit_stays(browser: Browser, made_up: Path) -> None:
+    with serving(page_of(Result(made_up))) as running, tab(browser, running.address) as page:
+        go(page, "circuits")
+        expect(page.locator("#circuits-found")).to_be_visible()
+        first = page.locator("#circuits-variant option").first.get_attribute("value")
+        other = page.locator("#circuits-variant option").last.get_attribute("value")
+        # The data of a circuit arrive after the list of circuits.
+        with page.expect_response("**/circuit?*"):
+            page.locator("#circuits-variant").select_option(other)
+        # The list of the first variant arrives after the reader has returned to the other one.
+        waiting: list[Any] = []
+        page.route(f"**/circuits?*variant={first}*", lambda route: waiting.append(route))
+        with page.expect_request("**/circuits?*"):
+            page.locator("#circuits-variant").select_option(first)
+        page.locator("#circuits-variant").select_option(other)
+        shown = page.locator("#circuit").inner_text()
+        with page.expect_response("**/circuits?*"):
+            waiting[0].fulfill(json=[{"circuit": 999, "workload": "late", "cells": 0, "path": []}])
+        page.wait_for_timeout(200)
+        assert page.locator("#circuit").inner_text() == shown
+        page.unroute(f"**/circuits?*variant={first}*")
+        page.route(f"**/circuits?*variant={first}*", lambda route: route.fulfill(json=[]))
+        page.locator("#circuits-variant").select_option(first)
+        expect(page.get_by_role("alert")).to_have_text("This run has no traced circuits.")
+        expect(page.locator("#circuits-found")).to_be_hidden()

@@ -14,22 +14,30 @@ const VIEWS = {
 };
 const charts = {};
 const newest = {};
+const lists = {}; // the circuits of the chosen run and variant, by view
 let choices;
 let chosenRelays;
 let tracked = [];
 
-/** Run an update of a view. A later update of the same view replaces this one; errors are shown. */
-async function update(view, work) {
+/**
+ * Run an update of a view. A later update of the same view replaces this one. An error is shown, and replaces the
+ * earlier chart and table unless `keep`.
+ */
+async function update(view, work, keep = false) {
   const mine = (newest[view] = (newest[view] ?? 0) + 1);
+  const current = () => mine === newest[view];
   try {
-    await work(() => mine === newest[view]);
-    $("problem").hidden = true;
+    await work(current);
+    if (current()) $("problem").hidden = true;
   } catch (error) {
-    if (mine !== newest[view]) return;
+    if (!current()) return;
+    if (!keep) $(`${view}-found`).hidden = true;
     $("problem").textContent = error.message;
     $("problem").hidden = false;
   }
 }
+
+const reveal = (view) => { $(`${view}-found`).hidden = false; };
 
 function checks(place, values, chosen, changed) {
   place.replaceChildren(
@@ -47,6 +55,7 @@ function downloads() {
     const data = await ask("downloads", { workload: $("workload").value, metric: $("metric").value, variant: checked($("variants")), percentile: percentiles });
     if (!current()) return;
     downloads.data = data;
+    reveal("downloads");
     charts.downloads.show({ ...data, xLabel: `${data.title} [s]`, yLabel: "share of downloads", stepped: true, yRange: [0, 1.02], marks: percentiles.map((text) => Number(text) / 100) });
     downloadsTable();
   });
@@ -62,7 +71,7 @@ function downloadsTable(from, to) {
   const brushed = from != null;
   $("downloads-table").replaceChildren(
     table(
-      brushed ? `Percentiles of the ${title} [s], and the share of downloads from ${short(from)} s to ${short(to)} s.` : `Percentiles of the ${title} [s] over all complete downloads. Select an interval in the chart to count its downloads.`,
+      brushed ? `Percentiles of the ${title} [s], and the share of downloads from ${short(from)} s to ${short(to)} s.` : `Percentiles of the ${title} [s] over all complete downloads after the warm-up. Select an interval in the chart to count its downloads.`,
       ["variant", "downloads", ...names.map((name) => `${name} %`), ...(brushed ? ["in the interval"] : [])],
       rows.map((row, i) => [row.label, String(row.downloads), ...row.percentiles.map(short), ...(brushed ? [within(series[i].values)] : [])]),
     ),
@@ -86,6 +95,7 @@ function relays() {
   return update("relays", async (current) => {
     const data = await ask("relays", { ...run($("relays-run")), measure: $("measure").value, variant: checked($("variants")), relay: [...chosenRelays] });
     if (!current()) return;
+    reveal("relays");
     charts.relays.show({ ...data, xLabel: "time [s]", yLabel: data.y });
     const limits = (bound) => Object.entries(bound).map(([name, share]) => `${name} ${percent(share)}`).join(", ") || "-";
     $("relays-table").replaceChildren(
@@ -96,17 +106,23 @@ function relays() {
 
 const circuitName = (each) => `${each.circuit}: ${each.workload}`;
 
-async function circuitList(view, select) {
-  const found = await ask("circuits", { ...run($(`${view}-run`)), variant: $(`${view}-variant`).value });
-  const usable = view === "cells" ? found.filter((each) => each.cells) : found;
-  options(select, usable.map((each) => [each.circuit, circuitName(each)]));
-  return usable;
+/** The circuits of the chosen run and variant, which also fill `select`. A replaced update changes nothing. */
+async function circuitList(view, select, current) {
+  const chosen = { ...run($(`${view}-run`)), variant: $(`${view}-variant`).value };
+  const key = JSON.stringify(chosen);
+  if (lists[view]?.key !== key) {
+    const found = await ask("circuits", chosen);
+    if (!current()) return [];
+    const usable = view === "cells" ? found.filter((each) => each.cells) : found;
+    options(select, usable.map((each) => [each.circuit, circuitName(each)]));
+    lists[view] = { key, usable };
+  }
+  return lists[view].usable;
 }
 
-function circuits(renew) {
+function circuits() {
   return update("circuits", async (current) => {
-    if (renew) circuits.list = await circuitList("circuits", $("circuit"));
-    const list = circuits.list;
+    const list = await circuitList("circuits", $("circuit"), current);
     if (!current()) return;
     if (!list.length) throw new Error("This run has no traced circuits.");
     const mine = list.find((each) => String(each.circuit) === $("circuit").value);
@@ -114,20 +130,21 @@ function circuits(renew) {
     $("way").textContent = mine.path.length ? `Path of the cells: ${exit} (exit), ${middle} (middle), ${guard} (guard), ${client} (client).` : "";
     const data = await ask("circuit", { ...run($("circuits-run")), variant: $("circuits-variant").value, circuit: mine.circuit, quantity: $("quantity").value });
     if (!current()) return;
+    reveal("circuits");
     charts.circuits.show({ ...data, xLabel: "time [s]", yLabel: data.y });
     $("circuits-table").replaceChildren(table(`Mean and largest ${data.y} over the run.`, ["hop", "mean", "largest"], data.rows.map((row) => [row.label, short(row.mean), short(row.most)])));
   });
 }
 
-function cells({ renew = false, number = null } = {}) {
+function cells({ number = null } = {}) {
   return update("cells", async (current) => {
-    const list = renew ? await circuitList("cells", $("cells-circuit")) : cells.list;
+    const list = await circuitList("cells", $("cells-circuit"), current);
     if (!current()) return;
-    cells.list = list;
     if (!list.length) throw new Error("This run has no circuit with tracked cells.");
     const which = number == null ? {} : { cell: number };
     const data = await ask("cell", { ...run($("cells-run")), variant: $("cells-variant").value, circuit: $("cells-circuit").value, ...which });
     if (!current()) return;
+    reveal("cells");
     tracked = data.cells;
     $("cell").value = data.cell;
     stations(data);
@@ -137,7 +154,7 @@ function cells({ renew = false, number = null } = {}) {
       charts.cells.show({ ...data, series, xLabel: "arrival at the exit [s]", yLabel: "wait on the whole circuit [s]", dots: true });
       cells.key = key;
     }
-  });
+  }, number != null);
 }
 
 function stations(data) {
@@ -175,7 +192,7 @@ function neighbour(step) {
   if (next != null) cells({ number: next });
 }
 
-const updates = { downloads, relays, circuits: () => circuits(true), cells: () => cells({ renew: true }) };
+const updates = { downloads, relays, circuits, cells: () => cells() };
 
 function present(view) {
   return { downloads: choices.workloads.length, relays: choices.relays.length, circuits: choices.traced, cells: choices.cells }[view];
@@ -223,10 +240,8 @@ async function start() {
   for (const id of ["workload", "metric"]) $(id).addEventListener("change", downloads);
   for (const id of ["measure", "relays-run"]) $(id).addEventListener("change", relays);
   $("filter").addEventListener("input", relayList);
-  for (const id of ["circuits-variant", "circuits-run"]) $(id).addEventListener("change", () => circuits(true));
-  for (const id of ["circuit", "quantity"]) $(id).addEventListener("change", () => circuits(false));
-  for (const id of ["cells-variant", "cells-run"]) $(id).addEventListener("change", () => cells({ renew: true }));
-  $("cells-circuit").addEventListener("change", () => cells());
+  for (const id of ["circuits-variant", "circuits-run", "circuit", "quantity"]) $(id).addEventListener("change", circuits);
+  for (const id of ["cells-variant", "cells-run", "cells-circuit"]) $(id).addEventListener("change", () => cells());
   $("cell").addEventListener("change", () => $("cell").value && cells({ number: $("cell").value }));
   $("previous").addEventListener("click", () => neighbour(-1));
   $("next").addEventListener("click", () => neighbour(1));

@@ -1,7 +1,8 @@
 """A server of pages for this machine only.
 
-It listens on 127.0.0.1. Its address contains a random token, so other users of the machine cannot read the pages. It
-answers only requests for this address, so a page from the internet cannot read them through a name that it controls.
+It listens on 127.0.0.1. Its address contains a random token, so other users of the machine cannot read the pages. The
+token is in no command line, because all users can read these. The server answers only requests for this address, so a
+page from the internet cannot read them through a name that it controls.
 """
 
 import hmac
@@ -10,15 +11,18 @@ import os
 import secrets
 import socket
 import sys
+import tempfile
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from penstock.errors import OutputError, PenstockError
+from penstock.errors import OutputError, PenstockError, naming
 from penstock.stopping import raised
 
 HOST = "127.0.0.1"
@@ -170,10 +174,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, make: Callable[[], Any]) -> None:
         try:
-            status, value = HTTPStatus.OK, make()
+            status, body = HTTPStatus.OK, json.dumps(make(), allow_nan=False)
         except PenstockError as error:
-            status, value = HTTPStatus.BAD_REQUEST, {"error": str(error)}
-        self._send(status, json.dumps(value, allow_nan=False).encode(), TYPES[".json"])
+            status, body = HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)})
+        except Exception as error:
+            told = f"penstock has a bug, please report it: {type(error).__name__}: {error}"
+            status, body = HTTPStatus.INTERNAL_SERVER_ERROR, json.dumps({"error": " ".join(told.split())})
+        self._send(status, body.encode(), TYPES[".json"])
 
     def _refuse(self, status: HTTPStatus) -> None:
         self.close_connection = True
@@ -201,15 +208,33 @@ def _parsed(body: bytes) -> Any:
 
 def serve(page: Page, port: int, what: str, *, browser: bool) -> None:
     """Print the address of a page, open it in a browser of the desktop, and answer requests until Ctrl-C."""
-    with raised(), Server(page, port) as server:
+    with raised(), Server(page, port) as server, ExitStack() as at_end:
         try:
             print(f"{what}: {server.address}\nto stop: Ctrl-C", flush=True)
             if browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-                webbrowser.open(server.address)
+                webbrowser.open(at_end.enter_context(_redirect(server.address)))
             server.serve_forever(poll_interval=0.1)
         except KeyboardInterrupt:
             # Ctrl-C is the usual end of a server, not an error.
             print()
+
+
+@contextmanager
+def _redirect(address: str) -> Iterator[str]:
+    """The address of a file that leads a browser to `address`, and that only this user can read.
+
+    The command line of the browser names this file. It must not contain the token, because all users of the machine can
+    read command lines.
+    """
+    with naming(tempfile.gettempdir(), "write into"):
+        # The mode of a temporary file is 0600.
+        file = tempfile.NamedTemporaryFile("w", prefix="penstock-", suffix=".html", encoding="utf-8")  # noqa: SIM115
+    with file:
+        file.write(
+            f'<!doctype html>\n<title>Penstock</title>\n<meta http-equiv="refresh" content="0; {escape(address)}">\n'
+        )
+        file.flush()
+        yield Path(file.name).as_uri()
 
 
 def files(page: str, *scripts: str) -> dict[str, Path]:

@@ -56,10 +56,19 @@ class Views:
         self._result = result
         self._shown = summary.workloads(result.transfers, summary.counted(result.transfers))
 
+    def _reading(self, ask: Callable[[Query], Any]) -> Callable[[Query], Any]:
+        """An answer whose errors of the directory's tables are sentences."""
+
+        def answer(query: Query) -> Any:
+            with self._result.reading():
+                return ask(query)
+
+        return answer
+
     @property
     def asks(self) -> dict[str, Callable[[Query], Any]]:
         """The questions by address."""
-        return {
+        asks: dict[str, Callable[[Query], Any]] = {
             "choices": lambda _: self.choices(),
             "downloads": self.downloads,
             "relays": self.relays,
@@ -67,6 +76,7 @@ class Views:
             "circuit": self.circuit,
             "cell": self.cell,
         }
+        return {name: self._reading(ask) for name, ask in asks.items()}
 
     def choices(self) -> dict[str, Any]:
         """The head of the page, and the values that its controls offer."""
