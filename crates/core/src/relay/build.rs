@@ -71,8 +71,11 @@ impl<C: Cell> Relay<C> {
         let (hop, left, controlled) = (origin.layers.len(), origin.to_extend.len(), origin.controlled);
         origin.built = left == 0;
         let asked = self.parts.ask(hop - 1, left == 0, controlled);
-        // A link without hop control, for example from before its activation, keeps the windows of this circuit.
-        let controlled = controlled && (asked != Negotiation::HopAsked || answer == Negotiation::HopAgreed);
+        // A link without hop control, for example from before its activation, keeps the windows of this circuit. The
+        // client itself knows the state of its own link.
+        let controlled = controlled
+            && self.parts.is_controlled(circuit, Direction::Forward)
+            && (asked != Negotiation::HopAsked || answer == Negotiation::HopAgreed);
         if let Role::Origin(origin) = &mut self.parts.circuits[circuit].role {
             origin.controlled = controlled;
         }
