@@ -3,7 +3,7 @@
 mod common;
 
 use common::credits::{self, Credits};
-use common::{Client, Hop, Running, endless, pattern, serve, stream};
+use common::{Circuit, Client, Hop, Running, endless, pattern, serve, stream};
 use penstock_core::edge_control::{EdgeControlConfig, Ends, Negotiation, WindowsConfig};
 use penstock_core::hop_control::{Feedback, HopControlConfig, N23Config};
 use penstock_core::{Cell, CircId, Command, DestroyReason, Direction};
@@ -110,12 +110,40 @@ fn a_relay_may_leave_clients_without_credits() {
     assert!(made(&nodes)[0] > 0, "the hop between the relays has credits");
 }
 
-/// Two circuits of one link. The first one gets `bytes` from the client during a download. Returns how it ends. The
-/// second circuit must work afterwards.
-fn attack(bytes: impl Fn(&Client) -> Vec<u8>) -> Option<DestroyReason> {
-    let node = node(true);
+/// A client with two circuits of one link. Returns also the unused one, with its credits.
+fn two_circuits(node: &Running) -> (Client, Circuit, Option<Credits>) {
     let mut client = Client::connect_with_n23(&node.spec, [N2, N3]);
     client.build(&[node.hop()]);
+    let second = client.new_circuit(99);
+    let fresh = Credits::agreed(credits::offer(N2, N3));
+    let credits = client.credits.replace(Credits { n2: N2, allowance: N2 + N3, ..fresh });
+    client.build(&[node.hop()]);
+    (client, second, credits)
+}
+
+/// Downloads over the second circuit of a link. No cell of the first one may arrive.
+fn assert_second_works(mut client: Client, second: Circuit, credits: Option<Credits>) {
+    client.switch_circuit(second);
+    client.credits = credits;
+    assert!(client.download(serve(100_000), 1) == pattern(100_000), "the second circuit stays open");
+}
+
+/// The reason in the DESTROY of the client's circuit. Waits until it arrives, or fails at the socket's timeout.
+fn await_destroy(client: &mut Client) -> DestroyReason {
+    loop {
+        let cell = client.receive();
+        if cell.command() == Command::Destroy {
+            assert_eq!(cell.circ_id(), client.id);
+            return cell.destroy_reason();
+        }
+    }
+}
+
+/// The node gets `bytes` from the client during a download. `closes`: the node must then close this circuit, otherwise
+/// it must go on. A second circuit of the same link must work afterwards.
+fn attack(closes: bool, bytes: impl Fn(&Client) -> Vec<u8>) {
+    let node = node(true);
+    let (mut client, second, second_credits) = two_circuits(&node);
     client.begin(endless(), stream(1));
     for _ in 0..N2 {
         client.receive_message();
@@ -124,25 +152,15 @@ fn attack(bytes: impl Fn(&Client) -> Vec<u8>) -> Option<DestroyReason> {
     client.write(&bytes);
     let credits = client.credits.as_mut().unwrap();
     credits.is_silent = true;
-    let left = credits.allowance - credits.received % N2;
-    let mut end = None;
-    // Without more credit, the node sends so many more cells, and then none.
-    for _ in 0..left {
-        let cell = client.receive();
-        if cell.command() == Command::Destroy {
-            end = Some(cell.destroy_reason());
-            break;
+    if closes {
+        assert_eq!(await_destroy(&mut client), DestroyReason::PROTOCOL);
+    } else {
+        // Without more credit, the node sends so many more cells, and then none.
+        for _ in 0..credits.allowance - credits.received % N2 {
+            client.receive_message();
         }
     }
-    let mut other = Client::connect_with_n23(&node.spec, [N2, N3]);
-    other.build(&[node.hop()]);
-    assert!(other.download(serve(100_000), 1) == pattern(100_000), "other links are not affected");
-    client.new_circuit(99);
-    let fresh = Credits::agreed(credits::offer(N2, N3));
-    client.credits = Some(Credits { n2: N2, allowance: N2 + N3, ..fresh });
-    client.build(&[node.hop()]);
-    assert!(client.download(serve(100_000), 1) == pattern(100_000), "the link stays open");
-    end
+    assert_second_works(client, second, second_credits);
 }
 
 fn credit(id: CircId, direction: Direction, forwarded: u32, allowance: u32) -> LiveCell {
@@ -152,23 +170,19 @@ fn credit(id: CircId, direction: Direction, forwarded: u32, allowance: u32) -> L
 #[test]
 fn a_forged_credit_closes_only_its_circuit() {
     let backward = Direction::Backward;
-    let protocol = Some(DestroyReason::PROTOCOL);
     // For cells that were never sent.
-    assert_eq!(attack(|client| credit(client.id, backward, 5000, N2 + N3).to_bytes().into()), protocol);
+    attack(true, |client| credit(client.id, backward, 5000, N2 + N3).to_bytes().into());
     // More than the client announced.
-    assert_eq!(attack(|client| credit(client.id, backward, N2, N2 + N3 + 1).to_bytes().into()), protocol);
+    attack(true, |client| credit(client.id, backward, N2, N2 + N3 + 1).to_bytes().into());
     // For the other direction.
-    assert_eq!(
-        attack(|client| credit(client.id, Direction::Forward, 1, N2 + N3).to_bytes().into()),
-        protocol
-    );
+    attack(true, |client| credit(client.id, Direction::Forward, 1, N2 + N3).to_bytes().into());
     // A direction that does not exist.
     let malformed = |client: &Client| {
         let mut bytes = credit(client.id, backward, N2, N2 + N3).to_bytes();
         bytes[5] = 2;
         bytes.into()
     };
-    assert_eq!(attack(malformed), protocol);
+    attack(true, malformed);
 }
 
 #[test]
@@ -178,10 +192,10 @@ fn repeated_late_and_stray_credits_change_nothing() {
         let forwarded = client.credits.as_ref().unwrap().received / N2 * N2;
         credit(client.id, backward, forwarded, N2 + N3).to_bytes().repeat(5000)
     };
-    assert_eq!(attack(same), None);
-    assert_eq!(attack(|client| credit(client.id, backward, 0, N2 + N3).to_bytes().repeat(10)), None);
+    attack(false, same);
+    attack(false, |client| credit(client.id, backward, 0, N2 + N3).to_bytes().repeat(10));
     let unknown = CircId(NonZeroU32::new(12_345).unwrap());
-    assert_eq!(attack(|_| credit(unknown, backward, 1, 1).to_bytes().repeat(10)), None);
+    attack(false, |_| credit(unknown, backward, 1, 1).to_bytes().repeat(10));
 }
 
 #[test]
@@ -199,8 +213,7 @@ fn a_peer_without_an_agreement_may_send_any_feedback() {
 #[test]
 fn cells_without_credit_close_only_their_circuit() {
     let node = node(true);
-    let mut client = Client::connect_with_n23(&node.spec, [N2, N3]);
-    client.build(&[node.hop()]);
+    let (mut client, second, second_credits) = two_circuits(&node);
     client.begin(common::silent_server(), stream(1));
     assert!(matches!(client.receive_message().1, RelayMessage::Connected(_)));
     // The client ignores credits from now on.
@@ -210,14 +223,6 @@ fn cells_without_credit_close_only_their_circuit() {
     for _ in 0..40_000 {
         client.send_message(stream(1), &RelayMessage::Data(payload.clone()));
     }
-    let end = loop {
-        let cell = client.receive();
-        if cell.command() == Command::Destroy {
-            break cell.destroy_reason();
-        }
-    };
-    assert_eq!(end, DestroyReason::PROTOCOL);
-    let mut other = Client::connect(&node.spec);
-    other.build(&[node.hop()]);
-    assert!(other.download(serve(100_000), 1) == pattern(100_000));
+    assert_eq!(await_destroy(&mut client), DestroyReason::PROTOCOL);
+    assert_second_works(client, second, second_credits);
 }

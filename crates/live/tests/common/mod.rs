@@ -435,6 +435,7 @@ impl Client {
     fn take_credit(&mut self, cell: &LiveCell) -> bool {
         let is_credit = cell.command() == Command::Feedback;
         if let Some(credits) = self.credits.as_mut().filter(|_| is_credit) {
+            assert_eq!(cell.circ_id(), self.id, "a credit belongs to the selected circuit");
             credits.on_feedback(cell);
         }
         is_credit
@@ -595,6 +596,7 @@ impl Client {
 
     pub(crate) fn receive_message(&mut self) -> (Option<StreamId>, RelayMessage, tor1::Tag) {
         let cell = self.receive();
+        assert_eq!(cell.circ_id(), self.id, "only the selected circuit has cells");
         self.open_message(cell)
     }
 
