@@ -11,8 +11,9 @@
 //! | 1 | hop control on a link between two relays |
 //! | 2 | hop control on a link with a client at one end |
 //!
-//! A receiver skips records of unknown kinds, so later versions can add kinds. The responder announces everything that
-//! it offers. The initiator then announces only what both nodes offer, so both nodes reach the same agreement.
+//! A receiver skips records of unknown kinds and offers of unknown algorithms, so later versions can add both. The
+//! responder announces everything that it offers. The initiator then announces only what both nodes offer, so both
+//! nodes reach the same agreement.
 //!
 //! C tor ignores VPADDING cells during and after the link handshake. AUTHENTICATE does not sign this cell: C tor computes
 //! the digest of an initiator at AUTH_CHALLENGE, and the digest of a responder at AUTHENTICATE. TLS protects the cell.
@@ -101,7 +102,8 @@ impl Extensions {
                 HOP_WITH_CLIENT => &mut extensions.with_client,
                 _ => continue,
             };
-            if place.replace(read_offer(content)?).is_some() {
+            let Some(offer) = read_offer(content)? else { continue };
+            if place.replace(offer).is_some() {
                 return Err(Malformed);
             }
         }
@@ -120,8 +122,9 @@ fn write_offer(offer: HopOffer) -> Vec<u8> {
     }
 }
 
-/// Parses an offer of hop control. An offer with additional bytes or of an unknown algorithm is malformed.
-fn read_offer(content: &[u8]) -> Result<HopOffer, Malformed> {
+/// Parses an offer of hop control. Returns `None` for an unknown algorithm. An offer of a known algorithm with missing
+/// or additional bytes is malformed.
+fn read_offer(content: &[u8]) -> Result<Option<HopOffer>, Malformed> {
     let mut reader = Reader::new(content);
     let offer = match reader.u8()? {
         CREDITS => HopOffer::Credits { start: reader.u32()?, most: reader.u32()? },
@@ -129,9 +132,9 @@ fn read_offer(content: &[u8]) -> Result<HopOffer, Malformed> {
         MARUT_HOP => HopOffer::Marut { path: false },
         MARUT_PATH => HopOffer::Marut { path: true },
         CUSTOM => HopOffer::Custom(reader.u32()?),
-        _ => return Err(Malformed),
+        _ => return Ok(None),
     };
-    if reader.is_empty() { Ok(offer) } else { Err(Malformed) }
+    if reader.is_empty() { Ok(Some(offer)) } else { Err(Malformed) }
 }
 
 #[cfg(test)]
@@ -157,6 +160,21 @@ mod tests {
     }
 
     #[test]
+    fn offers_of_unknown_algorithms_are_skipped() {
+        let newer = [HOP_WITH_RELAY, 3, 9, 1, 2];
+        let body = [&MAGIC[..], &newer, &[HOP_WITH_CLIENT, 1, BACKTAP]].concat();
+        let expected = Extensions { with_client: Some(HopOffer::BackTap), ..Extensions::default() };
+        assert_eq!(Extensions::read(&body), Ok(Some(expected)));
+        let body = [&MAGIC[..], &newer, &[HOP_WITH_RELAY, 1, BACKTAP]].concat();
+        let expected = Extensions { with_relay: Some(HopOffer::BackTap), ..Extensions::default() };
+        assert_eq!(
+            Extensions::read(&body),
+            Ok(Some(expected)),
+            "a newer node may also offer a known algorithm"
+        );
+    }
+
+    #[test]
     fn malformed_and_repeated_records_are_rejected() {
         let relay = [HOP_WITH_RELAY, 1, BACKTAP];
         for records in [
@@ -164,7 +182,6 @@ mod tests {
             &[HOP_WITH_RELAY, 2, BACKTAP],
             &[HOP_WITH_RELAY, 0],
             &[HOP_WITH_RELAY, 2, BACKTAP, 0],
-            &[HOP_WITH_RELAY, 1, 9],
             &[HOP_WITH_CLIENT, 8, CREDITS, 0, 0, 0, 1, 0, 0, 0],
             &[relay, relay].concat(),
         ] {
