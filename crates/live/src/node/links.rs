@@ -85,7 +85,8 @@ impl Node {
     }
 
     fn try_connect(&mut self, channel: ChannelKey, peer: PeerId) -> Result<(), &'static str> {
-        // All circuits to a relay share an existing link.
+        // The core asks only for links that no existing link can replace. By default, all circuits to a relay share one;
+        // with a channel for each circuit, none do.
         let hosts = self.requesters.remove(channel);
         let Some(LinkAddress::Dial(to)) = self.peers.known(peer).map(|known| known.address) else {
             return Err("connect");
