@@ -129,7 +129,7 @@ attacks: tools ## flood the live relay and C tor from a few hosts, and print the
 
 soak: TIME = 3600
 soak: tools ## load the live relay with circuits, slow readers and floods for TIME seconds; fail if its memory grows
-	$(PAGE) TIME=$(TIME) cargo test --locked --package penstock-live --test soak -- --ignored --nocapture soak_for_an_hour
+	$(PAGE) TIME=$(TIME) cargo test --release --locked --package penstock-live --test soak -- --ignored --nocapture soak_for_an_hour
 
 # New inputs go to target/corpus, inputs that break an invariant to fuzz/artifacts.
 TARGET ?= relay
