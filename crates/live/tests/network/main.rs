@@ -9,6 +9,7 @@ mod exchange;
 mod half_closed;
 #[path = "../common/observations.rs"]
 mod observations;
+mod programs;
 mod proxy;
 mod restarts;
 #[allow(dead_code, reason = "the benchmark of idle relays uses the rest")]

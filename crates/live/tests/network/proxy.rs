@@ -17,7 +17,7 @@ const SIZES: [u64; 5] = [1, 498, 20_000, 300_000, 2_000_000];
 const WORKERS: u32 = 4;
 
 /// A network with three relays and two exits of C tor, and three Penstock relays.
-fn network() -> (Network, [PenstockRelay; 3]) {
+pub(crate) fn network() -> (Network, [PenstockRelay; 3]) {
     let mut network = Network::new(3, 3, 2);
     network.start();
     let scheduler = || SchedulerConfig::KistDeployed(KistDeployedConfig::default());
@@ -32,7 +32,7 @@ fn network() -> (Network, [PenstockRelay; 3]) {
 }
 
 /// Waits until a stream through the client is open. The client first fetches the directory.
-fn await_ready(proxy: &Proxy, server: SocketAddr) {
+pub(crate) fn await_ready(proxy: &Proxy, server: SocketAddr) {
     let ready = wait(TIMEOUT, || socks_at(proxy.socks, server, None).is_ok());
     assert!(ready, "the client opens no stream: {}", proxy.read("log"));
 }
@@ -60,21 +60,30 @@ fn download(proxy: &Proxy, server: SocketAddr, count: u32) {
     });
 }
 
-/// Downloads over these kinds of paths: of C tor, of Penstock, of both, and any.
-fn download_over(kinds: &[&str], count: u32) {
-    let (network, ours) = network();
-    let (server, _ends) = server();
+/// The kinds of paths, with the fingerprints of their relays. An empty fingerprint leaves the choice to the client.
+pub(crate) fn paths(network: &Network, ours: &[PenstockRelay; 3]) -> [(&'static str, [String; 3]); 4] {
     let tor = |name: &str| network.tor(name).fingerprint.clone();
-    let paths = [
+    [
         ("C tor", [tor("relay0"), tor("relay1"), tor("exit0")]),
         ("Penstock", [0, 1, 2].map(|place| ours[place].fingerprint.clone())),
         ("both", [ours[0].fingerprint.clone(), tor("relay1"), ours[2].fingerprint.clone()]),
         ("any", [String::new(), String::new(), String::new()]),
-    ];
+    ]
+}
+
+/// The options of a client for one of these paths.
+pub(crate) fn pinned_path(path: &[String; 3]) -> String {
+    let pins = POSITIONS.into_iter().zip(path.iter().map(String::as_str));
+    pinned(pins.filter(|(_, fingerprint)| !fingerprint.is_empty()))
+}
+
+/// Downloads over these kinds of paths: of C tor, of Penstock, of both, and any.
+fn download_over(kinds: &[&str], count: u32) {
+    let (network, ours) = network();
+    let (server, _ends) = server();
+    let paths = paths(&network, &ours);
     for (number, (name, path)) in paths.iter().filter(|(name, _)| kinds.contains(name)).enumerate() {
-        let pins = POSITIONS.into_iter().zip(path.iter().map(String::as_str));
-        let pins = pins.filter(|(_, fingerprint)| !fingerprint.is_empty());
-        let proxy = network.proxy(&format!("proxy{number}"), &pinned(pins));
+        let proxy = network.proxy(&format!("proxy{number}"), &pinned_path(path));
         timed(&format!("{name}: the first stream"), || await_ready(&proxy, server));
         timed(&format!("{name}: {count} downloads"), || download(&proxy, server, count));
         let circuits: BTreeSet<String> = proxy.circuits().into_iter().collect();

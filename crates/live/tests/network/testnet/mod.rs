@@ -301,6 +301,11 @@ impl Proxy {
         fs::read_to_string(self.program.folder.join(file)).unwrap_or_default()
     }
 
+    /// The path of a file or folder in the folder of the client.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.program.folder.join(name)
+    }
+
     /// The circuit of each stream so far: its number and its relays.
     pub(crate) fn circuits(&self) -> Vec<String> {
         let log = self.read("log");
