@@ -113,3 +113,86 @@ fn read(response: &InetResponse) -> TcpInfo {
     }
     info
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_core::NLM_F_DUMP;
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    const NLMSG_DONE: u16 = 3;
+
+    /// Reads the state of all connections to `port` with one request. Returns their number.
+    fn dump(diag: &Diag, port: u16, answer: &mut [u8], parse: bool) -> usize {
+        let request = InetRequest {
+            family: AF_INET,
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::INFO | ExtensionFlags::SKMEMINFO,
+            states: StateFlags::all(),
+            socket_id: SocketId { destination_port: port, ..SocketId::new_v4() },
+        };
+        let mut message = NetlinkMessage::from(SockDiagMessage::InetRequest(request));
+        message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        send(diag.0.as_raw_fd(), &bytes, MsgFlags::empty()).unwrap();
+        let mut sockets = 0;
+        loop {
+            let len = recv(diag.0.as_raw_fd(), answer, MsgFlags::empty()).unwrap();
+            let mut rest = &answer[..len];
+            while rest.len() >= 16 {
+                let size = u32::from_ne_bytes(rest[..4].try_into().unwrap()) as usize;
+                if u16::from_ne_bytes(rest[4..6].try_into().unwrap()) == NLMSG_DONE {
+                    return sockets;
+                }
+                if parse {
+                    let message = NetlinkMessage::<SockDiagMessage>::deserialize(&rest[..size]).unwrap();
+                    let NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) =
+                        message.payload
+                    else {
+                        panic!("not the state of a socket");
+                    };
+                    assert!(read(&response).cwnd > 0);
+                }
+                sockets += 1;
+                rest = &rest[size.next_multiple_of(4).min(rest.len())..];
+            }
+        }
+    }
+
+    /// KIST section 7 names one netlink request for all sockets as an alternative to calls for each socket.
+    #[test]
+    #[ignore = "measures: cargo test --release -p penstock-testbed --lib -- --ignored --nocapture measure_one_dump"]
+    #[expect(clippy::disallowed_methods, reason = "it measures")]
+    fn measure_one_dump_of_all_sockets() {
+        use nix::sys::resource::{Resource, getrlimit, setrlimit};
+        let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+        let diag = Diag::new().unwrap();
+        let mut answer = vec![0; 1 << 16];
+        for count in [400, 5000] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let _sockets: Vec<_> = (0..count)
+                .map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap()))
+                .collect();
+            for (what, parse) in [("by the kernel", false), ("and read", true)] {
+                let mut rounds: Vec<f64> = (0..100_000 / count)
+                    .map(|_| {
+                        let begun = Instant::now();
+                        assert_eq!(dump(&diag, address.port(), &mut answer, parse), count);
+                        begun.elapsed().as_secs_f64() * 1e6 / count as f64
+                    })
+                    .collect();
+                rounds.sort_by(f64::total_cmp);
+                let median = rounds[rounds.len() / 2];
+                println!(
+                    "one dump {what}: {median:.2} µs for each of {count} connections; the median of {} rounds",
+                    rounds.len()
+                );
+            }
+        }
+    }
+}
