@@ -7,7 +7,7 @@
 part of them. `run` executes the runs that `shadow.jsonl` lacks, each with one thread of Shadow at low priority, and
 rewrites the rows of the simulator in `sim.jsonl`, which are deterministic. A row is a JSON object on one line:
 
-    world            "shadow" or "sim"
+    world            "shadow"; "sim", the scenario with the TCP profile "shadow-3.3"; "linux", the same with "linux-6"
     programs         the versions of Shadow, tgen and C tor; only in "shadow"
     scenario         the file benches/references/shadow-<scenario>.toml
     variant, seed    the run
@@ -21,7 +21,8 @@ rewrites the rows of the simulator in `sim.jsonl`, which are deterministic. A ro
                      of Shadow, and the heap of the simulator [B]
 
 The limits are those of the issue that asked for the comparison. The order of variants, weights and completeness became
-criteria after the first rows of the line. The criteria apply to medians over the seeds of each run's quantile:
+criteria after the first rows of the line. The criteria apply to "sim", and to medians over the seeds of each run's
+quantile:
 
 * Medians of first bytes and downloads are within 20 % of Shadow's in the lines, and within 25 % in the networks.
 * Their 90th percentiles are within 40 %. A quantity that any run lacks fails.
@@ -263,18 +264,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+OURS: dict[str, Sequence[str]] = {
+    "sim": (),
+    "linux": ("tcp.profile='linux-6'", "tcp.congestion='cubic'", "tcp.nodelay=true"),
+}
+"""The worlds of the simulator, and their overrides. Shadow has no algorithm of Nagle, so "linux" has none either."""
+
+
 def simulate(data: Path) -> None:
     """Write the simulator's rows for all runs that Shadow's rows have."""
     runs = sorted(run_of(row) for row in read(data / "shadow.jsonl") if row["scenario"] in SCENARIOS)
     rows = []
-    for name, variant, seed in runs:
+    for (name, variant, seed), (world, sets) in itertools.product(runs, OURS.items()):
         with tempfile.TemporaryDirectory(prefix="penstock-shadow-") as folder:
             out = Path(folder) / "sim"
-            result = penstock.run(scenario(name), variants=[variant], seed=seed, runs=1, out=out, threads=1)
+            result = penstock.run(scenario(name), variants=[variant], sets=sets, seed=seed, runs=1, out=out, threads=1)
             [cost] = result.manifest["runs"]
             _, document = catalog.load(scenario(name))
             facts = {
-                "world": "sim",
+                "world": world,
                 "hosts": document.hosts(variant),
                 "wall_seconds": round(cost["wall_seconds"], 2),
                 "cpu_seconds": round(cost["cpu_seconds"], 2),
@@ -285,9 +293,10 @@ def simulate(data: Path) -> None:
     append(rows, data / "sim.jsonl")
 
 
-HEAD = ("scenario", "variant", "quantity", "Shadow", "Penstock", "difference", "criterion", "verdict")
+HEAD = ("scenario", "variant", "quantity", "Shadow", "Penstock", "difference", "criterion", "verdict",
+        "difference with Linux's TCP")  # fmt: skip
 
-WORLDS = ("shadow", "sim")
+WORLDS = ("shadow", *OURS)
 
 Sides = dict[str, list[Row]]
 """The rows of each world."""
@@ -309,14 +318,14 @@ def lines(rows: Sequence[Row]) -> tuple[list[list[str]], int, int]:
     by = sides_of(rows)
     for (name, variant), sides in by.items():
         for quantity, unit, limit, values in quantities(name, sides):
-            theirs, ours = map(middle, values)
-            difference = ours / theirs - 1 if theirs else math.nan
+            theirs, ours, linux = map(middle, values)
+            difference, other = (each / theirs - 1 if theirs else math.nan for each in (ours, linux))
             shown = [
                 *("none" if math.isnan(each) else f"{each:.3g} {unit}" for each in (theirs, ours)),
                 percent(difference),
             ]
             holds = abs(difference) <= limit
-            table.append([name, variant, quantity, *shown, f"{100 * limit:.0f} %", verdict(holds)])
+            table.append([name, variant, quantity, *shown, f"{100 * limit:.0f} %", verdict(holds), percent(other)])
         ok, bad, late = (
             sum(each[key] for row in sides["shadow"] for each in row["workloads"].values())
             for key in ("ok", "bad", "stalled")
@@ -324,13 +333,14 @@ def lines(rows: Sequence[Row]) -> tuple[list[list[str]], int, int]:
         bad += late
         share = ok / (ok + bad) if ok + bad else 0.0
         shown = ["complete downloads", f"{100 * share:.1f} %", "", "", f"{100 * COMPLETE:.0f} %"]
-        table.append([name, variant, *shown, verdict(share >= COMPLETE)])
+        table.append([name, variant, *shown, verdict(share >= COMPLETE), ""])
         error = max(row["weight_error"] for row in sides["shadow"])
         shown = ["largest error of a weight", f"{100 * error:.1f} %", "", "", f"{100 * WEIGHTS:.0f} %"]
-        table.append([name, variant, *shown, verdict(error <= WEIGHTS)])
+        table.append([name, variant, *shown, verdict(error <= WEIGHTS), ""])
     for name in SCENARIOS:
         table += orders(name, {variant: sides for (scenario, variant), sides in by.items() if scenario == name})
-    return table, sum(row[-1] == verdict(True) for row in table), len(table)
+    place = HEAD.index("verdict")
+    return table, sum(row[place] == verdict(True) for row in table), len(table)
 
 
 def middle(values: Sequence[float | None]) -> float:
@@ -363,13 +373,14 @@ def orders(name: str, variants: dict[str, Sides]) -> Iterator[list[str]]:
     """A line for each quantity and pair of variants whose difference in Shadow exceeds its spread over the seeds."""
     for (one, before), (other, after) in itertools.combinations(variants.items(), 2):
         for quantity in measures(name):
-            theirs, ours = (ratios(quantity, before[world], after[world]) for world in WORLDS)
+            theirs, ours, linux = (ratios(quantity, before[world], after[world]) for world in WORLDS)
             if len(theirs) < LEAST_SEEDS or abs(statistics.mean(theirs)) <= statistics.stdev(theirs):
                 continue
-            shown = [math.expm1(statistics.mean(each)) if each else math.nan for each in (theirs, ours)]
+            shown = [math.expm1(statistics.mean(each)) if each else math.nan for each in (theirs, ours, linux)]
+            there, here, last = (percent(each) for each in shown)
             yield [
-                name, f"{other} against {one}", quantity, *(percent(each) for each in shown), "",
-                "the same sign", verdict(shown[0] * shown[1] > 0),
+                name, f"{other} against {one}", quantity, there, here, "", "the same sign",
+                verdict(shown[0] * shown[1] > 0), last,
             ]  # fmt: skip
 
 
@@ -405,7 +416,7 @@ def has(row: Row, workload: str, column: str) -> bool:
     return bool(row["workloads"].get(workload, {}).get(column))
 
 
-EFFECT = ("scenario", "times", "quantile", "Shadow", "Penstock")
+EFFECT = ("scenario", "times", "quantile", "Shadow", "Penstock", "with Linux's TCP")
 BASELINE, EFFECTIVE = "vanilla", "kist"
 
 

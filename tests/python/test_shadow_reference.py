@@ -102,6 +102,12 @@ def test_a_quantity_that_any_run_lacks_fails(tmp_path: Path) -> None:
         assert f"web, download, median | {there} | {here} |  | 20 % | differs" in done.out
 
 
+def test_the_difference_with_linux_s_tcp_stands_beside_the_criterion(tmp_path: Path) -> None:
+    done = compare(tmp_path, [row("shadow", 1, web=10.0), row("sim", 1, web=11.0), row("linux", 1, web=15.0)])
+    assert done.status == 0
+    assert "web, download, median | 10 s | 11 s | +10 % | 20 % | holds | +50 %" in done.out
+
+
 def test_downloads_of_shadow_must_be_complete_and_weights_those_of_the_scenario(tmp_path: Path) -> None:
     done = compare(tmp_path, [row("shadow", 1, web=10.0, bad=2, weights=0.06), row("sim", 1, web=10.0)])
     assert done.status == 1

@@ -103,6 +103,7 @@ fn tcp<'py>(py: Python<'py>, tcp: &Tcp) -> PyResult<Bound<'py, PyDict>> {
         TcpProfile::Linux6 => "linux-6",
         TcpProfile::Ns3 => "ns3",
         TcpProfile::Shadow1_9 => "shadow-1.9",
+        TcpProfile::Shadow3_3 => "shadow-3.3",
     };
     let dict = PyDict::new(py);
     dict.set_item("profile", profile)?;

@@ -166,6 +166,7 @@ section! {
             ("linux-6", TcpProfile::Linux6),
             ("ns3", TcpProfile::Ns3),
             ("shadow-1.9", TcpProfile::Shadow1_9),
+            ("shadow-3.3", TcpProfile::Shadow3_3),
         ]), Is("linux-3.2");
         /// How the congestion window grows. With "newreno", it grows once for each ACK, as in ns-3's TcpNewReno.
         congestion: Congestion = Choice(&[
@@ -173,19 +174,20 @@ section! {
             ("reno", Congestion::Reno),
             ("newreno", Congestion::NewReno),
         ]), Is("cubic");
-        /// The congestion window of a new connection. With "auto", the profile decides: 10 segments.
+        /// The congestion window of a new connection. With "auto", the profile decides: 2 segments for
+        /// "shadow-3.3", and otherwise 10.
         initial_window: Option<u32> = Or("auto", Whole { least: 1, most: 1000, unit: "segment" }), Is("auto");
         /// With true, CUBIC also leaves slow start when the round-trip time increases (HyStart).
         hystart: bool = Flag, Is("true");
         /// Sets TCP_NODELAY on every socket. Otherwise a small segment waits while another segment is unacknowledged
-        /// (Nagle's algorithm). With "auto", only the profiles "ns3" and "shadow-1.9" set it.
+        /// (Nagle's algorithm). With "auto", only the profiles of simulators set it.
         nodelay: Option<bool> = Or("auto", Flag), Is("auto");
         /// The largest payload of a segment.
         mss: Bytes = Size { least: 88, most: 65_483 }, Is("1448 B");
         /// Send buffer of every socket. With "auto", the kernel of the profile tunes its size.
         send_buffer: Option<Bytes> = BUFFER, Is("auto");
         /// First size of a send buffer that the kernel tunes. With "auto", the profile decides: 23.4 kB for
-        /// "linux-3.2", 46 kB for "linux-6" and 131 kB for "shadow-1.9". The largest size is 4 MiB.
+        /// "linux-3.2", 46 kB for "linux-6" and 131 kB for Shadow. The largest size is 4 MiB.
         initial_send_buffer: Option<Bytes> = Or("auto", Size { least: 4096, most: 4 << 20 }), Is("auto");
         /// Receive buffer of every socket. With "auto", the kernel of the profile tunes its size.
         receive_buffer: Option<Bytes> = BUFFER, Is("auto");
@@ -207,12 +209,14 @@ pub enum TcpProfile {
     /// Sockets and interfaces of Shadow 1.9.0: large first buffers, batches of 10 ms, and a TCP_INFO that counts unsent
     /// bytes as unacknowledged.
     Shadow1_9,
+    /// Sockets of Shadow 3.3.0: windows that grow without being used, and an initial window of 2 segments.
+    Shadow3_3,
 }
 
 impl Tcp {
     /// Whether every socket has TCP_NODELAY.
     pub fn sets_nodelay(&self) -> bool {
-        let default = matches!(self.profile, TcpProfile::Ns3 | TcpProfile::Shadow1_9);
+        let default = !matches!(self.profile, TcpProfile::Linux3_2 | TcpProfile::Linux6);
         self.nodelay.unwrap_or(default)
     }
 
@@ -229,9 +233,13 @@ const SHADOW_BATCH: Duration = Duration::from_millis(10);
 impl TcpProfile {
     /// The queue of a receiving link, unless the scenario sets another one. Linux has no such queue; ModelNet's had 50
     /// packets of 1500 B.
+    ///
+    /// Deviation: Shadow 3.3.0 has CoDel without a limit there.
     pub fn link_queue(self) -> LinkQueue {
         match self {
-            TcpProfile::Linux3_2 | TcpProfile::Linux6 => LinkQueue::Bytes(Bytes::new(75_000)),
+            TcpProfile::Linux3_2 | TcpProfile::Linux6 | TcpProfile::Shadow3_3 => {
+                LinkQueue::Bytes(Bytes::new(75_000))
+            }
             TcpProfile::Ns3 => LinkQueue::Packets(100),
             TcpProfile::Shadow1_9 => LinkQueue::Bytes(Bytes::new(1_024_000)),
         }

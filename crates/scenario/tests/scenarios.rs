@@ -1217,6 +1217,7 @@ fn a_profile_decides_queue_nodelay_and_window_unless_they_are_set() {
     assert_eq!(of(&[]), (bytes(75_000), false, None));
     assert_eq!(of(&["tcp.profile=ns3"]), (packets(100), true, None));
     assert_eq!(of(&["tcp.profile=shadow-1.9"]), (bytes(1_024_000), true, None));
+    assert_eq!(of(&["tcp.profile=shadow-3.3"]), (bytes(75_000), true, None));
     let set =
         ["tcp.profile=ns3", "network.link_queue=7 packets", "tcp.nodelay=false", "tcp.initial_window=3"];
     assert_eq!(of(&set), (packets(7), false, Some(3)));

@@ -139,9 +139,7 @@ def _variant(document: _core.Document, asked: str | None) -> str:
 
 
 def _notes(sampled: Sampled, networks: Sequence[int]) -> list[str]:
-    notes = [
-        "Shadow has its own TCP (Reno, no Nagle's algorithm); of [tcp], only fixed sizes of buffers have an effect"
-    ]
+    notes = ["Shadow has its own TCP, as the profile shadow-3.3; of [tcp], only fixed sizes of buffers have an effect"]
     kist = any(relay["tor"]["scheduler"] == "kist-deployed" for relay in sampled["relays"])
     if kist and not any(loss for _, _, _, _, loss, *_ in sampled["edges"]):
         notes.append("without loss, congestion windows in Shadow grow without end, and KIST limits nothing")

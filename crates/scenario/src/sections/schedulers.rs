@@ -88,7 +88,7 @@ section! {
         /// is interval.
         fill: Option<Duration> = Or("auto", TIME), Is("auto");
         /// The bytes that equation 1 counts as unacknowledged. With "sent", the value of TCP_INFO: bytes that the kernel
-        /// has sent; with the profile "shadow-1.9" also unsent bytes. With "written", all bytes that the relay has
+        /// has sent; with Shadow's profiles also unsent bytes. With "written", all bytes that the relay has
         /// written, as in the simulator of KIST's authors. With "in-flight", bytes that TCP counts against its congestion
         /// window: segments that were lost or have arrived do not count.
         unacked: Unacked = Choice(&[

@@ -218,6 +218,7 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         model::TcpProfile::Linux6 => TcpConfig::linux_6(),
         model::TcpProfile::Ns3 => TcpConfig::ns3(),
         model::TcpProfile::Shadow1_9 => TcpConfig::shadow_1_9(),
+        model::TcpProfile::Shadow3_3 => TcpConfig::shadow_3_3(),
     };
     let buffer = |wanted: Option<Bytes>, auto| wanted.map_or(auto, |bytes| tcp::Buffer::Fixed(bytes.get()));
     let tuned = match (tcp.initial_send_buffer, defaults.send_buffer) {

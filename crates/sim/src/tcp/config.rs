@@ -94,6 +94,8 @@ pub struct TcpConfig {
     /// Without byte counting, delayed ACKs halve Reno's growth. Above ssthresh, CUBIC compensates for delayed ACKs
     /// itself.
     pub byte_counting: bool,
+    /// Whether the window also grows while it does not limit the flow.
+    pub grows_unused: bool,
     /// The send buffer.
     pub send_buffer: Buffer,
     /// The overhead of a full segment that the tuning of the send buffer assumes [B] (`SKB_TRUESIZE` in
@@ -135,6 +137,9 @@ pub struct TcpConfig {
     /// Whether a socket delays new data while much of its earlier data is in the interface's queue (TCP small queues).
     /// This requires calls of [`Endpoint::on_departure`](super::Endpoint::on_departure).
     pub small_queues: bool,
+    /// Whether the interface takes one segment of each socket in turn. With [`small_queues`](Self::small_queues), a socket
+    /// then has only one segment in the interface's queue.
+    pub takes_turns: bool,
     /// Whether the window of an idle or application-limited flow shrinks (`tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
     /// Whether TCP delays a small segment while another small segment is unacknowledged (no TCP_NODELAY).
@@ -168,6 +173,7 @@ impl TcpConfig {
             congestion: Congestion::Cubic,
             hystart: true,
             byte_counting: false,
+            grows_unused: false,
             // tcp_fixup_sndbuf: ten segments, as tcp_new_space estimates their memory. Each has 1460 B, at most 304 B
             // of headers (MAX_TCP_HEADER), 256 B of sk_buff and 320 B of skb_shared_info.
             send_buffer: Buffer::Auto { initial: 23_400, max: 4 << 20 },
@@ -191,6 +197,7 @@ impl TcpConfig {
             loss_detection: LossDetection::Fack,
             undo: true,
             small_queues: false,
+            takes_turns: false,
             slow_start_after_idle: true,
             nagle: false,
             syn_retries: 5,
@@ -239,6 +246,33 @@ impl TcpConfig {
             info_counts_unsent: true,
             initial_receive_window: 120,
             ..TcpConfig::linux_3_2()
+        }
+    }
+
+    /// The sockets of the simulator Shadow 3.3.0. Their windows grow with every ACK, and a new connection has a window of
+    /// one packet. The ACK of the SYN adds the second one. Sockets take turns at the interface, as with
+    /// `interface_qdisc: round-robin`. Use Reno, Shadow's only algorithm.
+    ///
+    /// Source: Shadow 3.3.0 `tcp_cong_reno.c` (`tcp_cong_reno_init`, `ca_reno_slow_start_new_ack_ev_`), `tcp.c`
+    /// (`_tcp_processPacket`, `_tcp_autotuneSendBuffer`, `_tcp_autotuneReceiveBuffer`, `tcp_getInfo`), `definitions.h`.
+    /// Deviation: windows count bytes; Shadow counts the packets of each write. Tuned buffers do not start with the
+    /// path's bandwidth-delay product. Recovery, the clock of ACKs and timers are those of Linux 6, with SACKs instead
+    /// of RACK.
+    pub fn shadow_3_3() -> Self {
+        TcpConfig {
+            kernel: Kernel::Linux6,
+            initial_cwnd: 2,
+            byte_counting: true,
+            grows_unused: true,
+            // Shadow delays an ACK by 1 ms, and after a thousand ACKs by 5 ms.
+            delayed_ack: Duration::from_millis(5),
+            max_delayed_ack: Duration::from_millis(5),
+            loss_detection: LossDetection::Sack,
+            undo: false,
+            small_queues: true,
+            takes_turns: true,
+            slow_start_after_idle: false,
+            ..TcpConfig::shadow_1_9()
         }
     }
 

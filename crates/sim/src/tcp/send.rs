@@ -355,8 +355,11 @@ impl Sender {
 
     /// Whether this socket must wait because too much of its data is in the interface's queue. The limit is the data of
     /// 1 ms at the pacing rate, but at least four segments. For retransmissions the limit is multiplied by `times`.
-    /// Source: Linux `tcp_small_queue_check`, `tcp_update_pacing_rate`.
+    /// Source: Linux `tcp_small_queue_check`, `tcp_update_pacing_rate`; Shadow 3.3.0 `queuing.rs`.
     fn interface_is_full(&mut self, cfg: &TcpConfig, now: Instant, times: u64) -> bool {
+        if cfg.takes_turns {
+            return self.small_queue.exceeds(now, 0);
+        }
         let least = 4 * times * cfg.full_segment();
         if self.small_queue.bytes <= least || self.board.packets_out() <= 2 {
             return false;

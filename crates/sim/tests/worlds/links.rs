@@ -119,9 +119,13 @@ fn with_profile(profile: &str, congestion: &str) -> Lab {
 
 #[test]
 fn every_profile_carries_downloads() {
-    for (profile, congestion) in
-        [("linux-3.2", "newreno"), ("linux-6", "newreno"), ("ns3", "newreno"), ("shadow-1.9", "cubic")]
-    {
+    for (profile, congestion) in [
+        ("linux-3.2", "newreno"),
+        ("linux-6", "newreno"),
+        ("ns3", "newreno"),
+        ("shadow-1.9", "cubic"),
+        ("shadow-3.3", "reno"),
+    ] {
         let outcome = with_profile(profile, congestion).run(1);
         assert_conserved(&outcome);
         for client in ["web", "bulk"] {

@@ -188,6 +188,7 @@ impl Window {
     /// if its unused part is below 64 KiB and below a third of the window.
     fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
         match cfg.kernel {
+            _ if cfg.grows_unused => true,
             Kernel::Linux3_2 => {
                 let left = self.cwnd.saturating_sub(in_flight);
                 let held =
@@ -342,6 +343,20 @@ mod tests {
             window.on_ack(&cfg, Instant::ZERO, 1, 3);
         }
         assert_eq!(window.cwnd, 10);
+    }
+
+    #[test]
+    fn an_unused_window_of_shadow_3_3_grows_with_every_segment() {
+        let cfg = TcpConfig { congestion: Congestion::Reno, ..TcpConfig::shadow_3_3() };
+        let mut window = Window::new(&cfg, Instant::ZERO);
+        for _ in 0..100 {
+            window.on_ack(&cfg, Instant::ZERO, 2, 3);
+        }
+        assert_eq!(window.cwnd, 202);
+        let second = Duration::from_secs(1);
+        window.on_idle(&cfg, Instant::ZERO, second * 1000, second);
+        window.validate(&cfg, Instant::from_millis(2_000_000), (0, 9), (1, 1), second, true);
+        assert_eq!(window.cwnd, 202);
     }
 
     #[test]

@@ -123,7 +123,8 @@ fn utilisation(cfg: TcpConfig, path: Path, warm_up: u64) -> f64 {
 
 #[test]
 fn shadows_tcp_info_counts_unsent_bytes_as_unacknowledged() {
-    for (cfg, unacked) in [(TcpConfig::shadow_1_9(), 70), (TcpConfig::linux_3_2(), 10)] {
+    let shadows = [(TcpConfig::shadow_1_9(), 70), (TcpConfig::shadow_3_3(), 70)];
+    for (cfg, unacked) in shadows.into_iter().chain([(TcpConfig::linux_3_2(), 10)]) {
         let mut world = World::connected(cfg, Path::new(10, 100));
         world.write(0, 100_000);
         assert_eq!(world.ends[0].info(&world.cfg[0]).unacked, unacked);
@@ -561,8 +562,13 @@ fn a_send_buffer_that_never_fills_does_not_grow() {
 
 #[test]
 fn small_queues_keep_one_millisecond_queued_and_full_throughput() {
-    for (mbit, most) in [(10u64, 6 * 1514), (1000, 4 * 125_000)] {
-        let mut world = World::connected(roomy(TcpConfig::linux_6()), Path::new(mbit, 40));
+    let shadow = TcpConfig { congestion: Congestion::Reno, ..TcpConfig::shadow_3_3() };
+    for (cfg, mbit, most) in [
+        (TcpConfig::linux_6(), 10u64, 6 * 1514),
+        (TcpConfig::linux_6(), 1000, 4 * 125_000),
+        (shadow, 10, 2 * 1514),
+    ] {
+        let mut world = World::connected(roomy(cfg), Path::new(mbit, 40));
         world.own_interface = true;
         world.write(0, 1 << 40);
         world.run_for(Duration::from_secs(3));
