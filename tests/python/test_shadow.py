@@ -335,6 +335,16 @@ def beat(second: int, sent: str, received: str) -> str:
     )
 
 
+def connected(at: float, circuit: int, relays: list[dict[str, Any]]) -> str:
+    """The lines of a client's C tor about a stream that was connected at this time of the scenario."""
+    when = f"Jan 01 00:{5 + int(at) // 60:02}:{int(at) % 60:02}.{int(at * 1000) % 1000:03} [info]"
+    path = " ".join(f"${relay['fingerprint']}(open)" for relay in relays)
+    return (
+        f"{when} connection_edge_process_relay_cell_not_open(): 'connected' received for circid {circuit} streamid 7 "
+        f"after 0 seconds.\n{when} exit circ (length 3): {path}\n"
+    )
+
+
 def consensus(relays: list[dict[str, Any]]) -> str:
     import base64
 
@@ -360,6 +370,11 @@ def pretend(out: Path, *, faster: float = 1.0) -> None:
     for name, lines in (("web", web), ("bulk-1", bulk)):
         (hosts / name).mkdir(parents=True)
         (hosts / name / "tgen.1001.stdout").write_text("".join(lines))
+    # The first three streams have one circuit. Another circuit is that of a directory request.
+    entry, last, middle = sorted(facts["relays"], key=lambda relay: str(relay["name"]))
+    told = [connected(2.2 + 2 * n, 70 if n < 3 else 71, [entry, middle, last]) for n in range(9)]
+    told.insert(1, connected(3.0, 72, [last, middle, entry]))
+    (hosts / "web" / "fake-tor.1000.stdout").write_text("".join(told))
     for relay in facts["relays"]:
         (hosts / relay["host"]).mkdir()
         beats = [beat(0, "512 kB", "1.00 MB"), beat(1, "1.00 MB", "1.50 MB"), beat(2, "1.25 MB", "3.00 MB")]
@@ -396,6 +411,14 @@ def test_the_import_has_the_downloads_bytes_and_weights_of_shadow(penstock: Comm
     assert bulk["ttlb_s"].to_list() == [20.0, None]
     assert bulk["ttfb_s"].to_list() == [0.6, None]
     assert bulk["circuit"].n_unique() == 2
+    first, second = web["circuit"].unique(maintain_order=True)
+    assert web["circuit"].to_list() == [first] * 3 + [second] * 6
+    assert web["stream"].to_list() == [1, 2, 3, 1, 2, 3, 4, 5, 6]
+    paths = pl.read_parquet(penstock.directory / "run/paths.parquet")
+    assert paths.select("circuit", "client", "guard", "middle", "exit").rows() == [
+        (first, "web", "entry", "middle", "exit"),
+        (second, "web", "entry", "middle", "exit"),
+    ]
     relays = pl.read_parquet(penstock.directory / "run/relays.parquet").filter(relay="middle")
     assert relays["t_s"].to_list() == [1.0, 2.0]
     assert relays["written_bytes"].to_list() == [512 << 10, 256 << 10]

@@ -1,13 +1,13 @@
 """Turns finished runs of Shadow into an output directory of Penstock.
 
-Downloads come from the logs of tgen's clients, bytes of relays from the heartbeats in C tor's logs, and consensus
-weights from the consensus that the authorities have stored. All of them are in `shadow.data/hosts`.
+Downloads come from the logs of tgen's clients, circuits from the logs of their C tor, bytes of relays from the
+heartbeats in C tor's logs, and consensus weights from the consensus that the authorities have stored. All of them are
+in `shadow.data/hosts`.
 """
 
 import base64
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from penstock import _core, identity
 from penstock.compare.source import number, whole_number
 from penstock.errors import OutputError, naming
 from penstock.output import COSTS, read_json, write_json
+from penstock.shadow.circuits import TIME, Circuit, Circuits, row, time_of
 from penstock.shadow.export import FACTS
 from penstock.shadow.torrc import EPOCH
 from penstock.validation import parse
@@ -57,7 +58,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "clients": {"client": _TEXT, "t_s": _TIME, "received_bytes": _COUNT},
 }  # fmt: skip
-"""The columns of an output's tables. Shadow fills `transfers` and `relays`; unknown values are null."""
+"""The columns of an output's tables. Shadow fills `transfers`, `paths` and `relays`; unknown values are null."""
 
 Row = dict[str, Any]
 
@@ -147,11 +148,12 @@ def read(directories: Sequence[Path], out: Path) -> None:
         hosts = directory / DATA / "hosts"
         if not (directory / DATA / LAST).is_file():
             raise OutputError(f"{directory} has no {DATA}/{LAST}, so its run is not finished; run Shadow there again")
-        transfers = [{**key, **row} for row in _transfers(hosts, facts)]
+        transfers, paths = ([{**key, **row} for row in found] for found in _transfers(hosts, facts))
         if not transfers:
             raise OutputError(f"{hosts} has no log of a download; did Shadow finish in {directory}?")
         relays = [{**key, **row} for row in _relay_bytes(hosts, facts)]
         rows["transfers"] += transfers
+        rows["paths"] += paths
         rows["relays"] += relays
         runs.append({**key, **dict.fromkeys(COSTS, 0), **_costs(directory), "sim_seconds": facts.duration_s})
         weights += [{**key, **row} for row in _consensus(hosts, facts)]
@@ -194,11 +196,19 @@ _FIELD = re.compile(r"([a-z][a-z-]*)=([^\s,\]]*)")
 _VERTEX = re.compile(r"stream-([0-9]+)-([0-9]+)-[0-9]+")
 
 
-def _transfers(hosts: Path, facts: Facts) -> Iterator[Row]:
-    """The downloads of all clients. Times count from the start of the scenario."""
-    circuits: dict[tuple[str, int, int], int] = {}
+def _transfers(hosts: Path, facts: Facts) -> tuple[list[Row], list[Row]]:
+    """The downloads of all clients, and their circuits. Times count from the start of the scenario.
+
+    Without the client's lines about circuits, all downloads of a loop count as one circuit, and its path is unknown.
+    """
+    relays = {relay.fingerprint: relay.name for relay in facts.relays}
+    numbers: dict[tuple[str, int, int] | tuple[str, Circuit], int] = {}
+    transfers: list[Row] = []
+    paths: list[Row] = []
     for client in facts.clients:
         streams: dict[int, int] = {}
+        circuits = Circuits(_lines(facts.logs.of(hosts / client.host, facts.logs.tor)), relays)
+        known = bool(circuits)
         for line in _lines(facts.logs.of(hosts / client.host, facts.logs.tgen)):
             tag = _TAG.search(line)
             if tag is None:
@@ -208,26 +218,32 @@ def _transfers(hosts: Path, facts: Facts) -> Iterator[Row]:
             start, size = _start(line[: tag.start()].split(), fields), whole_number(fields.get("recvsize"))
             if vertex is None or start is None or size is None or int(vertex[1]) >= len(facts.workloads):
                 continue
-            start -= EPOCH + facts.boot_s
-            circuit = circuits.setdefault((client.name, int(vertex[1]), int(vertex[2])), len(circuits))
-            streams[circuit] = streams.get(circuit, 0) + 1
             ok = tag[1] == "stream-success"
-            yield {
+            # A client without Tor has no circuit, and connects to the server.
+            connect = _seconds(fields, "socket-connect" if client.direct else "proxy-response")
+            used = None if connect is None else circuits.take(start + connect - EPOCH)
+            loop = client.name, int(vertex[1]), int(vertex[2])
+            circuit = numbers.setdefault((client.name, used) if used else loop, len(numbers))
+            streams[circuit] = streams.get(circuit, 0) + 1
+            if used is not None and streams[circuit] == 1:
+                paths.append(row(client.name, circuit, used))
+            start -= EPOCH + facts.boot_s
+            transfers.append({
                 "client": client.name,
                 "workload": facts.workloads[int(vertex[1])],
-                "circuit": None if client.direct else circuit,
+                "circuit": None if client.direct or (known and used is None) else circuit,
                 "stream": streams[circuit],
                 "direction": "download",
                 "bytes": size,
                 "bytes_received": whole_number(fields.get("payload-bytes-recv")) or 0,
                 "start_s": start,
-                # A client without Tor has no circuit, and connects to the server.
-                "connect_s": _seconds(fields, "socket-connect" if client.direct else "proxy-response"),
+                "connect_s": connect,
                 "ttfb_s": _seconds(fields, "first-byte-recv"),
                 "ttlb_s": _seconds(fields, "last-byte-recv") if ok else None,
                 "outcome": "ok" if ok else "timeout" if fields.get("error") in ("TIMEOUT", "STALLOUT") else "failed",
                 "warmup": start < facts.warmup_s,
-            }
+            })  # fmt: skip
+    return transfers, paths
 
 
 def _start(words: Sequence[str], fields: dict[str, str]) -> float | None:
@@ -244,7 +260,7 @@ def _seconds(fields: dict[str, str], name: str) -> float | None:
 
 
 _BEAT = re.compile(
-    r"^(?P<day>[A-Z][a-z]{2} [0-9]{2} [0-9:]{8})\.(?P<ms>[0-9]+) .*"
+    TIME + r".*"
     r"I've sent (?P<sent>[0-9.]+) (?P<sent_unit>[kMG]B),? and (?:I've )?received (?P<got>[0-9.]+) (?P<got_unit>[kMG]B)"
 )
 _UNITS = {"kB": 1024, "MB": 1 << 20, "GB": 1 << 30}
@@ -258,8 +274,7 @@ def _relay_bytes(hosts: Path, facts: Facts) -> Iterator[Row]:
             beat = _BEAT.match(line)
             if beat is None:
                 continue
-            at = datetime.strptime(f"2000 {beat['day']}", "%Y %b %d %H:%M:%S").replace(tzinfo=UTC).timestamp()
-            at += float(f"0.{beat['ms']}") - EPOCH - facts.boot_s
+            at = time_of(beat) - facts.boot_s
             sent, got = (round(float(beat[name]) * _UNITS[beat[f"{name}_unit"]]) for name in ("sent", "got"))
             if before is not None and at > 0:
                 yield {

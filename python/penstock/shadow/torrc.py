@@ -121,6 +121,8 @@ def client(client: SampledClient, nodes: Sequence[Node]) -> str:
     lines = [
         "ClientOnly 1",
         "ORPort 0",
+        # At this level, a client logs the circuit of each stream.
+        "Log [app]info notice stdout",
         "ConnectionPadding 0",
         "CircuitPadding 0",
         f"SocksPort 127.0.0.1:{SOCKS_PORT} IsolateSOCKSAuth KeepAliveIsolateSOCKSAuth",
