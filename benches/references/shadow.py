@@ -7,7 +7,9 @@
 part of them. `run` executes the runs that `shadow.jsonl` lacks, each with one thread of Shadow at low priority, and
 rewrites the rows of the simulator in `sim.jsonl`, which are deterministic. A row is a JSON object on one line:
 
-    world            "shadow"; "sim", the scenario with the TCP profile "shadow-3.3"; "linux", the same with "linux-6"
+    world            "shadow"; "sim", the scenario with the TCP profile "shadow-3.3"; "linux", the same with "linux-6";
+                     "draws", as "sim" with other circuits and times of clients in the same network
+    draw             the number of the draw; only in "draws"
     programs         the versions of Shadow, tgen and C tor; only in "shadow"
     scenario         the file benches/references/shadow-<scenario>.toml
     variant, seed    the run
@@ -270,31 +272,43 @@ OURS: dict[str, Sequence[str]] = {
 }
 """The worlds of the simulator, and their overrides. Shadow has no algorithm of Nagle, so "linux" has none either."""
 
+DRAWS = range(1, 6)
+"""The seeds of other circuits in a network. C tor draws its circuits in Shadow, so no seed gives both worlds the same
+circuits."""
+
 
 def simulate(data: Path) -> None:
     """Write the simulator's rows for all runs that Shadow's rows have."""
     runs = sorted(run_of(row) for row in read(data / "shadow.jsonl") if row["scenario"] in SCENARIOS)
-    rows = []
+    rows: list[Row] = []
     for (name, variant, seed), (world, sets) in itertools.product(runs, OURS.items()):
-        with tempfile.TemporaryDirectory(prefix="penstock-shadow-") as folder:
-            out = Path(folder) / "sim"
-            result = penstock.run(scenario(name), variants=[variant], sets=sets, seed=seed, runs=1, out=out, threads=1)
-            [cost] = result.manifest["runs"]
-            _, document = catalog.load(scenario(name))
-            facts = {
-                "world": world,
-                "hosts": document.hosts(variant),
-                "wall_seconds": round(cost["wall_seconds"], 2),
-                "cpu_seconds": round(cost["cpu_seconds"], 2),
-                "peak_bytes": cost["peak_heap_bytes"],
-            }
-            rows.append(row_of(result, (name, variant, seed), **facts))
+        rows.append(simulated(name, variant, seed, sets, world=world, seed=seed))
+    for (name, variant, seed), draw in itertools.product(runs, DRAWS):
+        if name.startswith("network"):
+            sets = [f"run.networks=[{seed}]"]
+            rows.append(simulated(name, variant, draw, sets, world="draws", seed=seed, draw=draw))
     (data / "sim.jsonl").unlink(missing_ok=True)
     append(rows, data / "sim.jsonl")
 
 
+def simulated(name: str, variant: str, drawn: int, sets: Sequence[str], **facts: Any) -> Row:
+    """The row of a run of the simulator with the seed `drawn`."""
+    with tempfile.TemporaryDirectory(prefix="penstock-shadow-") as folder:
+        out = Path(folder) / "sim"
+        result = penstock.run(scenario(name), variants=[variant], sets=sets, seed=drawn, runs=1, out=out, threads=1)
+        [cost] = result.manifest["runs"]
+        _, document = catalog.load(scenario(name))
+        costs = {
+            "hosts": document.hosts(variant),
+            "wall_seconds": round(cost["wall_seconds"], 2),
+            "cpu_seconds": round(cost["cpu_seconds"], 2),
+            "peak_bytes": cost["peak_heap_bytes"],
+        }
+        return {**row_of(result, (name, variant, drawn), **costs), **facts}
+
+
 HEAD = ("scenario", "variant", "quantity", "Shadow", "Penstock", "difference", "criterion", "verdict",
-        "difference with Linux's TCP")  # fmt: skip
+        "difference with Linux's TCP", "with five draws of circuits")  # fmt: skip
 
 WORLDS = ("shadow", *OURS)
 
@@ -306,7 +320,7 @@ def sides_of(rows: Sequence[Row]) -> dict[tuple[str, str], Sides]:
     """The rows of each scenario and variant that Shadow and the simulator have, in the order of the scenarios."""
     by: dict[tuple[str, str], Sides] = {}
     for row in rows:
-        sides = by.setdefault((row["scenario"], row["variant"]), {world: [] for world in WORLDS})
+        sides = by.setdefault((row["scenario"], row["variant"]), {world: [] for world in (*WORLDS, "draws")})
         sides[row["world"]].append(row)
     both = {key: sides for key, sides in by.items() if sides["shadow"] and sides["sim"]}
     return dict(sorted(both.items(), key=lambda item: (SCENARIOS.index(item[0][0]), item[0][1])))
@@ -325,7 +339,8 @@ def lines(rows: Sequence[Row]) -> tuple[list[list[str]], int, int]:
                 percent(difference),
             ]
             holds = abs(difference) <= limit
-            table.append([name, variant, quantity, *shown, f"{100 * limit:.0f} %", verdict(holds), percent(other)])
+            last = [f"{100 * limit:.0f} %", verdict(holds), percent(other), extent(drawn(quantity, sides))]
+            table.append([name, variant, quantity, *shown, *last])
         ok, bad, late = (
             sum(each[key] for row in sides["shadow"] for each in row["workloads"].values())
             for key in ("ok", "bad", "stalled")
@@ -333,10 +348,10 @@ def lines(rows: Sequence[Row]) -> tuple[list[list[str]], int, int]:
         bad += late
         share = ok / (ok + bad) if ok + bad else 0.0
         shown = ["complete downloads", f"{100 * share:.1f} %", "", "", f"{100 * COMPLETE:.0f} %"]
-        table.append([name, variant, *shown, verdict(share >= COMPLETE), ""])
+        table.append([name, variant, *shown, verdict(share >= COMPLETE), "", ""])
         error = max(row["weight_error"] for row in sides["shadow"])
         shown = ["largest error of a weight", f"{100 * error:.1f} %", "", "", f"{100 * WEIGHTS:.0f} %"]
-        table.append([name, variant, *shown, verdict(error <= WEIGHTS), ""])
+        table.append([name, variant, *shown, verdict(error <= WEIGHTS), "", ""])
     for name in SCENARIOS:
         table += orders(name, {variant: sides for (scenario, variant), sides in by.items() if scenario == name})
     place = HEAD.index("verdict")
@@ -347,6 +362,20 @@ def middle(values: Sequence[float | None]) -> float:
     """The median; not a number if any run lacks a value, or if there is no run."""
     found = [each for each in values if each is not None]
     return statistics.median(found) if found and len(found) == len(values) else math.nan
+
+
+def drawn(quantity: str, sides: Sides) -> list[float]:
+    """The differences of all draws of circuits."""
+    by: dict[int, list[float | None]] = {}
+    for row in sides["draws"]:
+        by.setdefault(row["draw"], []).append(value(quantity, row))
+    theirs = middle([value(quantity, row) for row in sides["shadow"]])
+    return [middle(each) / theirs - 1 for each in by.values()] if theirs else []
+
+
+def extent(differences: Sequence[float]) -> str:
+    """The smallest and the largest difference."""
+    return f"{percent(min(differences))} to {percent(max(differences))}" if differences else ""
 
 
 def verdict(holds: bool) -> str:
@@ -380,7 +409,7 @@ def orders(name: str, variants: dict[str, Sides]) -> Iterator[list[str]]:
             there, here, last = (percent(each) for each in shown)
             yield [
                 name, f"{other} against {one}", quantity, there, here, "", "the same sign",
-                verdict(shown[0] * shown[1] > 0), last,
+                verdict(shown[0] * shown[1] > 0), last, "",
             ]  # fmt: skip
 
 
@@ -416,7 +445,7 @@ def has(row: Row, workload: str, column: str) -> bool:
     return bool(row["workloads"].get(workload, {}).get(column))
 
 
-EFFECT = ("scenario", "times", "quantile", "Shadow", "Penstock", "with Linux's TCP")
+EFFECT = ("scenario", "times", "quantile", "Shadow", "Penstock", "with Linux's TCP", "with five draws of circuits")
 BASELINE, EFFECTIVE = "vanilla", "kist"
 
 
@@ -433,17 +462,24 @@ def effects(rows: Sequence[Row]) -> list[list[str]]:
         ):
             for place in (0, 1, 3):
                 shown = []
-                for world in WORLDS:
-                    before = {row["seed"]: row for row in pair[0][world] if has(row, workload, column)}
+                for world in (*WORLDS, "draws"):
+                    before = {same(row): row for row in pair[0][world] if has(row, workload, column)}
                     changes = [
                         row["workloads"][workload][column][place]
-                        / before[row["seed"]]["workloads"][workload][column][place]
+                        / before[same(row)]["workloads"][workload][column][place]
+                        - 1
                         for row in pair[1][world]
-                        if row["seed"] in before and has(row, workload, column)
+                        if same(row) in before and has(row, workload, column)
                     ]
-                    shown.append(percent(statistics.median(changes) - 1) if changes else "")
+                    one = percent(statistics.median(changes)) if changes else ""
+                    shown.append(extent(changes) if world == "draws" else one)
                 table.append([name, f"{workload}, {words}", f"{100 * QUANTILES[place]:.0f} %", *shown])
     return table
+
+
+def same(row: Row) -> tuple[int, int]:
+    """The seed and the draw of a row, which two variants have in common."""
+    return row["seed"], row.get("draw", 0)
 
 
 @functools.cache

@@ -108,6 +108,20 @@ def test_the_difference_with_linux_s_tcp_stands_beside_the_criterion(tmp_path: P
     assert "web, download, median | 10 s | 11 s | +10 % | 20 % | holds | +50 %" in done.out
 
 
+def test_the_differences_of_other_draws_of_circuits_stand_beside_the_criterion(tmp_path: Path) -> None:
+    draws = [
+        {**row("draws", 1, web=web, variant=variant), "draw": draw}
+        for draw, web in ((1, 9.0), (2, 14.0))
+        for variant in ("vanilla", "kist")
+    ]
+    draws[1]["workloads"]["web"]["ttlb_s"][0] = 4.5
+    both = [row(world, 1, web=10.0, variant=variant) for world in ("shadow", "sim") for variant in ("vanilla", "kist")]
+    done = compare(tmp_path, [*both, *draws])
+    assert done.status == 0
+    assert "vanilla | web, download, median | 10 s | 10 s | +0 % | 20 % | holds |  | -10 % to +40 % |" in done.out
+    assert "| line | web, download | 50 % | +0 % | +0 % |  | -50 % to +0 % |" in done.out
+
+
 def test_downloads_of_shadow_must_be_complete_and_weights_those_of_the_scenario(tmp_path: Path) -> None:
     done = compare(tmp_path, [row("shadow", 1, web=10.0, bad=2, weights=0.06), row("sim", 1, web=10.0)])
     assert done.status == 1
