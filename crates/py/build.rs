@@ -6,6 +6,7 @@
 //! | commit with the tag `v0.2.0` | `0.2.0+g1234567` |
 //! | 3 commits after this tag | `0.2.0+3.g1234567` |
 //! | changed files in `crates`, Cargo.toml or Cargo.lock | `0.1.0+g1234567.dirty.89abcdef`, with a digest of these files |
+//! | algorithms of another crate | `0.1.0+g1234567.with.short-queues.89abcdef`, with a digest of that crate |
 //! | no git | `0.1.0+unknown`, or `0.1.0+g1234567` with the commit of the environment variable `PENSTOCK_COMMIT` |
 //!
 //! Only this crate has the name, so that a commit rebuilds no other crate.
@@ -18,14 +19,31 @@ use std::{env, fs};
 const SOURCES: [&str; 3] = ["crates", "Cargo.toml", "Cargo.lock"];
 
 fn main() {
-    println!("cargo:rerun-if-env-changed=PENSTOCK_COMMIT");
+    for name in ["PENSTOCK_COMMIT", "PENSTOCK_SOURCES", "PENSTOCK_PLUGINS", "PENSTOCK_WITH"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
     let variable = |name: &str| env::var(name).unwrap_or_default();
-    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("../..");
+    // `penstock build` compiles this crate by a manifest outside of the workspace.
+    let root = match &variable("PENSTOCK_SOURCES")[..] {
+        "" => PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("../.."),
+        sources => PathBuf::from(sources),
+    };
     let version = version(&root, &variable("CARGO_PKG_VERSION"), &variable("PENSTOCK_COMMIT"));
-    println!("cargo:rustc-env=PENSTOCK_VERSION={version}");
+    println!("cargo:rustc-env=PENSTOCK_VERSION={version}{}", variable("PENSTOCK_WITH"));
+    plugins(&variable("PENSTOCK_PLUGINS"), &variable("OUT_DIR"));
     println!("cargo:rustc-env=PENSTOCK_TARGET={}", variable("TARGET"));
     let rustc = output(Command::new(variable("RUSTC")).arg("--version")).unwrap_or_default();
     println!("cargo:rustc-env=PENSTOCK_RUSTC={rustc}");
+}
+
+/// Writes the calls that register the algorithms of the crates `names`, which are separated by spaces.
+fn plugins(names: &str, out: &str) {
+    let calls: String =
+        names.split_whitespace().map(|name| format!("    ::{name}::register(plugins);\n")).collect();
+    let function =
+        format!("fn register(plugins: &mut plugin::Plugins) {{\n    let _ = &plugins;\n{calls}}}\n");
+    fs::write(Path::new(out).join("register.rs"), function)
+        .expect("cargo makes OUT_DIR before it starts this program");
 }
 
 fn version(root: &Path, cargo: &str, commit: &str) -> String {

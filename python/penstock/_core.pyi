@@ -179,6 +179,9 @@ def merge(parts: Sequence[str | PathLike[str]], out_dir: str | PathLike[str]) ->
 def algorithms() -> list[Algorithm]:
     """All algorithms with their parameters."""
 
+def plugins() -> list[tuple[str, str]]:
+    """Key and name of each algorithm of another crate, which `penstock build` linked."""
+
 def workload_kinds() -> list[tuple[str, str]]:
     """The kinds of workloads: the key that chooses each, and one line of description."""
 

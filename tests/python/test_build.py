@@ -46,6 +46,7 @@ class Tree:
 
     def version(self, **variables: str) -> str:
         given = {"CARGO_MANIFEST_DIR": str(self.source.parent), "CARGO_PKG_VERSION": "0.1.0", "RUSTC": str(RUSTC)}
+        given["OUT_DIR"] = str(self._program.parent)
         done = subprocess.run(
             [self._program], env={**os.environ, **given, **variables}, capture_output=True, text=True, check=True
         )

@@ -20,6 +20,9 @@ use pyo3::prelude::*;
 /// The Rust part of the Python package `penstock`.
 #[pymodule(name = "_core")]
 mod core {
+    use pyo3::exceptions::PyImportError;
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::control::Control;
     #[pymodule_export]
@@ -34,8 +37,26 @@ mod core {
     use crate::replay::Replay;
     #[pymodule_export]
     use crate::{
-        algorithms, compiled, cores, merge, presets, run, version, workload_kinds, workload_presets,
+        algorithms, compiled, cores, merge, plugins, presets, run, version, workload_kinds, workload_presets,
     };
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::linked::install().map_err(PyImportError::new_err)
+    }
+}
+
+/// Algorithms of other crates, which `penstock build` links. `build.rs` writes the list.
+mod linked {
+    use penstock_scenario::plugin;
+
+    include!(concat!(env!("OUT_DIR"), "/register.rs"));
+
+    pub(crate) fn install() -> Result<(), String> {
+        let mut plugins = plugin::Plugins::default();
+        register(&mut plugins);
+        plugin::install(plugins)
+    }
 }
 
 use control::Control;
@@ -112,6 +133,12 @@ fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         Ok(dict)
     };
     penstock_scenario::algorithms().into_iter().map(dict).collect()
+}
+
+/// Key and name of each algorithm of another crate.
+#[pyfunction]
+fn plugins() -> Vec<(&'static str, &'static str)> {
+    penstock_scenario::plugin::installed()
 }
 
 /// Name, default in TOML, unit and meaning of each parameter. The keys of an inner table come after the table, with the

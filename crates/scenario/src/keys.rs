@@ -141,6 +141,15 @@ fn read<S: Section>(table: &Table, site: &Site<'_>) -> Result<(S, Table), Config
     Ok((keys, reader.shown))
 }
 
+/// Calls `read` with a reader of an empty table, so that every key has its default.
+pub(crate) fn with_defaults<T>(
+    read: impl FnOnce(&mut Reader<'_>) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    let (table, sections) = (Table::new(), Table::new());
+    let site = Site { at: Origin::Default, path: "", sections: &sections };
+    read(&mut Reader { table: &table, site, shown: Table::new() })
+}
+
 /// The defaults of a section's keys in canonical form. Empty if a key is required.
 pub(crate) fn defaults<S: Section>() -> Table {
     let site = Site { at: Origin::Default, path: "", sections: &Table::new() };
@@ -372,10 +381,13 @@ pub struct AlgorithmInfo {
     pub partners: &'static [PartnerInfo],
 }
 
-/// All implementations of one trait of the core. The first one is the default.
+/// All implementations of one trait of the core: the built-in ones, of which the first one is the default, and plug-ins.
 pub(crate) trait Algorithm: Sized {
+    /// The names of the built-in ones.
     const KINDS: &'static [&'static str];
-    fn kinds(key: &'static str) -> Vec<AlgorithmInfo>;
+    /// All names.
+    fn names() -> Vec<&'static str>;
+    fn kinds() -> Vec<AlgorithmInfo>;
     fn has(kind: &str, key: &str) -> bool;
     /// Name of the kind, and the settings that do not work with it.
     fn kind(&self) -> (&'static str, &'static [PartnerInfo]);
@@ -384,41 +396,75 @@ pub(crate) trait Algorithm: Sized {
 }
 
 /// Declares the implementations of a trait: `Variant("kind"): KEYS, SOURCE, PARTNERS;`. The reference pages print the
-/// variant's comment.
+/// variant's comment. `KEY: CONFIG` are the key that selects one of them, and the core's type that they become.
 macro_rules! algorithm {
-    ($(#[$attribute:meta])* $visible:vis enum $name:ident($trait_name:literal) {
+    ($(#[$attribute:meta])* $visible:vis enum $name:ident($trait_name:literal, $key:ident: $config:ty) {
         $($(#[doc = $meaning:literal])+ $variant:ident($kind:literal): $keys:ty, $source:literal, $partners:expr;)+
     }) => {
         $(#[$attribute])*
         $visible enum $name {
             $($(#[doc = $meaning])+ $variant($keys),)+
+            /// An algorithm of a crate outside this workspace.
+            Plugin($crate::plugin::Chosen<$config>),
+        }
+
+        impl $crate::plugin::Pluggable for $config {
+            const KEY: &'static str = stringify!($key);
+
+            fn built_in() -> &'static [&'static str] {
+                <$name as $crate::keys::Algorithm>::KINDS
+            }
+
+            fn of(plugins: &$crate::plugin::Plugins) -> &Vec<$crate::plugin::Plugin<Self>> {
+                &plugins.$key
+            }
+
+            fn of_mut(plugins: &mut $crate::plugin::Plugins) -> &mut Vec<$crate::plugin::Plugin<Self>> {
+                &mut plugins.$key
+            }
         }
 
         impl $crate::keys::Algorithm for $name {
             const KINDS: &'static [&'static str] = &[$($kind),+];
 
-            fn kinds(key: &'static str) -> Vec<$crate::keys::AlgorithmInfo> {
-                vec![$($crate::keys::AlgorithmInfo {
+            fn names() -> Vec<&'static str> {
+                let plugins = $crate::plugin::of::<$config>().iter().map(|plugin| plugin.kind());
+                Self::KINDS.iter().copied().chain(plugins).collect()
+            }
+
+            fn kinds() -> Vec<$crate::keys::AlgorithmInfo> {
+                let info = |kind, meaning, parameters, source, partners| $crate::keys::AlgorithmInfo {
                     trait_name: $trait_name,
-                    key,
-                    kind: $kind,
-                    meaning: concat!($($meaning),+).trim(),
-                    parameters: <$keys as $crate::keys::Section>::parameters(),
-                    source: $source,
-                    partners: $partners,
-                }),+]
+                    key: stringify!($key),
+                    kind,
+                    meaning,
+                    parameters,
+                    source,
+                    partners,
+                };
+                let plugins = $crate::plugin::of::<$config>().iter().map(|plugin| {
+                    info(plugin.kind(), plugin.meaning(), plugin.parameters(), $crate::plugin::SOURCE, &[])
+                });
+                [$(info(
+                    $kind,
+                    concat!($($meaning),+).trim(),
+                    <$keys as $crate::keys::Section>::parameters(),
+                    $source,
+                    $partners,
+                )),+].into_iter().chain(plugins).collect()
             }
 
             fn kind(&self) -> (&'static str, &'static [$crate::keys::PartnerInfo]) {
                 match self {
                     $($name::$variant(_) => ($kind, $partners),)+
+                    $name::Plugin(chosen) => (chosen.kind(), &[]),
                 }
             }
 
             fn has(kind: &str, key: &str) -> bool {
                 match kind {
                     $($kind => <$keys as $crate::keys::Section>::has(key),)+
-                    _ => false,
+                    _ => $crate::plugin::find::<$config>(kind).is_some_and(|plugin| plugin.has(key)),
                 }
             }
 
@@ -428,7 +474,10 @@ macro_rules! algorithm {
             ) -> Result<Option<Self>, $crate::error::ConfigError> {
                 match kind {
                     $($kind => <$keys as $crate::keys::Section>::read(reader).map($name::$variant).map(Some),)+
-                    _ => Ok(None),
+                    _ => {
+                        let plugin = $crate::plugin::find::<$config>(kind);
+                        plugin.map(|plugin| plugin.read(reader).map($name::Plugin)).transpose()
+                    }
                 }
             }
         }
@@ -450,18 +499,18 @@ pub(crate) const fn kind_of<A>() -> KindOf<A> {
 
 impl<A: Algorithm> KindOf<A> {
     fn wrong(site: &Site<'_>, at: Origin, why: &str) -> ConfigError {
-        let message = format!("{why}; the kind must be one of {}", listed(A::KINDS.iter().copied()));
+        let message = format!("{why}; the kind must be one of {}", listed(A::names()));
         ConfigError::new(at, join(site.path, "kind"), message)
     }
 
     /// The message for a key that the kind `name` does not have.
     fn stray(name: &str, key: &str) -> String {
         let others: Vec<String> =
-            A::KINDS.iter().filter(|kind| A::has(kind, key)).map(|kind| format!("{kind:?}")).collect();
+            A::names().iter().filter(|kind| A::has(kind, key)).map(|kind| format!("{kind:?}")).collect();
         if !others.is_empty() {
             return format!("the kind {name:?} does not take this key; set kind = {}", others.join(" or "));
         }
-        let kinds = A::kinds("").into_iter().filter(|kind| kind.kind == name);
+        let kinds = A::kinds().into_iter().filter(|kind| kind.kind == name);
         let known = kinds.flat_map(|kind| kind.parameters).map(|key| key.key);
         let known: Vec<_> = ["kind"].into_iter().chain(known).collect();
         format!("this key is unknown; {}", instead(key, &format!("the kind {name:?} takes"), known))
@@ -487,7 +536,7 @@ impl<A: Algorithm> ValueType for KindOf<A> {
         };
         let unknown = || Self::wrong(site, at, &format!("{name:?} is unknown"));
         let stray = table.iter().find(|(key, _)| *key != "kind" && !A::has(name, key));
-        if let (true, Some((key, node))) = (A::KINDS.contains(&name), stray) {
+        if let (true, Some((key, node))) = (A::names().contains(&name), stray) {
             let message = Self::stray(name, key);
             return Err(ConfigError::new(node.at, join(site.path, key), message));
         }
@@ -498,7 +547,7 @@ impl<A: Algorithm> ValueType for KindOf<A> {
     }
 
     fn describe(&self) -> String {
-        format!("a table with a kind of {}", listed(A::KINDS.iter().copied()))
+        format!("a table with a kind of {}", listed(A::names()))
     }
 
     fn print_default(&self, _: &str) -> String {

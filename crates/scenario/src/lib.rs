@@ -7,7 +7,7 @@
 //! | errors with file and line | [`error`] |
 //! | TOML as a tree | `tree` |
 //! | types of single values | `distribution`, `markov`, `values` |
-//! | declarations of keys | `keys` |
+//! | declarations of keys, algorithms of other crates | `keys`, [`plugin`] |
 //! | the model | [`model`], `rtt_matrix`, `sampled` |
 //! | presets | `presets` |
 //! | sections: their keys and the model that they give | `sections` |
@@ -57,6 +57,7 @@ mod layers;
 mod lookahead;
 pub mod markov;
 pub mod model;
+pub mod plugin;
 mod presets;
 mod queueing_model;
 pub mod reference;

@@ -40,12 +40,12 @@ pub struct Preset {
 /// Every implementation of every trait, in the order of `list algorithms`.
 pub fn algorithms() -> Vec<AlgorithmInfo> {
     [
-        CircuitPolicy::kinds("circuit_policy"),
-        Scheduler::kinds("scheduler"),
-        EdgeControl::kinds("edge_control"),
-        HopControl::kinds("hop_control"),
-        Throttle::kinds("throttle"),
-        ChannelMap::kinds("channel_map"),
+        CircuitPolicy::kinds(),
+        Scheduler::kinds(),
+        EdgeControl::kinds(),
+        HopControl::kinds(),
+        Throttle::kinds(),
+        ChannelMap::kinds(),
     ]
     .concat()
 }

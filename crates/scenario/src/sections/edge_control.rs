@@ -232,7 +232,7 @@ const NEEDS_MARKS: PartnerInfo = PartnerInfo {
 
 algorithm! {
     #[derive(Clone, Debug)]
-    pub(crate) enum EdgeControl("EdgeControl") {
+    pub(crate) enum EdgeControl("EdgeControl", edge_control: EdgeControlConfig) {
         /// Circuits and streams have fixed SENDME windows.
         Windows("windows"): WindowsConfig, "tor-spec section 7.4; DefenestraTor sections 3.1 and 4.1", &[];
         /// The circuit window grows and shrinks with the round-trip time.
@@ -278,6 +278,7 @@ impl EdgeControl {
                 windows: stock.config(),
                 ..*own
             }),
+            EdgeControl::Plugin(chosen) => chosen.config(node, "edge_control")?,
         })
     }
 }

@@ -140,7 +140,7 @@ const NEEDS_DATAGRAMS: PartnerInfo = PartnerInfo {
 
 algorithm! {
     #[derive(Clone, Debug)]
-    pub(crate) enum HopControl("HopControl") {
+    pub(crate) enum HopControl("HopControl", hop_control: HopControlConfig) {
         /// Hops have no windows or credits. Only the client and the exit limit a circuit's cells in flight.
         None("none"): NoKeys, "C tor", &[];
         /// A hop uses credits if both of its nodes have N23. No circuit queue holds more than N2 + N3 cells.
@@ -159,7 +159,7 @@ algorithm! {
 impl HopControl {
     pub(crate) fn base_memory(&self) -> Option<Duration> {
         match self {
-            HopControl::None(_) | HopControl::N23(_) => None,
+            HopControl::None(_) | HopControl::N23(_) | HopControl::Plugin(_) => None,
             HopControl::BackTap((_, memory)) | HopControl::Marut(((_, memory), _)) => memory.base_memory,
         }
     }
@@ -179,6 +179,7 @@ impl HopControl {
             HopControl::Marut(((window, _), own)) => {
                 HopControlConfig::Marut(marut(checked(*window, node)?, own, node, max_queue)?)
             }
+            HopControl::Plugin(chosen) => chosen.config(node, "hop_control")?,
         })
     }
 }

@@ -27,7 +27,7 @@ section! {
 
 algorithm! {
     #[derive(Clone, Debug)]
-    pub(crate) enum CircuitPolicy("CircuitPolicy") {
+    pub(crate) enum CircuitPolicy("CircuitPolicy", circuit_policy: CircuitPolicyConfig) {
         /// The relay sends one cell of each circuit in turn.
         RoundRobin("round-robin"): NoKeys, "C tor 0.2.3; DefenestraTor section 3.1", &[];
         /// The circuit that sent the fewest cells recently goes first.
@@ -36,11 +36,12 @@ algorithm! {
 }
 
 impl CircuitPolicy {
-    pub(crate) fn config(&self) -> CircuitPolicyConfig {
-        match self {
+    pub(crate) fn config<S>(&self, node: &Read<S>) -> Result<CircuitPolicyConfig, ConfigError> {
+        Ok(match self {
             CircuitPolicy::RoundRobin(_) => CircuitPolicyConfig::RoundRobin,
             CircuitPolicy::Ewma(EwmaKeys { half_life, form }) => form(EwmaConfig { half_life: *half_life }),
-        }
+            CircuitPolicy::Plugin(chosen) => chosen.config(node, "circuit_policy")?,
+        })
     }
 }
 
@@ -125,7 +126,7 @@ const ASKS_THE_KERNEL: PartnerInfo = PartnerInfo {
 
 algorithm! {
     #[derive(Clone, Debug)]
-    pub(crate) enum Scheduler("Scheduler") {
+    pub(crate) enum Scheduler("Scheduler", scheduler: SchedulerConfig) {
         /// The relay writes one socket at a time, when the kernel reports that the socket is writable.
         Vanilla("vanilla"): VanillaConfig, "C tor 0.2.3; DefenestraTor section 3.1; KIST section 5.1", &[];
         /// The relay serves the best circuit of all channels first, and writes as much as the kernel accepts.
@@ -154,6 +155,7 @@ impl Scheduler {
             }),
             Scheduler::KistDeployed(config) => SchedulerConfig::KistDeployed(*config),
             Scheduler::KistLite(config) => SchedulerConfig::KistLite(*config),
+            Scheduler::Plugin(chosen) => chosen.config(node, "scheduler")?,
         })
     }
 }
@@ -177,7 +179,7 @@ fn global_limit<S>(keys: &KistKeys, node: &Read<S>) -> Result<GlobalLimitConfig,
 
 algorithm! {
     #[derive(Clone, Debug)]
-    pub(crate) enum ChannelMap("ChannelMap") {
+    pub(crate) enum ChannelMap("ChannelMap", channel_map: ChannelMapConfig) {
         /// All circuits between two relays share one channel.
         Shared("shared"): NoKeys, "C tor; DefenestraTor section 3.1; KIST section 5.1", &[];
         /// Every circuit that this node begins or extends has its own channel.
@@ -186,10 +188,11 @@ algorithm! {
 }
 
 impl ChannelMap {
-    pub(crate) fn config(&self) -> ChannelMapConfig {
-        match self {
+    pub(crate) fn config<S>(&self, node: &Read<S>) -> Result<ChannelMapConfig, ConfigError> {
+        Ok(match self {
             ChannelMap::Shared(_) => ChannelMapConfig::Shared,
             ChannelMap::PerCircuit(_) => ChannelMapConfig::PerCircuit,
-        }
+            ChannelMap::Plugin(chosen) => chosen.config(node, "channel_map")?,
+        })
     }
 }

@@ -87,7 +87,7 @@ const NEEDS_A_RATE: PartnerInfo = PartnerInfo {
 
 algorithm! {
     #[derive(Clone, Debug)]
-    pub(crate) enum Throttle("Throttle") {
+    pub(crate) enum Throttle("Throttle", throttle: ThrottleConfig) {
         /// No client is throttled.
         None("none"): NoKeys, "C tor", &[];
         /// Every client has the same rate.
@@ -129,6 +129,9 @@ impl Throttle {
             }
             Throttle::Threshold((config, buckets)) => {
                 (ThrottleConfig::Threshold(*config), *buckets, Some(config.floor))
+            }
+            Throttle::Plugin(chosen) => {
+                return Ok((chosen.config(node, "throttle")?, ClientBuckets::default()));
             }
         };
         if let Some(rate) = rate.filter(|rate| rate.bytes_in(longest) > buckets.burst) {

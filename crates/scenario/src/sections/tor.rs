@@ -141,7 +141,7 @@ impl TorKeys {
         let config = RelayConfig {
             bandwidth: self.bandwidth(node, longest)?,
             refill: Refill { interval, phase: fixed, unblock: self.refill_unblock },
-            circuit_policy: self.circuit_policy.config(),
+            circuit_policy: self.circuit_policy.config(node)?,
             priority_factor: PriorityFactor(f64::from(self.priority_factor)),
             priority_class: client.priority_class,
             scheduler: self.scheduler.config(node)?,
@@ -150,7 +150,7 @@ impl TorKeys {
             datagrams,
             throttle,
             client_buckets,
-            channel_map: self.channel_map.config(),
+            channel_map: self.channel_map.config(node)?,
             ecn_threshold: self.ecn_threshold,
             edge_queue: EdgeQueue { low: self.edge_queue_low, high: self.edge_queue_high },
             optimistic_data: client.optimistic_data,
