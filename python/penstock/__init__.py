@@ -14,6 +14,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from penstock import extension
+
 if TYPE_CHECKING:
     from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError
     from penstock.functions import check, compare_outputs, draw_figures, entries, run_paper
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.shards import merge
 
     __version__: str
+
+extension.prepare()
 
 __all__ = [
     "Cancelled",

@@ -3,7 +3,8 @@
 import os
 import sys
 
-from penstock import identity, stopping
+from penstock import stopping
+from penstock.extension import ExtensionError
 
 
 def main() -> None:
@@ -11,6 +12,10 @@ def main() -> None:
     stopping.leave_on_interrupt()
     try:
         status = run()
+    except ExtensionError as error:
+        # The package's other errors come from the extension module.
+        _say(str(error))
+        status = 2
     except KeyboardInterrupt:
         status = stopping.STOPPED
         _say("stopped")
@@ -68,6 +73,8 @@ def _discard() -> int:
 
 def _at_once(words: list[str]) -> str | None:
     """The answer to a question for the version or a list. The import of Typer would take longer than the answer."""
+    from penstock import identity
+
     match words:
         case ["--version"]:
             return identity.one_line()

@@ -645,6 +645,33 @@ def import_shadow(
     _tell(out, report=report)
 
 
+@app.command("build")
+def build_(
+    crates: Annotated[
+        list[Path],
+        typer.Option("--with", help="The folder of a crate with algorithms; may be repeated.", metavar="PATH"),
+    ],
+    sources: Annotated[
+        Path | None, Folder(help="A checkout of Penstock; by default the one that contains this command.")
+    ] = None,
+    release: Annotated[
+        bool, typer.Option("--release", help="Optimise across crates: runs are faster, and the build takes longer.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Link algorithms of other crates into an extension of Penstock."""
+    from penstock import build, extension, facts
+
+    built = build.build(crates, sources, release=release)
+    if as_json:
+        print(facts.text({**built._asdict(), "algorithms": [f"{key} = {name}" for key, name in built.algorithms]}))
+        return
+    print(f"version: {built.version}")
+    for key, name in built.algorithms:
+        print(f"adds:    {key} = {name}")
+    print(f"to use:  export {extension.VARIABLE}={built.file}")
+
+
 @app.command("version")
 def version_(as_json: Json = False) -> None:
     """Print the version, the platform and the libraries."""
