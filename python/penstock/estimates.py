@@ -19,16 +19,19 @@ class Cost(NamedTuple):
     """The estimated cost of runs."""
 
     runs: int
-    cpu_seconds: float
+    wall_seconds: float
+    """The duration if all cores work all the time [s]."""
     at_once: int
-    """The number of runs at the same time."""
+    """The largest number of runs at the same time."""
     memory: float
     """The largest memory of all runs at the same time [B]."""
 
-    @property
-    def wall_seconds(self) -> float:
-        """The duration if all cores work all the time [s]."""
-        return self.cpu_seconds / self.at_once
+    def __add__(self, other: object) -> "Cost":
+        """The cost of these runs, and then the others."""
+        if not isinstance(other, Cost):
+            return NotImplemented
+        at_once, memory = max(self.at_once, other.at_once), max(self.memory, other.memory)
+        return Cost(self.runs + other.runs, self.wall_seconds + other.wall_seconds, at_once, memory)
 
     def text(self) -> str:
         """The cost as a sentence without an end."""
@@ -41,7 +44,7 @@ def of(document: Document, jobs: Iterable[Job], at_once: int) -> Cost:
     each = [document.estimate(job.variant) for job in jobs]
     heaps = sorted((one["peak_heap_bytes"] for one in each), reverse=True)
     at_once = max(min(at_once, len(each)), 1)
-    return Cost(len(each), sum(one["cpu_seconds"] for one in each), at_once, sum(heaps[:at_once]))
+    return Cost(len(each), sum(one["cpu_seconds"] for one in each) / at_once, at_once, sum(heaps[:at_once]))
 
 
 def duration(seconds: float) -> str:

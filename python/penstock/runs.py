@@ -169,7 +169,7 @@ def _run(
     if confirm:
         # Before the directory is made: after a refusal, nothing stays.
         mine = shard.of(todo) if shard else todo
-        confirm(estimates.of(origin.document, missing(mine, _finished(origin, out)), at_once))
+        confirm(estimates.of(origin.document, missing(mine, _finished(origin.document, out)), at_once))
     if out is None:
         output = OutputDir.fresh(origin, todo)
     else:
@@ -189,9 +189,15 @@ def _run(
     return Result(output.path)
 
 
-def _finished(origin: Origin, out: str | Path | None) -> list[Job]:
+def cost(document: _core.Document, todo: Sequence[Job], out: Path | None, jobs: int | None) -> estimates.Cost:
+    """The estimated cost of the runs of `todo` that are not finished in `out`."""
+    at_once = fits.at_once(document, {job.variant for job in todo}, jobs, _core.cores())
+    return estimates.of(document, missing(todo, _finished(document, out)), at_once)
+
+
+def _finished(document: _core.Document, out: str | Path | None) -> list[Job]:
     """The finished runs in the directory `out`."""
-    names = [name for name, _ in origin.document.variants()]
+    names = [name for name, _ in document.variants()]
     try:
         return [Job.of(record) for record, _ in finished_parts(Path(out), names)] if out is not None else []
     except OutputError:

@@ -254,17 +254,21 @@ def paper(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 if a claim with a bound fails or is undecided.")
     ] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Run a paper's experiments, and check its claims one by one."""
-    from penstock import facts, generated
+    from penstock import estimates, facts, generated
     from penstock.paper import runner, table
     from penstock.progress import Shown
     from penstock.report import write
     from penstock.tables import console
 
     with raised():
-        outcome = runner.run(name, figure=figure, scale=scale, seeds=runs, out=out, jobs=jobs, watching=Shown)
+        confirm = estimates.on_terminal(yes=yes)
+        outcome = runner.run(
+            name, figure=figure, scale=scale, seeds=runs, out=out, jobs=jobs, watching=Shown, confirm=confirm
+        )
     page = write(list(outcome.results.values()), outcome.directory / "report.html", outcome)
     outcome = runner.write(outcome)
     if markdown is not None:
@@ -302,10 +306,11 @@ def attack(
     ] = None,
     report: Report = True,
     csv: Csv = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Run a scenario, and measure what an adversary learns about its clients."""
-    from penstock import facts, generated
+    from penstock import estimates, facts, generated
     from penstock.attacks import show, study
     from penstock.progress import Shown
     from penstock.tables import console
@@ -323,6 +328,7 @@ def attack(
             threads=threads,
             shard=shard,
             watch=watch,
+            confirm=estimates.on_terminal(yes=yes),
         )
     if shard:
         _tell_shard(result)

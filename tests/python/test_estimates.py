@@ -7,8 +7,10 @@ import pytest
 
 import penstock
 from penstock import catalog, estimates, runs
+from penstock.attacks import study
 from penstock.errors import PenstockError
 from penstock.estimates import Cost
+from penstock.paper import runner as paper
 
 
 class Terminal(io.StringIO):
@@ -31,10 +33,9 @@ def test_a_cost_is_the_sum_of_its_runs(small: Path) -> None:
     jobs = runs.plan(document, None, None, 3)
     cost = estimates.of(document, jobs, 2)
     assert (cost.runs, cost.at_once) == (6, 2)
-    assert cost.cpu_seconds == pytest.approx(
-        3 * sum(document.estimate(name)["cpu_seconds"] for name in ("stock", "small"))
+    assert cost.wall_seconds == pytest.approx(
+        3 * sum(document.estimate(name)["cpu_seconds"] for name in ("stock", "small")) / 2
     )
-    assert cost.wall_seconds == cost.cpu_seconds / 2
     assert estimates.of(document, [], 2).text() == "0 runs, 1 at the same time: about 1 s, 0 MB of memory"
 
 
@@ -63,9 +64,57 @@ def test_short_runs_and_yes_ask_nothing(small: Path, tmp_path: Path, monkeypatch
     )
     confirm = estimates.on_terminal(yes=True)
     assert confirm is not None
-    confirm(Cost(200, 1e6, 2, 1e9))
+    confirm(Cost(200, 5e5, 2, 1e9))
     assert "continue?" not in screen.getvalue()
     assert "200 runs, 2 at the same time: about 5.79 days, 1000 MB of memory" in screen.getvalue()
+
+
+def test_a_paper_asks_once_for_all_scenarios(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text(small.read_text())
+    head = 'paper = "made-up"\ntitle = "Made up"\n'
+    claim = """
+[[claims]]
+id = "{0}"
+section = "1"
+says = "The first byte arrives."
+scenario = "{0}"
+variants = ["stock"]
+workload = "web"
+measure = "ttfb_s"
+statistic = "median"
+gate = {{ at_most = 60.0, by = "mean" }}
+"""
+    (tmp_path / "claims.toml").write_text(head + claim.format("small") + claim.format("other"))
+    asked: list[Cost] = []
+
+    def refuse(cost: Cost) -> None:
+        asked.append(cost)
+        raise PenstockError("refused")
+
+    with pytest.raises(PenstockError, match="refused"):
+        paper.run(str(tmp_path), seeds=3, out=tmp_path / "out", confirm=refuse)
+    assert not (tmp_path / "out").exists()
+    _, document = catalog.load(small)
+    [cost] = asked
+    one = estimates.of(document, runs.plan(document, ["stock"], None, 3), cost.at_once)
+    assert cost.runs == 6
+    assert cost.wall_seconds == pytest.approx(2 * one.wall_seconds)
+    assert cost.memory == one.memory
+    # A finished scenario costs nothing.
+    penstock.run(small, variants=["stock"], runs=3, out=tmp_path / "out" / "small")
+    (tmp_path / "out" / "claims.json").write_text('{"paper": "made-up", "scale": 1.0}')
+    with pytest.raises(PenstockError, match="refused"):
+        paper.run(str(tmp_path), seeds=3, out=tmp_path / "out", confirm=refuse)
+    assert asked[1].runs == 3
+
+
+def test_an_attack_asks_before_it_runs(tmp_path: Path) -> None:
+    def refuse(cost: Cost) -> None:
+        raise PenstockError(f"{cost.runs} refused")
+
+    with pytest.raises(PenstockError, match=r"[0-9]+ refused"):
+        study.run(catalog.with_attacks()[0], out=tmp_path / "out", confirm=refuse)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_log_gets_no_question(monkeypatch: pytest.MonkeyPatch) -> None:

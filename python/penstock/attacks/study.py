@@ -12,6 +12,7 @@ from penstock import _core, catalog, runs
 from penstock.attacks import conclusions, estimators, measurement, model
 from penstock.attacks.model import Attack
 from penstock.errors import OutputError, naming, replacing
+from penstock.estimates import Confirm
 from penstock.output import read_manifest
 from penstock.progress import Watch
 from penstock.result import Result
@@ -91,6 +92,7 @@ def run(
     threads: int | None = None,
     shard: str | None = None,
     watch: Watch | None = None,
+    confirm: Confirm | None = None,
 ) -> Result:
     """Do the missing runs of a scenario with attacks. A finished directory is only evaluated again."""
     model.of_scenario(scenario)
@@ -99,7 +101,7 @@ def run(
         return Result(out)
     return runs.run(
         scenario, variants=variants, sets=sets, runs=seeds, networks=networks, network=network, out=out,
-        jobs=jobs, threads=threads, shard=shard, watch=watch,
+        jobs=jobs, threads=threads, shard=shard, watch=watch, confirm=confirm,
     )  # fmt: skip
 
 

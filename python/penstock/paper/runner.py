@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock import _core, catalog, generated, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, naming
+from penstock.estimates import Confirm, Cost
 from penstock.output import Job, fresh, read_json, read_manifest, write_json
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.measures import MEASURES
@@ -54,6 +55,7 @@ def run(
     out: str | Path | None = None,
     jobs: int | None = None,
     watching: Watching | None = None,
+    confirm: Confirm | None = None,
 ) -> Outcome:
     """Run the scenarios of a paper's claims, and decide the claims.
 
@@ -65,6 +67,7 @@ def run(
         out: the paper's directory, with a subdirectory for each scenario; by default `runs/paper-<name>-<n>`.
         jobs: the number of runs at the same time; by default one for each core.
         watching: makes a progress display for the runs of a scenario.
+        confirm: receives the estimated cost of all scenarios before the first run; an exception ends the command.
 
     Raises:
         PenstockError: if the claims, a scenario or an option is wrong, or a directory is refused.
@@ -81,10 +84,15 @@ def run(
     sets = {scenario: scaled(claims, scenario, scale) for scenario in needed}
     for scenario, about in needed.items():
         _check_variants(claims, scenario, about)
+    wanted_in = {
+        scenario: {variant for claim in about for variant in claim.variants_in(scenario)}
+        for scenario, about in needed.items()
+    }
+    if confirm:
+        confirm(_cost(claims, wanted_in, sets, seeds, out, jobs))
     directory, made = _directory(claims, out, scale)
     results = {}
-    for scenario, about in needed.items():
-        wanted = {variant for claim in about for variant in claim.variants_in(scenario)}
+    for scenario, wanted in wanted_in.items():
         where = directory / scenario
         name = claims.scenario(scenario)
         with watching(name) if watching else nullcontext() as watch:
@@ -146,6 +154,27 @@ def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> No
                     f"claim {claim.id}: {claims.scenario(scenario)} has no variant {variant!r}; "
                     f"it has {', '.join(known)}"
                 )
+
+
+def _cost(
+    claims: Claims,
+    wanted: dict[str, set[str]],
+    sets: dict[str, tuple[str, ...]],
+    seeds: int,
+    out: str | Path | None,
+    jobs: int | None,
+) -> Cost:
+    """The estimated cost of the runs that `out` lacks, scenario after scenario."""
+    total = Cost(0, 0.0, 1, 0.0)
+    for scenario, variants in wanted.items():
+        where = Path(out or "") / scenario
+        manifest = read_manifest(where) if out is not None else None
+        if manifest is not None and manifest["finished"]:
+            continue
+        _, document = catalog.load(claims.scenario(scenario), sets[scenario])
+        todo = runs.plan(document, sorted(variants), None, **_many(document, seeds))
+        total += runs.cost(document, todo, where if out is not None else None, jobs)
+    return total
 
 
 def _one(
