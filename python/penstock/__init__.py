@@ -8,7 +8,7 @@
 
 `run` and `sweep` have the options of the commands with these names. `load` opens an existing output directory. `check`,
 `entries`, `run_paper`, `compare_outputs` and `draw_figures` do what `penstock check`, `list`, `paper`, `compare` and
-`report` do.
+`report` do. `Scenario` makes a scenario without TOML text.
 """
 
 from importlib import import_module
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from penstock import extension
 
 if TYPE_CHECKING:
+    from penstock.builder import Scenario
     from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError
     from penstock.functions import check, compare_outputs, draw_figures, entries, run_paper
     from penstock.result import Result, load
@@ -32,6 +33,7 @@ __all__ = [
     "OutputError",
     "PenstockError",
     "Result",
+    "Scenario",
     "ScenarioError",
     "__version__",
     "check",
@@ -48,6 +50,7 @@ __all__ = [
 _WHERE = {
     **dict.fromkeys(("Cancelled", "OutputError", "PenstockError", "ScenarioError"), "penstock.errors"),
     **dict.fromkeys(("check", "compare_outputs", "draw_figures", "entries", "run_paper"), "penstock.functions"),
+    "Scenario": "penstock.builder",
     **dict.fromkeys(("Result", "load"), "penstock.result"),
     **dict.fromkeys(("run", "sweep"), "penstock.runs"),
     "merge": "penstock.shards",
