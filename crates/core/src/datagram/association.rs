@@ -589,10 +589,15 @@ fn number(id: CircId) -> u16 {
     low | if id.0.get() & INITIATOR != 0 { 1 << 15 } else { 0 }
 }
 
-fn circ_id(circuit: u16) -> CircId {
+/// The id of the circuit with this number in datagrams; `None` for number 0, which no circuit has.
+pub fn circuit_id(circuit: u16) -> Option<CircId> {
     let low = u32::from(circuit & 0x7fff);
     let id = low | if circuit >> 15 == 1 { INITIATOR } else { 0 };
-    CircId(NonZeroU32::new(id).expect("what has number zero is thrown away when it comes"))
+    NonZeroU32::new(id).map(CircId)
+}
+
+fn circ_id(circuit: u16) -> CircId {
+    circuit_id(circuit).expect("a received message with circuit number zero is dropped")
 }
 
 const _: () = assert!(2 * DATA <= MAX_DATAGRAM);

@@ -14,14 +14,14 @@ use super::message::{BODY, Downstream, Message};
 use thiserror::Error;
 
 /// The bytes of a cell, without its circuit id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CellBody {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellBody<'a> {
     /// The cell's command, below 128.
     pub command: u8,
     /// Whether the cell was marked ([`Cell::mark`](crate::Cell::mark)).
     pub marked: bool,
     /// The cell's payload.
-    pub payload: Box<[u8; BODY]>,
+    pub payload: &'a [u8; BODY],
 }
 
 /// Why a datagram is malformed. The receiver drops the whole datagram.
@@ -53,14 +53,14 @@ const WITH_ENDED: u8 = 4;
 const MARKED: u8 = 1;
 
 /// Appends a message to a datagram.
-pub fn encode(message: &Message<&CellBody>, into: &mut Vec<u8>) {
+pub fn encode(message: &Message<CellBody<'_>>, into: &mut Vec<u8>) {
     into.extend(message.circuit().to_be_bytes());
     match message {
         Message::Data { seq, body, .. } => {
             debug_assert!(body.command < DATA, "a command has seven bits");
             into.extend([DATA | body.command, if body.marked { MARKED } else { 0 }]);
             into.extend(seq.to_be_bytes());
-            into.extend(*body.payload);
+            into.extend(body.payload);
         }
         Message::Feedback { ack, forwarded, hole, downstream, .. } => {
             let hole = if *hole { HOLE } else { 0 };
@@ -78,7 +78,7 @@ pub fn encode(message: &Message<&CellBody>, into: &mut Vec<u8>) {
 }
 
 /// Decodes the messages of a datagram. One malformed message makes the whole datagram invalid.
-pub fn decode(datagram: &[u8]) -> Result<Vec<Message<CellBody>>, DecodeError> {
+pub fn decode(datagram: &[u8]) -> Result<Vec<Message<CellBody<'_>>>, DecodeError> {
     if datagram.len() > MAX_DATAGRAM {
         return Err(DecodeError::TooLong);
     }
@@ -92,8 +92,8 @@ pub fn decode(datagram: &[u8]) -> Result<Vec<Message<CellBody>>, DecodeError> {
 
 struct Rest<'a>(&'a [u8]);
 
-impl Rest<'_> {
-    fn take<const N: usize>(&mut self) -> Result<&[u8; N], DecodeError> {
+impl<'a> Rest<'a> {
+    fn take<const N: usize>(&mut self) -> Result<&'a [u8; N], DecodeError> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated)?;
         self.0 = rest;
         Ok(taken)
@@ -107,7 +107,7 @@ impl Rest<'_> {
         self.take().copied().map(u32::from_be_bytes)
     }
 
-    fn message(&mut self) -> Result<Message<CellBody>, DecodeError> {
+    fn message(&mut self) -> Result<Message<CellBody<'a>>, DecodeError> {
         let circuit = self.u16()?;
         let [kind, flags] = *self.take()?;
         let known = match kind {
@@ -130,7 +130,7 @@ impl Rest<'_> {
             GONE => Message::Gone { circuit },
             DATA.. => {
                 let seq = self.u32()?;
-                let payload = Box::new(*self.take()?);
+                let payload = self.take()?;
                 let marked = flags & MARKED != 0;
                 Message::Data { circuit, seq, body: CellBody { command: kind & !DATA, marked, payload } }
             }
@@ -144,25 +144,32 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bytes(messages: &[Message<CellBody>]) -> Vec<u8> {
+    fn bytes(messages: &[Message<CellBody<'_>>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for message in messages {
             let before = bytes.len();
-            let message = match message {
-                Message::Data { circuit, seq, body } => Message::Data { circuit: *circuit, seq: *seq, body },
-                other => other.clone().map(|_| unreachable!("only DATA has a body")),
-            };
-            encode(&message, &mut bytes);
+            encode(message, &mut bytes);
             assert_eq!(bytes.len() - before, message.wire_size());
         }
         bytes
     }
 
-    fn body(command: u8, byte: u8) -> CellBody {
-        CellBody { command, marked: byte > 127, payload: Box::new([byte; BODY]) }
+    /// Payloads that repeat one byte.
+    static PAYLOADS: [[u8; BODY]; 256] = {
+        let mut all = [[0; BODY]; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            all[byte] = [byte as u8; BODY];
+            byte += 1;
+        }
+        all
+    };
+
+    fn body(command: u8, byte: u8) -> CellBody<'static> {
+        CellBody { command, marked: byte > 127, payload: &PAYLOADS[usize::from(byte)] }
     }
 
-    fn message() -> impl Strategy<Value = Message<CellBody>> {
+    fn message() -> impl Strategy<Value = Message<CellBody<'static>>> {
         let downstream = (any::<Option<u16>>(), any::<Option<u32>>())
             .prop_map(|(congestion, ended)| Downstream { congestion, ended });
         prop_oneof![
@@ -183,7 +190,7 @@ mod tests {
         ]
     }
 
-    fn feedback(downstream: Downstream) -> Message<CellBody> {
+    fn feedback(downstream: Downstream) -> Message<CellBody<'static>> {
         Message::Feedback { circuit: 1, ack: 2, forwarded: 3, hole: false, downstream }
     }
 

@@ -24,7 +24,7 @@ mod timeout;
 #[cfg(test)]
 pub(crate) use association::MAX_EARLY;
 pub(crate) use association::{Association, LinkEvent, LinkFailure};
-pub use association::{DatagramConfig, DatagramCounters};
+pub use association::{DatagramConfig, DatagramCounters, circuit_id};
 pub use codec::{CellBody, DecodeError, decode, encode};
 pub use message::{Downstream, Message};
 pub use receiver::Receiver;
