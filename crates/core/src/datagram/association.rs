@@ -133,6 +133,10 @@ const MAX_DUPLICATES: u8 = 3;
 const MAX_UNKNOWN: usize = 64;
 /// Maximum number of cells that wait for missing earlier cells, in all circuits [cell]. The receiver drops more.
 pub(crate) const MAX_EARLY: usize = 16_384;
+/// The size of a stored cell in the memory count [B].
+const CELL: u64 = 514;
+/// The counted size of a circuit's state, with the smallest buffer for cells [B].
+const CIRCUIT: u64 = 3 * 1024;
 
 /// Sends and receives the cells of one channel as datagrams.
 ///
@@ -147,6 +151,10 @@ pub(crate) struct Association<C> {
     round_trips: RoundTrips,
     circuits: BTreeMap<u16, CircuitState<C>>,
     early: usize,
+    /// Cells that wait for an acknowledgement [cell].
+    unacknowledged: u64,
+    /// The memory that the relay has counted for this channel [B].
+    pub(crate) counted: u64,
     packer: Packer,
     timers: BinaryHeap<Reverse<(Instant, u16)>>,
     base: WindowedMin,
@@ -165,6 +173,8 @@ impl<C: Cell> Association<C> {
             round_trips: RoundTrips::Unknown,
             circuits: BTreeMap::new(),
             early: 0,
+            unacknowledged: 0,
+            counted: 0,
             packer: Packer::new(config.coalesce_delay),
             timers: BinaryHeap::new(),
             base: WindowedMin::new(config.base_memory.unwrap_or(u64::MAX)),
@@ -190,7 +200,34 @@ impl<C: Cell> Association<C> {
     }
 
     pub(crate) fn unacknowledged(&self) -> u64 {
-        self.circuits.values().map(|state| state.sender.len()).sum()
+        self.unacknowledged
+    }
+
+    /// Limits the size of the datagrams from now on [B]. Two cells must fit.
+    pub(crate) fn set_max_datagram(&mut self, max: usize) {
+        self.packer.set_max(max.clamp(2 * DATA, MAX_DATAGRAM));
+    }
+
+    /// The memory of the stored cells and of the circuits [B].
+    pub(crate) fn memory(&self) -> u64 {
+        (self.unacknowledged + self.early as u64) * CELL + self.circuits.len() as u64 * CIRCUIT
+    }
+
+    /// The part of [`memory`](Self::memory) that belongs to an open circuit [B].
+    pub(crate) fn circuit_memory(&self, id: CircId) -> u64 {
+        self.circuits.get(&number(id)).filter(|state| !state.closing).map_or(0, CircuitState::memory)
+    }
+
+    /// The part of [`memory`](Self::memory) that belongs to closed circuits whose DESTROY is not acknowledged yet [B].
+    pub(crate) fn closing_memory(&self) -> u64 {
+        self.circuits.values().filter(|state| state.closing).map(CircuitState::memory).sum()
+    }
+
+    /// Forgets a circuit without the peer's acknowledgement, and sends GONE instead of the DESTROY.
+    pub(crate) fn abandon(&mut self, now: Instant, id: CircId) {
+        if self.end(number(id)).is_some() {
+            self.answer(now, number(id));
+        }
     }
 
     /// Sends pending messages and the cells of `outbuf` as datagrams. `send` returns the size of each datagram [B]. The
@@ -234,7 +271,10 @@ impl<C: Cell> Association<C> {
         };
         state.closing = is_last;
         match state.sender.push(cell, counts) {
-            Ok(seq) => self.packer.push(now, Pending::Data(circuit, seq), DATA),
+            Ok(seq) => {
+                self.unacknowledged += 1;
+                self.packer.push(now, Pending::Data(circuit, seq), DATA);
+            }
             Err(violation) => {
                 self.counters.given_up += 1;
                 self.failed.push(LinkFailure { id, violation: Some(violation) });
@@ -399,7 +439,9 @@ impl<C: Cell> Association<C> {
         downstream: Downstream,
     ) -> Result<Option<LinkEvent>, Violation> {
         let Some(state) = self.circuits.get_mut(&circuit) else { return Ok(None) };
+        let before = state.sender.len();
         let acknowledged = state.sender.on_feedback(now, ack, forwarded, hole, downstream)?;
+        self.unacknowledged -= before - state.sender.len();
         if state.closing && state.sender.is_empty() {
             self.end(circuit);
             return Ok(None);
@@ -522,6 +564,7 @@ impl<C: Cell> Association<C> {
     fn end(&mut self, circuit: u16) -> Option<CircuitState<C>> {
         let state = self.circuits.remove(&circuit)?;
         self.early -= state.receiver.early();
+        self.unacknowledged -= state.sender.len();
         self.counters.given_up += state.sender.len();
         Some(state)
     }
@@ -545,6 +588,10 @@ impl<C> CircuitState<C> {
             closing: false,
             timer: None,
         }
+    }
+
+    fn memory(&self) -> u64 {
+        (self.sender.len() + self.receiver.early() as u64) * CELL + CIRCUIT
     }
 
     fn queue_feedback(&mut self, now: Instant, circuit: u16, hole: bool, packer: &mut Packer) {

@@ -1,5 +1,5 @@
 use super::MAX_DATAGRAM;
-use penstock_units::{Duration, Instant};
+use penstock_units::{Duration, Instant, fifo::trim};
 use std::collections::VecDeque;
 
 /// A message that waits to be sent. The packer reads the content of the message when it sends the message.
@@ -21,6 +21,8 @@ pub(super) enum Pending {
 #[derive(Debug)]
 pub(super) struct Packer {
     hold: Duration,
+    /// The maximum size of a datagram [B].
+    max: usize,
     fifo: VecDeque<(Pending, usize)>,
     bytes: usize,
     since: Instant,
@@ -30,7 +32,12 @@ pub(super) struct Packer {
 impl Packer {
     /// A packer that holds a single message for at most `hold`.
     pub(super) fn new(hold: Duration) -> Self {
-        Packer { hold, fifo: VecDeque::new(), bytes: 0, since: Instant::ZERO, ripe: false }
+        let fifo = VecDeque::new();
+        Packer { hold, max: MAX_DATAGRAM, fifo, bytes: 0, since: Instant::ZERO, ripe: false }
+    }
+
+    pub(super) fn set_max(&mut self, max: usize) {
+        self.max = max;
     }
 
     pub(super) fn set_hold(&mut self, hold: Duration) {
@@ -46,7 +53,7 @@ impl Packer {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.bytes >= MAX_DATAGRAM
+        self.bytes >= self.max
     }
 
     /// Bytes of messages that may leave now [B]; zero while a single message waits for a second message.
@@ -70,7 +77,7 @@ impl Packer {
     }
 
     pub(super) fn pack(&mut self, now: Instant, into: &mut Vec<Pending>) {
-        let mut room = MAX_DATAGRAM;
+        let mut room = self.max;
         while let Some((pending, bytes)) = self.fifo.front().copied()
             && bytes <= room
         {
@@ -79,6 +86,7 @@ impl Packer {
             self.bytes -= bytes;
             into.push(pending);
         }
+        trim(&mut self.fifo);
         self.ripe = false;
         self.since = now;
     }
@@ -148,5 +156,17 @@ mod tests {
         assert!(packer.is_full());
         let counts: Vec<_> = (0..4).map(|_| pack(&mut packer).len()).collect();
         assert_eq!(counts, [4, 4, 2, 0]);
+    }
+
+    #[test]
+    fn a_smaller_datagram_still_has_two_cells() {
+        let mut packer = Packer::new(Duration::from_millis(1));
+        packer.set_max(1050);
+        for seq in 0..4 {
+            packer.push(MS(0), Pending::Data(7, seq), 517);
+            packer.push(MS(0), Pending::Feedback(7), 12);
+        }
+        let counts: Vec<_> = (0..4).map(|_| pack(&mut packer).len()).collect();
+        assert_eq!(counts, [3, 3, 2, 0]);
     }
 }

@@ -3,7 +3,7 @@ use super::message::Downstream;
 use super::timeout::Timeout;
 use crate::error::Violation;
 use crate::serial::ahead;
-use penstock_units::{Duration, Instant};
+use penstock_units::{Duration, Instant, fifo::trim};
 use std::collections::VecDeque;
 
 /// The number of duplicate ACKs that indicates a loss [1] (RFC 5681 §3.2).
@@ -227,6 +227,7 @@ impl<B> Sender<B> {
                 self.timeout.sample(now.since(at));
                 self.forward_timeout.sample(now.since(at));
             }
+            trim(&mut self.cells);
             self.head += acked;
             self.timeout.reset();
             self.acked_at = now;
@@ -261,6 +262,7 @@ impl<B> Sender<B> {
         self.forward_timeout.reset();
         self.forwarded_at = now;
         let last = self.times.drain(..newly_forwarded as usize).next_back().flatten();
+        trim(&mut self.times);
         last.map(|at| now.since(at))
     }
 

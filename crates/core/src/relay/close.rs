@@ -119,8 +119,8 @@ impl<C: Cell> Parts<C> {
         channel.circuits.remove(leg.id);
         if let Some(reason) = destroy.filter(|_| channel.open) {
             self.send_destroy(now, leg.channel, leg.id, reason);
-        } else if let Some(association) = channel.transport.association_mut() {
-            association.remove_circuit(leg.id);
+        } else {
+            self.forget(leg.channel, leg.id);
         }
         self.start_idle_timeout(now, leg.channel);
     }

@@ -1,5 +1,5 @@
 use super::{Parts, Relay};
-use crate::cell::Cell;
+use crate::cell::{Cell, CircId};
 use crate::channel::Channel;
 use crate::datagram::{Association, DatagramCounters, LinkEvent, LinkFailure};
 use crate::kernel::Kernel;
@@ -11,18 +11,31 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Default)]
 pub(super) struct DatagramLinks {
+    /// The memory of all channels over datagrams [B].
+    memory: u64,
     failed: VecDeque<(ChannelKey, LinkFailure)>,
     closed: DatagramCounters,
     fired: Vec<(Instant, ChannelKey)>,
 }
 
 impl DatagramLinks {
+    pub(super) fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Counts the memory of a channel again.
+    fn recount<C: Cell>(&mut self, association: &mut Association<C>) {
+        let memory = association.memory();
+        self.memory = self.memory + memory - std::mem::replace(&mut association.counted, memory);
+    }
+
     pub(super) fn take_failed(&mut self) -> Option<(ChannelKey, LinkFailure)> {
         self.failed.pop_front()
     }
 
     pub(super) fn on_channel_closed<C: Cell>(&mut self, channel: ChannelKey, transport: &Transport<C>) {
         if let Some(association) = transport.association() {
+            self.memory -= association.counted;
             self.closed = self.closed.plus(association.counters);
             self.closed.given_up += association.unacknowledged();
             self.failed.retain(|(other, _)| *other != channel);
@@ -42,6 +55,15 @@ impl<C: Cell> Relay<C> {
         let Some(config) = self.parts.config.datagrams else { return };
         if let Some(state) = self.parts.channels.get_mut(channel).filter(|state| !state.open) {
             state.transport = Transport::datagrams(config);
+        }
+    }
+
+    /// Limits the datagrams of a channel, because the path MTU is small [B]. Two cells must fit. If they do not, the
+    /// driver carries the datagrams in another way.
+    pub fn set_max_datagram(&mut self, channel: ChannelKey, max: Bytes) {
+        let state = self.parts.channels.get_mut(channel);
+        if let Some(association) = state.and_then(|state| state.transport.association_mut()) {
+            association.set_max_datagram(max.get() as usize);
         }
     }
 
@@ -117,9 +139,27 @@ impl<C: Cell> Parts<C> {
         self.channels.values().filter_map(|channel| channel.transport.association())
     }
 
+    /// The peer of a closed circuit has not acknowledged the DESTROY. Sends GONE instead, which needs no memory.
+    pub(super) fn abandon(&mut self, now: Instant, channel: ChannelKey, id: CircId) {
+        let Some(state) = self.channels.get_mut(channel) else { return };
+        if let Some(association) = state.transport.association_mut() {
+            association.abandon(now, id);
+            self.review_transport(channel);
+        }
+    }
+
+    /// Forgets a circuit of a channel over datagrams.
+    pub(super) fn forget(&mut self, channel: ChannelKey, id: CircId) {
+        if let Some(association) = self.channels[channel].transport.association_mut() {
+            association.remove_circuit(id);
+            self.datagrams.recount(association);
+        }
+    }
+
     pub(super) fn review_transport(&mut self, channel: ChannelKey) {
         let Channel { transport, timers, .. } = &mut self.channels[channel];
         let Some(association) = transport.association_mut() else { return };
+        self.datagrams.recount(association);
         if association.has_failed() {
             self.datagrams.failed.extend(association.take_failed().map(|failure| (channel, failure)));
         }

@@ -1,6 +1,7 @@
 use super::{Parts, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD};
 use crate::circuit::{Circuit, Stamp};
+use crate::datagram::Association;
 use crate::kernel::{Kernel, Unfinished};
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use crate::reason::DestroyReason;
@@ -187,7 +188,11 @@ impl<C: Cell> Relay<C> {
                 if self.parts.circuits.contains(circuit) {
                     self.parts.counters.oom_closed += 1;
                     self.parts.memory.free_driver(self.parts.driver_memory(circuit, kernel));
+                    let legs = self.parts.circuits[circuit].halves().map(|half| half.to);
                     self.close(now, circuit, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
+                    for leg in legs.into_iter().flatten() {
+                        self.parts.abandon(now, leg.channel, leg.id);
+                    }
                 }
                 bytes
             } else if let Some((bytes, channel)) = holder.channels.pop() {
@@ -225,7 +230,7 @@ impl<C: Cell> Parts<C> {
         let queued = queued + self.memory.destroys * DESTROY;
         let circuits = self.circuits.len() as u64 * limits.circuit.get();
         let streams = self.edges.streams.len() as u64 * limits.stream.get();
-        Bytes::new(queued + circuits + streams) + self.memory.driver
+        Bytes::new(queued + circuits + streams + self.datagrams.memory()) + self.memory.driver
     }
 
     /// The memory of each holder. A circuit belongs to the holder of the channel from which it came.
@@ -246,7 +251,8 @@ impl<C: Cell> Parts<C> {
         }
         for (key, channel) in self.channels.iter() {
             let cells = channel.outbuf.len() as u64 * CELL + channel.destroys.len() as u64 * DESTROY;
-            let bytes = cells + kernel.memory(key).get();
+            let closing = channel.transport.association().map_or(0, Association::closing_memory);
+            let bytes = cells + closing + kernel.memory(key).get();
             let holder = holders.entry(kernel.holder(key)).or_default();
             holder.bytes += bytes;
             // The driver still connects a channel that is not open.
@@ -277,7 +283,11 @@ impl<C: Cell> Parts<C> {
                 edge.streams.iter().map(|stream| (limits.stream + kernel.stream_memory(*stream)).get());
             edge.waiting * u64::from(MAX_PAYLOAD) + streams.sum::<u64>()
         });
-        limits.circuit.get() + cells as u64 * CELL + edge
+        let legs = circuit.halves().into_iter().filter_map(|half| half.to);
+        let datagrams = legs.filter_map(|leg| {
+            Some(self.channels[leg.channel].transport.association()?.circuit_memory(leg.id))
+        });
+        limits.circuit.get() + cells as u64 * CELL + edge + datagrams.sum::<u64>()
     }
 
     /// The memory of the driver for the circuit's streams [B].

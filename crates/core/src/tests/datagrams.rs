@@ -4,7 +4,7 @@ use super::host::Side;
 use super::util::{Impairments, Link, Net};
 use crate::cell::{CircId, Command};
 use crate::circuit_policy::CircuitPolicyConfig;
-use crate::config::Bandwidth;
+use crate::config::{Bandwidth, Limits};
 use crate::datagram::{Association, DatagramConfig, Downstream, MAX_EARLY, Message};
 use crate::edge_control::{EdgeControlConfig, Ends, WindowsConfig};
 use crate::hop_control::{
@@ -13,7 +13,7 @@ use crate::hop_control::{
 use crate::reason::DestroyReason;
 use crate::scheduler::{GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig};
 use crate::tests::cell::TestCell;
-use crate::{Direction, RelayConfig, Violation};
+use crate::{CircuitIndex, Direction, RelayConfig, Violation};
 use penstock_units::{Bytes, DataRate, Duration, Instant, Seed};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -317,6 +317,106 @@ fn cells_received_out_of_order_fill_no_memory() {
     assert_eq!((association.early(), cells.len()), (MAX_EARLY - 1999, 10 + 2000));
     (1..=10).for_each(|circuit| association.remove_circuit(id(circuit)));
     assert_eq!(association.early(), 0);
+}
+
+/// A relay over datagrams with memory for this number of cells, its client, and another client.
+fn with_memory(cells: u64) -> (Net, usize) {
+    let limits = Limits { memory: Some(Bytes::new(cells * 514)), ..Limits::default() };
+    let mut net = Net::path(1, &over_datagrams(backtap()));
+    net.configure(1, RelayConfig { limits, ..over_datagrams(backtap()) });
+    let flood = net.add(true, over_datagrams(backtap()));
+    net.set_link(1, flood, Link::default());
+    (net, flood)
+}
+
+/// Whether the first client can still use this circuit, and has lost none.
+fn works(net: &mut Net, circuit: CircuitIndex) -> bool {
+    let transfer = net.transfer(0, circuit, 20_000, 20_000);
+    net.drive_for(Duration::from_secs(30));
+    net.at(transfer).is_complete() && net.nodes[0].closed.is_empty()
+}
+
+#[test]
+fn early_cells_of_a_peer_cost_only_this_peer_circuits() {
+    let (mut net, flood) = with_memory(4000);
+    let honest: Vec<_> = (0..5).map(|_| net.build(0, &[1])).collect();
+    let floods: Vec<_> = (0..4u16).map(|_| net.build(flood, &[1])).collect();
+    let before = net.nodes[1].relay.memory();
+    for circuit in 0x8001..=0x8004u16 {
+        let id = CircId(NonZeroU32::new(1 << 31 | u32::from(circuit & 0x7fff)).unwrap());
+        // CREATE has number 0. Number 1 never arrives.
+        for seq in 2..1900 {
+            let body = TestCell::malformed(id, Command::Relay);
+            net.deliver(flood, 1, vec![Message::Data { circuit, seq, body }]);
+            net.drive_for(Duration::from_micros(10));
+            let memory = net.nodes[1].relay.memory();
+            assert!(memory <= Bytes::new(4000 * 514), "{memory:?}");
+        }
+        assert!(circuit > 0x8001 || net.nodes[1].relay.memory() > before + Bytes::new(1800 * 514));
+    }
+    net.drive_for(Duration::from_secs(10));
+    assert!((1..=4).contains(&net.nodes[1].relay.counters().oom_closed));
+    assert_eq!(net.nodes[flood].closed.len() as u64, net.nodes[1].relay.counters().oom_closed);
+    assert!(floods.iter().any(|circuit| net.nodes[flood].closed.iter().any(|(other, _)| other == circuit)));
+    assert!(works(&mut net, honest[4]));
+}
+
+#[test]
+fn unacknowledged_cells_of_a_peer_cost_only_this_peer_circuits() {
+    let (mut net, flood) = with_memory(400);
+    let honest = net.build(0, &[1]);
+    // The relay refuses each circuit, and the peer acknowledges no DESTROY.
+    let channel = {
+        net.build(flood, &[1]);
+        net.channel(1, flood).unwrap()
+    };
+    for circuit in 0x8100..0x8400u16 {
+        let id = CircId(NonZeroU32::new(1 << 31 | u32::from(circuit & 0x7fff)).unwrap());
+        let body = TestCell::malformed(id, Command::Create);
+        let Some(end) = net.nodes[1].host.ends.get_mut(&channel) else { break };
+        end.received_datagrams.push_back(vec![Message::Data { circuit, seq: 0, body }]);
+        net.call(1, |relay, now, host| relay.on_readable(now, channel, host));
+        let memory = net.nodes[1].relay.memory();
+        assert!(memory <= Bytes::new(400 * 514), "{memory:?}");
+    }
+    assert!(net.nodes[1].relay.counters().oom_channels > 0, "the flooding peer loses its channel");
+    assert!(works(&mut net, honest));
+    assert_eq!(net.nodes[1].relay.unacknowledged(), 0);
+}
+
+#[test]
+fn the_memory_of_cells_in_flight_is_free_after_their_acknowledgement() {
+    let (mut net, _) = with_memory(4000);
+    let circuit = net.build(0, &[1]);
+    net.drive();
+    let before = net.nodes[1].relay.memory();
+    let bulk = net.transfer(0, circuit, 1_000_000, 100_000);
+    let mut most = before;
+    while !net.at(bulk).is_complete() {
+        net.drive_for(Duration::from_millis(50));
+        most = most.max(net.nodes[1].relay.memory());
+    }
+    assert!(most > before + Bytes::new(5 * 514), "{most:?}");
+    net.drive();
+    let stream = net.nodes[1].relay.config().limits.stream;
+    assert!(net.nodes[1].relay.memory() <= before + stream);
+    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, DestroyReason::NONE, host));
+    net.drive();
+    assert_eq!(net.nodes[1].relay.memory(), Bytes::ZERO);
+}
+
+#[test]
+fn small_datagrams_carry_all_cells() {
+    let mut net = Net::path(2, &over_datagrams(backtap()));
+    let circuit = net.build(0, &[1, 2]);
+    let bulk = net.transfer(0, circuit, 300_000, 100_000);
+    net.drive_for(Duration::from_secs(1));
+    for channel in net.nodes[1].relay.channels() {
+        net.nodes[1].relay.set_max_datagram(channel, Bytes::new(1040));
+    }
+    net.drive();
+    assert!(net.at(bulk).is_complete());
+    assert_at_rest(&net);
 }
 
 proptest! {
