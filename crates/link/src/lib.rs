@@ -9,6 +9,7 @@
 //! - [`keys`]: the keys of a relay
 //! - [`certs`]: how two nodes of a link prove their identities
 //! - [`handshake`]: the link handshake
+//! - [`datagram`]: circuit cells in datagrams
 //! - [`descriptor`]: server descriptors and exit policies
 //!
 //! Input of a peer can cause an error, but never a panic or unlimited memory use.
@@ -16,6 +17,7 @@
 pub mod cell;
 pub mod certs;
 pub mod crypto;
+pub mod datagram;
 pub mod descriptor;
 pub mod handshake;
 pub mod keys;

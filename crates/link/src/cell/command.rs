@@ -34,6 +34,8 @@ pub const CERTS: u8 = 129;
 pub const AUTH_CHALLENGE: u8 = 130;
 /// The initiator's signature over the challenge.
 pub const AUTHENTICATE: u8 = 131;
+/// Concerns the datagrams of a link, between nodes that negotiated them. C tor ignores this command.
+pub const DATAGRAMS: u8 = 200;
 
 /// Whether a cell with this command has a length field.
 ///

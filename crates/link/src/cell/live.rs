@@ -10,6 +10,7 @@ use super::target::Target;
 use crate::crypto::tor1::{self, Layer};
 use crate::wire::Reader;
 use penstock_core::circuit_policy::PriorityClass;
+use penstock_core::datagram::{CellBody, circuit_id};
 use penstock_core::hop_control::Feedback;
 use penstock_core::{Cell, CircId, Command, DestroyReason, Direction, Message, StreamId, Tag, Violation};
 use std::fmt;
@@ -31,7 +32,7 @@ pub struct LiveCell {
     id: CircId,
     tag: Option<Tag>,
     command: u8,
-    /// Congestion mark of the core. It never leaves this node, because the wire format has no field for it.
+    /// Congestion mark of the core. It leaves this node only in datagrams, because cells over TLS have no field for it.
     marked: bool,
     body: [u8; BODY_LEN],
 }
@@ -118,6 +119,20 @@ impl LiveCell {
         bytes[4] = self.command;
         bytes[5..].copy_from_slice(&self.body);
         bytes
+    }
+
+    /// The cell of a DATA message of a datagram; `None` if its circuit number or command is not one of circuit cells.
+    /// `extended`: the commands that C tor does not know and that are accepted.
+    pub fn from_datagram(circuit: u16, body: &CellBody<'_>, extended: Extended) -> Option<Self> {
+        let frame =
+            Frame { circ_id: circuit_id(circuit)?.0.get(), command: body.command, body: body.payload };
+        let Incoming::Cell(cell) = Incoming::of(&frame, extended) else { return None };
+        Some(LiveCell { marked: body.marked, ..cell })
+    }
+
+    /// The cell as it travels in a datagram.
+    pub fn in_datagram(&self) -> CellBody<'_> {
+        CellBody { command: self.command, marked: self.marked, payload: &self.body }
     }
 
     /// Command number; see [`command`].
