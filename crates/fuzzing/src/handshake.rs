@@ -95,7 +95,7 @@ fn link(setting: u8) -> Link {
 /// The announcement of a node with or without hop control.
 fn extensions(announces: bool) -> Extensions {
     let offer = announces.then_some(HopOffer::Credits { start: 90, most: 510 });
-    Extensions { with_relay: offer, with_client: offer }
+    Extensions { with_relay: offer, with_client: offer, ..Extensions::default() }
 }
 
 fn responds(setting: u8) -> bool {

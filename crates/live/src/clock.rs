@@ -28,6 +28,16 @@ impl Clock {
         Instant::ZERO + self.began.elapsed()
     }
 
+    /// This time as an instant of the standard library, for libraries.
+    pub fn at(&self, now: Instant) -> std::time::Instant {
+        self.began + now.since(Instant::ZERO)
+    }
+
+    /// The time of an instant of the standard library.
+    pub fn time_of(&self, at: std::time::Instant) -> Instant {
+        Instant::ZERO + at.saturating_duration_since(self.began)
+    }
+
     /// The date, for certificates and documents.
     #[expect(clippy::disallowed_methods, reason = "certificates are of some day")]
     pub fn date(&self) -> SystemTime {

@@ -8,7 +8,7 @@
 //! - [`keys`]: key files
 //! - [`directory`]: publishes the relay's descriptor; fetches, verifies and serves documents of the authorities
 //! - [`names`]: resolves host names by DNS
-//! - [`tls`]: TLS settings
+//! - [`tls`], [`dtls`]: settings of TLS and DTLS
 //! - [`proxy`]: the decisions of a client: paths, guards, circuits, SOCKS
 //! - [`node`]: the event loop around the core
 //! - [`torrc`]: the operator's settings
@@ -19,6 +19,7 @@
 mod atomic;
 pub mod clock;
 pub mod directory;
+pub mod dtls;
 pub mod error;
 pub mod keys;
 pub mod names;

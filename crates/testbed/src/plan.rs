@@ -106,9 +106,6 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
             return not(key(host, "cpu"), "leave it out: the processor is this machine's");
         }
     }
-    if let Some(relay) = scenario.relays.iter().find(|relay| relay.config.datagrams.is_some()) {
-        return not(key(&relay.host, "transport"), "live relays speak TLS over TCP alone");
-    }
     scenario.clients.iter().try_for_each(|client| {
         client_does(scenario, client).map_err(|why| unsupported!("clients.{}: {why}", client.host.group.name))
     })?;
@@ -168,6 +165,9 @@ fn client_does(scenario: &Scenario, client: &Client) -> Result<(), Error> {
     let [workload] = client.group.workloads[..] else {
         return not("workload", "give it one; more clients can do more");
     };
+    if client.group.config.datagrams.is_some() {
+        return not("transport", "write \"tcp\": only relays use datagrams");
+    }
     if client.start.is_some() {
         return not("start", "set the start of its workload");
     }

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | 1 | hop control on a link between two relays |
 //! | 2 | hop control on a link with a client at one end |
+//! | 3 | circuit cells in datagrams; no content |
 //!
 //! A receiver skips records of unknown kinds and offers of unknown algorithms, so later versions can add both. The
 //! responder announces everything that it offers. The initiator then announces only what both nodes offer, so both
@@ -30,6 +31,7 @@ pub(super) const MAX_LEN: usize = 512;
 
 const HOP_WITH_RELAY: u8 = 1;
 const HOP_WITH_CLIENT: u8 = 2;
+const DATAGRAMS: u8 = 3;
 
 const CREDITS: u8 = 1;
 const BACKTAP: u8 = 2;
@@ -44,6 +46,8 @@ pub struct Extensions {
     pub with_relay: Option<HopOffer>,
     /// Hop control on a link with a client at one end.
     pub with_client: Option<HopOffer>,
+    /// Circuit cells in datagrams.
+    pub datagrams: bool,
 }
 
 impl Extensions {
@@ -57,6 +61,7 @@ impl Extensions {
         Extensions {
             with_relay: self.with_relay.filter(|_| !with_client),
             with_client: self.with_client.filter(|_| with_client),
+            ..self
         }
     }
 
@@ -66,6 +71,7 @@ impl Extensions {
         Extensions {
             with_relay: fits(self.with_relay, theirs.with_relay),
             with_client: fits(self.with_client, theirs.with_client),
+            datagrams: self.datagrams && theirs.datagrams,
         }
     }
 
@@ -80,6 +86,9 @@ impl Extensions {
             let content = write_offer(offer);
             body.extend_from_slice(&[kind, content.len() as u8]);
             body.extend_from_slice(&content);
+        }
+        if self.datagrams {
+            body.extend_from_slice(&[DATAGRAMS, 0]);
         }
         Some(body)
     }
@@ -100,6 +109,8 @@ impl Extensions {
             let place = match kind {
                 HOP_WITH_RELAY => &mut extensions.with_relay,
                 HOP_WITH_CLIENT => &mut extensions.with_client,
+                DATAGRAMS if !std::mem::replace(&mut extensions.datagrams, true) => continue,
+                DATAGRAMS => return Err(Malformed),
                 _ => continue,
             };
             let Some(offer) = read_offer(content)? else { continue };
@@ -184,6 +195,7 @@ mod tests {
             &[HOP_WITH_RELAY, 2, BACKTAP, 0],
             &[HOP_WITH_CLIENT, 8, CREDITS, 0, 0, 0, 1, 0, 0, 0],
             &[relay, relay].concat(),
+            &[DATAGRAMS, 0, DATAGRAMS, 0],
         ] {
             assert_eq!(Extensions::read(&[&MAGIC[..], records].concat()), Err(Malformed), "{records:?}");
         }
@@ -200,8 +212,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_written_announcement_parses_to_the_same(with_relay in any_offer(), with_client in any_offer()) {
-            let extensions = Extensions { with_relay, with_client };
+        fn a_written_announcement_parses_to_the_same(
+            with_relay in any_offer(), with_client in any_offer(), datagrams: bool
+        ) {
+            let extensions = Extensions { with_relay, with_client, datagrams };
             let body = extensions.write();
             prop_assert_eq!(body.is_none(), extensions == Extensions::default());
             if let Some(body) = body {

@@ -80,6 +80,8 @@ pub struct Established {
     pub netinfo: Netinfo,
     /// The peer's offer of hop control, if it matches this node's offer.
     pub hop_control: Option<HopOffer>,
+    /// Whether both nodes can carry circuit cells in datagrams.
+    pub datagrams: bool,
     /// Bytes that arrived after the handshake: the first cells of the link.
     pub rest: Vec<u8>,
 }
@@ -272,10 +274,12 @@ impl Link {
             at += len;
             if let Some(netinfo) = self.on_cell(now, &frame, &rest[..len], credentials, tls, rng)? {
                 let (version, peer) = (self.version.expect("NETINFO comes after VERSIONS"), self.peer());
-                let theirs = self.theirs.unwrap_or_default().hop_control(self.is_with_client());
-                let hop_control = HopOffer::agree(self.offered_hop_control(), theirs);
+                let theirs = self.theirs.unwrap_or_default();
+                let hop_control =
+                    HopOffer::agree(self.offered_hop_control(), theirs.hop_control(self.is_with_client()));
+                let datagrams = self.ours.datagrams && theirs.datagrams;
                 let rest = inbuf[at..].to_vec();
-                return Ok(Some(Established { version, peer, netinfo, hop_control, rest }));
+                return Ok(Some(Established { version, peer, netinfo, hop_control, datagrams, rest }));
             }
         }
     }

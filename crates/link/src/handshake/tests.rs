@@ -57,6 +57,7 @@ fn two_relays_authenticate_each_other() {
         peer: Peer::Relay(of(&relays()[1].0)),
         netinfo,
         hop_control: None,
+        datagrams: false,
         rest: Vec::new(),
     };
     assert_eq!(at_a, expected);
@@ -66,6 +67,7 @@ fn two_relays_authenticate_each_other() {
         peer: Peer::Relay(of(&relays()[0].0)),
         netinfo,
         hop_control: None,
+        datagrams: false,
         rest: Vec::new(),
     };
     assert_eq!(at_b, expected);
@@ -101,7 +103,7 @@ fn agreements(ours: Extensions, theirs: Extensions, authenticate: bool) -> [Opti
 
 #[test]
 fn both_nodes_agree_on_the_hop_control_that_both_announce() {
-    let both = |offer| Extensions { with_relay: offer, with_client: offer };
+    let both = |offer| Extensions { with_relay: offer, with_client: offer, ..Extensions::default() };
     for authenticate in [true, false] {
         let of = |ours, theirs| agreements(ours, theirs, authenticate);
         assert_eq!(of(both(CREDITS), both(MORE)), [MORE, CREDITS], "each node learns the peer's numbers");
@@ -117,7 +119,7 @@ fn both_nodes_agree_on_the_hop_control_that_both_announce() {
 
 #[test]
 fn links_with_clients_have_their_own_agreement() {
-    let all = Extensions { with_relay: CREDITS, with_client: CREDITS };
+    let all = Extensions { with_relay: CREDITS, with_client: CREDITS, ..Extensions::default() };
     let relays = Extensions { with_client: None, ..all };
     assert_eq!(agreements(all, relays, true), [CREDITS; 2]);
     assert_eq!(agreements(all, relays, false), [None; 2]);
@@ -126,7 +128,7 @@ fn links_with_clients_have_their_own_agreement() {
 
 #[test]
 fn an_announcement_may_arrive_in_pieces() {
-    let all = Extensions { with_relay: CREDITS, with_client: CREDITS };
+    let all = Extensions { with_relay: CREDITS, with_client: CREDITS, ..Extensions::default() };
     let mut a = initiator(false).with_extensions(all);
     let mut b = responder().with_extensions(all);
     for byte in a.poll_output() {

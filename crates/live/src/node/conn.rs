@@ -1,11 +1,12 @@
 //! One TCP connection with TLS.
 
 use super::claims::Claim;
+use super::datagrams::LinkDatagrams;
 use super::shares::Host;
 use super::stamps::{Stamped, Stamps};
 use penstock_core::kernel::Interest;
 use penstock_core::{PeerId, Tag};
-use penstock_link::cell::{Extended, Front, IdLen, Incoming, LiveCell, front};
+use penstock_link::cell::{Extended, Front, IdLen, Incoming, LiveCell, command, front};
 use rustls::Connection;
 use std::collections::VecDeque;
 use std::fmt;
@@ -57,6 +58,8 @@ pub(super) struct Conn {
     pub(super) unsent_tags: Vec<Tag>,
     /// Number of bytes that the socket has accepted so far [B].
     pub(super) sent: u64,
+    /// The datagrams of the link, if both nodes announced them.
+    pub(super) datagrams: Option<Box<LinkDatagrams>>,
 }
 
 impl fmt::Debug for Conn {
@@ -88,6 +91,7 @@ impl Conn {
             stamps: None,
             unsent_tags: Vec::new(),
             sent: 0,
+            datagrams: None,
         }
     }
 
@@ -141,7 +145,8 @@ impl Conn {
     /// The size of the buffers [B]: decrypted bytes, encrypted bytes to send, and the bytes of a TLS handshake.
     pub(super) fn buffered(&self) -> u64 {
         let handshake = if self.tls.is_handshaking() { self.handshake } else { 0 };
-        self.inbuf.capacity() as u64 + self.unsent + handshake
+        let datagrams = self.datagrams.as_ref().map_or(0, |state| state.memory());
+        self.inbuf.capacity() as u64 + self.unsent + handshake + datagrams
     }
 
     pub(super) fn decrypted(&mut self) -> Vec<u8> {
@@ -170,6 +175,30 @@ impl Conn {
             self.taken += len;
             taken += len as u64;
         }
+        self.compact();
+    }
+
+    /// Takes the body of the next cell about datagrams. Skips all other cells.
+    pub(super) fn take_control(&mut self) -> Option<Vec<u8>> {
+        let mut body = None;
+        while body.is_none()
+            && let Front::Cell(frame, len) = front(&self.inbuf[self.taken..], IdLen::Four)
+        {
+            body = (frame.command == command::DATAGRAMS).then(|| frame.body.to_vec());
+            self.taken += len;
+        }
+        self.compact();
+        body
+    }
+
+    /// Whether the relay can read without a report of epoll.
+    pub(super) fn has_input(&self) -> bool {
+        let has_datagrams = |state: &LinkDatagrams| state.is_chosen && state.has_input();
+        self.has_cell() || self.datagrams.as_deref().is_some_and(has_datagrams)
+    }
+
+    /// Frees the consumed bytes.
+    fn compact(&mut self) {
         if self.taken == self.inbuf.len() {
             self.inbuf.clear();
             self.inbuf.shrink_to(KEPT);

@@ -217,14 +217,14 @@ impl Node {
 
     /// Continues a link handshake.
     pub(super) fn drive_handshake(&mut self, number: u64) {
+        let extensions = self.extensions();
         let Some(open) = self.sockets.openings.get_mut(number) else { return };
         open.conn.fill(&mut self.sockets.scratch);
         let address = self.listener.is_some().then_some(self.address);
-        let ours =
-            Extensions { with_relay: self.relay.hop_offer(false), with_client: self.relay.hop_offer(true) };
-        let outcome = step(open, (address, ours), &self.peers, self.clock, &mut self.rng);
+        let outcome = step(open, (address, extensions), &self.peers, self.clock, &mut self.rng);
         // A new consensus may have changed the setting that the peer already knows.
-        let is_stale = |link: &Link| link.offered_hop_control() != ours.hop_control(link.is_with_client());
+        let is_stale =
+            |link: &Link| link.offered_hop_control() != extensions.hop_control(link.is_with_client());
         let changed = matches!(&outcome, Ok(Some(done)) if done.hop_control.is_some())
             && open.link.as_ref().is_some_and(is_stale);
         let outcome = if changed { Err("hop_control_changed") } else { outcome };
@@ -265,6 +265,7 @@ impl Node {
         if conn.is_client {
             self.dos.on_connected(now, conn.host, &mut self.rng);
         }
+        let is_initiator = channel.is_some();
         if let Some(channel) = channel {
             conn.claim = Some(claim);
             // Before this point, the peer's identity was not proven.
@@ -276,6 +277,9 @@ impl Node {
         conn.extended.feedback = matches!(done.hop_control, Some(HopOffer::Credits { .. }));
         let begun = conn.has_cell();
         self.sockets.attach(channel, conn);
+        if done.datagrams {
+            return self.begin_path(channel, is_initiator, done.hop_control);
+        }
         self.relay.on_channel_open(now, channel, done.hop_control, &mut self.sockets);
         self.classify_channel(now, channel);
         if begun {
@@ -438,7 +442,14 @@ mod tests {
             let fast = Handshake { kind: HandshakeKind::Fast, data: vec![7; 20] };
             let rest = LiveCell::create(id, fast).to_bytes().to_vec();
             let netinfo = Netinfo { time: 0, yours: None, mine: Vec::new() };
-            let done = Established { version: 5, peer: Peer::Client, netinfo, hop_control: None, rest };
+            let done = Established {
+                version: 5,
+                peer: Peer::Client,
+                netinfo,
+                hop_control: None,
+                datagrams: false,
+                rest,
+            };
             node.established(0, &done);
             let channel = node.relay.channels()[0];
             let now = node.clock.now();
@@ -457,8 +468,8 @@ mod tests {
         node.open(conn, LOCALHOST, Some(channel), &[Host::of(LOCALHOST)]).unwrap();
         node.relay.close_channel(now, channel, &mut node.sockets);
         let netinfo = Netinfo { time: 0, yours: None, mine: Vec::new() };
-        let (rest, hop_control) = (Vec::new(), None);
-        node.established(0, &Established { version: 5, peer: Peer::Client, netinfo, hop_control, rest });
+        let (peer, hop_control, datagrams, rest) = (Peer::Client, None, false, Vec::new());
+        node.established(0, &Established { version: 5, peer, netinfo, hop_control, datagrams, rest });
         assert_eq!((node.sockets.openings.len(), node.held(), node.sockets.buffered), (0, [0, 0], 0));
         assert!(!node.sockets.channels.contains(channel));
     }

@@ -8,6 +8,7 @@
 //! | `peers`, `relay_list` | numbers of other nodes for the core, and which peers are relays |
 //! | `links`, `openings`, `room`, `shares`, `claims` | new links, file descriptors, the shares of hosts |
 //! | `dos` | C tor's defences against denial of service |
+//! | `datagrams` | datagram paths of links between Penstock nodes |
 //! | `exits`, `lookups` | exit streams, and limits of name lookups |
 //! | `handshake_worker`, `fair_queue`, `pending`, `wake` | threads, their queues and their answers |
 //! | `ready` | the order in which ready sockets are called |
@@ -20,6 +21,7 @@ mod claims;
 mod config;
 mod conn;
 mod counters;
+mod datagrams;
 mod directory_stream;
 mod dos;
 mod exits;
@@ -47,6 +49,7 @@ mod trace;
 mod wake;
 
 use crate::clock::Clock;
+use crate::dtls::DtlsIdentity;
 use crate::names::Names;
 use crate::tls::TlsConfigs;
 use crate::torrc::Outbound;
@@ -118,6 +121,10 @@ pub struct Node {
     identities: Arc<Identities>,
     credentials: Arc<Credentials>,
     tls: TlsConfigs,
+    /// The certificate of datagram paths, from the first one on.
+    dtls: Option<DtlsIdentity>,
+    #[cfg(test)]
+    middlebox: Option<datagrams::Middlebox>,
     keys_folder: Option<PathBuf>,
     renewal: Renewal,
     address: IpAddr,
@@ -198,6 +205,9 @@ impl Node {
         let relay = RelayConfig { sendme_padding: SENDME_PADDING, limits, ..config.relay };
         Ok(Node {
             tls: TlsConfigs::new(&credentials),
+            dtls: None,
+            #[cfg(test)]
+            middlebox: None,
             relay: Relay::new(relay, clock.now()),
             identities: Arc::new(keys.identities()),
             keys: Arc::new(keys),
@@ -264,6 +274,7 @@ impl Node {
             self.relay.on_timer(now, &mut self.sockets);
             self.process_events();
         }
+        self.poll_paths(now);
         self.poll_proxy(now);
         self.close_timed_out(now);
         self.forget_idle_peers();
@@ -286,7 +297,8 @@ impl Node {
         if has_work || has_news || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
             return Duration::ZERO;
         }
-        let due = self.relay.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
+        let due = [self.relay.poll_timeout(), self.sockets.next_path()].into_iter().flatten().min();
+        let due = due.unwrap_or(Instant::FAR_FUTURE);
         due.since(self.clock.now()).min(MAX_WAIT)
     }
 
@@ -294,7 +306,13 @@ impl Node {
         match token {
             Token::Listener => self.accept(),
             Token::Opening(number) => self.drive_handshake(number),
-            Token::Channel(channel) => self.serve_channel(channel, what),
+            Token::Channel(channel) => {
+                if what.readable {
+                    self.sockets.note_tls_readable(channel);
+                }
+                self.serve_channel(channel, what);
+            }
+            Token::Datagrams(channel) => self.serve_channel(channel, what),
             Token::Stream(stream) if self.sockets.directory_streams.contains_key(&stream) => {
                 self.serve_directory_stream(stream);
             }
@@ -328,6 +346,9 @@ impl Node {
             conn.flush();
             self.sockets.rewatch(channel);
         }
+        if self.sockets.is_choosing(channel) {
+            return self.drive_path(channel, what.readable);
+        }
         if what.readable && wanted.readable {
             self.relay.on_readable(now, channel, &mut self.sockets);
         }
@@ -337,7 +358,7 @@ impl Node {
         }
         self.sockets.recount(channel);
         let Some(conn) = self.sockets.channel(channel) else { return };
-        if conn.interest.readable && conn.has_cell() {
+        if conn.interest.readable && conn.has_input() {
             self.queue(channel);
         } else if conn.broken {
             self.relay.close_channel(now, channel, &mut self.sockets);
@@ -420,6 +441,10 @@ impl Node {
         for _ in 0..std::mem::take(&mut self.sockets.oom_openings) {
             self.counters.no_link("memory");
         }
+        for _ in 0..std::mem::take(&mut self.sockets.failed_paths) {
+            self.counters.path("failed");
+        }
+        self.shrink_paths();
         for host in self.sockets.closed_clients.drain(..) {
             self.dos.on_closed(host);
         }

@@ -129,7 +129,9 @@ impl Node {
     /// delay the others.
     fn path_of(&mut self, token: Token) -> Option<PartPath> {
         match token {
-            Token::Channel(channel) => Some(self.sockets.channels.get(channel)?.host.with_link(channel)),
+            Token::Channel(channel) | Token::Datagrams(channel) => {
+                Some(self.sockets.channels.get(channel)?.host.with_link(channel))
+            }
             Token::Opening(number) => Some(self.sockets.openings.get(number)?.claim.host.with_handshakes()),
             Token::Stream(stream) => match self.sockets.stream(stream) {
                 Some(stream) => Some(stream.path()),

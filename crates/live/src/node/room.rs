@@ -42,9 +42,10 @@ impl DescriptorLimits {
 }
 
 impl Node {
-    /// The descriptors of links and of exit streams [1].
+    /// The descriptors of links, with their UDP sockets, and of exit streams [1].
     pub(super) fn held(&self) -> [usize; 2] {
-        [self.sockets.openings.len() + self.sockets.links.len(), self.sockets.held.len()]
+        let links = self.sockets.links.len() + self.sockets.paths.len();
+        [self.sockets.openings.len() + links, self.sockets.held.len()]
     }
 
     /// Makes a descriptor available for a new link to `host`. `requester`: the host whose circuit asked for the link.

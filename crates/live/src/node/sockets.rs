@@ -13,6 +13,7 @@ use super::stamps;
 use super::trace::{Left, Trace};
 use crate::clock::Clock;
 use penstock_core::cell::{Cell as _, Command, Payload};
+use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_core::{
     ChannelKey, CircuitIndex, EndReason, Kernel, SecondaryMap, SocketInfo, StreamKey, StreamRead, Unfinished,
@@ -59,6 +60,8 @@ pub(super) enum Token {
     Wake,
     /// The operator's file descriptor.
     Waker,
+    /// The UDP socket of a channel.
+    Datagrams(ChannelKey),
 }
 
 /// A token's number has its kind above so many bits [1].
@@ -78,6 +81,7 @@ impl Token {
             Token::Waker => (6, 0),
             Token::SocksPort(number) => (7, number),
             Token::Socks(number) => (8, number),
+            Token::Datagrams(key) => (9, pack(key.index(), key.generation())),
         };
         kind << KIND_SHIFT | number
     }
@@ -94,7 +98,8 @@ impl Token {
             5 => Token::Wake,
             6 => Token::Waker,
             7 => Token::SocksPort(number),
-            _ => Token::Socks(number),
+            8 => Token::Socks(number),
+            _ => Token::Datagrams(ChannelKey::from_parts(index, generation)),
         }
     }
 }
@@ -168,11 +173,20 @@ pub(super) struct Sockets {
     pub(super) woken: BTreeSet<StreamKey>,
     /// Channels that the core wants to read, with a whole cell in the buffer.
     pub(super) full: BTreeSet<ChannelKey>,
+    /// The UDP sockets of links.
+    pub(super) paths: Shares<Holder, ChannelKey>,
+    /// Links whose transport is not chosen yet, or whose path waits for the answer to a HELLO, with the time at which the
+    /// node continues them.
+    pub(super) due_paths: BTreeSet<(Instant, ChannelKey)>,
+    /// Open datagram paths that stopped working since the last look [1].
+    pub(super) failed_paths: u64,
+    /// Links whose datagrams became smaller since the last look.
+    pub(super) shrunk_paths: Vec<ChannelKey>,
     pub(super) trace: Option<Box<Trace>>,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// Buffers for reading and encrypting, which all calls reuse.
     pub(super) scratch: Box<[u8]>,
-    record: Vec<u8>,
+    pub(super) record: Vec<u8>,
 }
 
 impl Sockets {
@@ -203,6 +217,10 @@ impl Sockets {
             counted_stream: None,
             woken,
             full,
+            paths: Shares::new(),
+            due_paths: BTreeSet::new(),
+            failed_paths: 0,
+            shrunk_paths: Vec::new(),
             trace,
             clock,
             scratch,
@@ -353,6 +371,14 @@ impl Sockets {
                 // A failed socket is closed at the next read or write.
                 let _ = epoll::modify(&self.epoll, &conn.socket, data(Token::Channel(key)), flags(wanted));
             }
+            let path = conn.datagrams.as_mut().and_then(|state| state.path.as_mut());
+            if let Some(path) = path.filter(|path| path.is_watched != wanted.readable)
+                && let Some(socket) = &path.socket
+            {
+                path.is_watched = wanted.readable;
+                let readable = Interest { writable: false, ..wanted };
+                let _ = epoll::modify(&self.epoll, socket, data(Token::Datagrams(key)), flags(readable));
+            }
         }
     }
 
@@ -396,7 +422,7 @@ impl Sockets {
             }
             let ends = || conn.socket.local_addr().ok().zip(conn.socket.peer_addr().ok());
             let ends = if trace.keeps_connections() { ends() } else { None };
-            let left = ends.map(|(local, peer)| Left { local, peer, bytes: conn.sent });
+            let left = ends.map(|(local, peer)| Left { local, peer, bytes: conn.sent, is_udp: false });
             let now = self.clock.now();
             for tag in conn.unsent_tags.drain(..) {
                 trace.written(tag, now, left);
@@ -644,6 +670,14 @@ impl Kernel<LiveCell> for Sockets {
         Bytes::new(taken)
     }
 
+    fn send(&mut self, channel: ChannelKey, messages: &mut dyn Iterator<Item = Message<&LiveCell>>) -> Bytes {
+        self.send_datagram(channel, messages)
+    }
+
+    fn receive(&mut self, channel: ChannelKey, into: &mut Vec<Message<LiveCell>>) -> Bytes {
+        self.receive_datagram(channel, into)
+    }
+
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
         let info = self.channel(channel).and_then(|conn| socket_info::socket_info(&conn.socket));
         info.unwrap_or_default()
@@ -653,7 +687,7 @@ impl Kernel<LiveCell> for Sockets {
         if let Some(conn) = self.channel(channel) {
             conn.interest = interest;
             // The cells are already decrypted, so epoll may not report this socket again.
-            if interest.readable && conn.has_cell() {
+            if interest.readable && conn.has_input() {
                 self.full.insert(channel);
             }
             self.rewatch(channel);
@@ -702,6 +736,9 @@ impl Kernel<LiveCell> for Sockets {
             self.links.remove(&conn.host.path(), conn.link);
             if let Some(claim) = &conn.claim {
                 claim.end(&mut self.requested);
+            }
+            if let Some(state) = conn.datagrams.take() {
+                self.on_path_gone(channel, conn.host, &state);
             }
             self.buffered -= conn.counted;
             if conn.is_client {
@@ -878,6 +915,7 @@ mod tests {
             Token::Waker,
             Token::SocksPort(3),
             Token::Socks(last),
+            Token::Datagrams(channel),
         ] {
             assert_eq!(Token::of(token.number()), token);
         }

@@ -38,8 +38,10 @@ pub struct Left {
     pub local: SocketAddr,
     /// Remote address and port of the connection.
     pub peer: SocketAddr,
-    /// Number of bytes written to the connection, up to the end of the cell [B].
+    /// Number of bytes written to the connection, up to the end of the cell or of its UDP packet [B].
     pub bytes: u64,
+    /// Whether the cell left in a UDP packet.
+    pub is_udp: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

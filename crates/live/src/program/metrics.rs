@@ -235,6 +235,8 @@ impl Collector for Observation {
         page.counters("violations", "Circuits closed because a peer broke the protocol.", violations)?;
         let outcomes = node.streams.iter().map(|(outcome, count)| (vec![("outcome", *outcome)], *count));
         page.counters("streams", "Requested exit streams.", outcomes)?;
+        let outcomes = node.paths.iter().map(|(outcome, count)| (vec![("outcome", *outcome)], *count));
+        page.counters("datagram_paths", "Datagram paths of links to other Penstock nodes.", outcomes)?;
         Ok(())
     }
 }

@@ -59,7 +59,7 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
             format!("{:?}", (relay.refill, &relay.channel_map, relay.priority_factor, relay.edge_queue)),
             format!("{:?}", (relay.authenticated_sendmes, relay.limits.max_circuit_queue)),
             format!("{:?}", relay.limits.memory),
-            format!("{:?}", relay.hop_control),
+            format!("{:?}", (relay.datagrams, &relay.hop_control)),
         ]
     };
     let [scheduler, edge_control, rest, limits, memory, hop_control] = core(old);
@@ -90,10 +90,10 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
         ("Penstock record", old.record != new.record),
         ("Schedulers", scheduler != new_core[0]),
         ("Penstock edge_control", edge_control != new_core[1]),
-        ("Penstock hop_control", hop_control != new_core[5]),
         ("TokenBucketRefillInterval and similar options", rest != new_core[2]),
         ("Penstock authenticated_sendmes and max_circuit_queue", limits != new_core[3]),
         ("MaxMemInQueues", memory != new_core[4]),
+        ("Penstock transport and hop_control", hop_control != new_core[5]),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }

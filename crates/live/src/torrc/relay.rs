@@ -88,11 +88,8 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
         let place = setting.map_or(Place::CommandLine, |setting| setting.place.clone());
         Err(TorrcError::new(&place, "Penstock", format!("{key}: {why}")))
     };
-    if !matches!(config.hop_control, HopControlConfig::None | HopControlConfig::N23(_)) {
-        return wrong("hop_control", "live relays support only \"n23\"; write this kind, or remove the line");
-    }
-    if config.datagrams.is_some() {
-        return wrong("transport", "live relays do not support datagrams yet; remove it");
+    if matches!(config.hop_control, HopControlConfig::Custom { .. }) {
+        return wrong("hop_control", "live relays support only built-in kinds; write one of them");
     }
     if config.ecn_threshold.is_some() {
         return wrong("ecn_threshold", "cells of the real network cannot be marked; remove it");

@@ -11,7 +11,7 @@ mod attach;
 mod build;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::Node;
 use super::sockets::Token;

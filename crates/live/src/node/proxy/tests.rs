@@ -1,11 +1,13 @@
 //! A client and its relays in threads of the test. The client knows the relays without a directory.
 
 use super::*;
+use crate::node::NodeCounters;
 use crate::node::{NodeConfig, listen};
 use crate::proxy::network::Router;
 use crate::proxy::network::tests::{network, router};
 use crate::proxy::{IsolationFlags, SocksPort};
 use penstock_core::RelayConfig;
+use penstock_core::datagram::DatagramCounters;
 use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
 use penstock_link::crypto::RelayKeys;
 use penstock_link::descriptor::{ExitPolicy, Private};
@@ -19,11 +21,11 @@ use std::thread::JoinHandle;
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A node in its own thread. Dropping this value stops the node.
-struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
+pub(in crate::node) struct Running(Arc<AtomicBool>, Option<JoinHandle<(NodeCounters, DatagramCounters)>>);
 
 impl Running {
     /// Starts the node that `make` returns.
-    fn start(make: impl FnOnce() -> Node + Send + 'static) -> Self {
+    pub(in crate::node) fn start(make: impl FnOnce() -> Node + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
         let run = move || {
@@ -31,8 +33,15 @@ impl Running {
             while !flag.load(Ordering::Relaxed) {
                 node.turn().unwrap();
             }
+            (node.counters.clone(), node.relay.datagram_counters())
         };
         Running(stop, Some(std::thread::spawn(run)))
+    }
+
+    /// Stops the node, and returns its counters.
+    pub(in crate::node) fn stop(mut self) -> (NodeCounters, DatagramCounters) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.take().unwrap().join().unwrap()
     }
 }
 
@@ -40,35 +49,57 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
         let ended = self.1.take().map(JoinHandle::join);
-        assert!(std::thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
+        assert!(std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()));
     }
 }
 
-fn relay_config() -> RelayConfig {
+pub(in crate::node) fn relay_config() -> RelayConfig {
     let edge_control = EdgeControlConfig::Vegas(VegasConfig::default());
     RelayConfig { edge_control, authenticated_sendmes: true, ..RelayConfig::default() }
 }
 
 /// Starts a relay with this exit policy, and describes it with other flags and another policy.
 fn relay(number: u8, flags: &str, claims: &str, rule: &str) -> (Running, Router) {
+    relay_with(number, flags, claims, rule, relay_config(), |_| {})
+}
+
+/// Starts a relay with these settings of the core. `setup` changes the new node.
+pub(in crate::node) fn relay_with(
+    number: u8,
+    flags: &str,
+    claims: &str,
+    rule: &str,
+    relay: RelayConfig,
+    setup: impl FnOnce(&mut Node) + Send + 'static,
+) -> (Running, Router) {
     let policy = ExitPolicy::new(vec![rule.parse().unwrap()], Private::AsRules, Vec::new());
     let listener = listen(SocketAddr::new(LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    let config =
-        NodeConfig { extend_to_private: true, ..NodeConfig::new(address, LOCALHOST, relay_config(), policy) };
+    let config = NodeConfig { extend_to_private: true, ..NodeConfig::new(address, LOCALHOST, relay, policy) };
     let keys = Keys::generate(&mut rand::rng(), config.clock.date());
     let onion = *keys.onion.public.as_bytes();
     let keys_of = RelayKeys { rsa: keys.rsa_identity(), ed25519: keys.ed25519_identity(), onion };
-    let running = Running::start(move || Node::on(Some(listener), config, keys).unwrap());
+    let running = Running::start(move || {
+        let mut node = Node::on(Some(listener), config, keys).unwrap();
+        setup(&mut node);
+        node
+    });
     (running, Router { keys: keys_of, address, ..router(number, 10, flags, claims) })
 }
 
 /// A function that makes a client which knows these relays, and the client's port for applications.
 fn client(routers: Vec<Router>) -> (impl FnOnce() -> Node + Send + 'static, SocketAddr) {
+    client_with(routers, relay_config())
+}
+
+pub(in crate::node) fn client_with(
+    routers: Vec<Router>,
+    relay: RelayConfig,
+) -> (impl FnOnce() -> Node + Send + 'static, SocketAddr) {
     let listener = listen(SocketAddr::new(LOCALHOST, 0)).unwrap();
     let port = SocksPort { listen: listener.local_addr().unwrap(), isolation: IsolationFlags::default() };
     let make = move || {
-        let config = NodeConfig::client(relay_config());
+        let config = NodeConfig::client(relay);
         let keys = Keys::generate(&mut rand::rng(), config.clock.date());
         let mut node = Node::bind(config, keys).unwrap();
         let mut config = ProxyConfig { internal_addresses: true, ..ProxyConfig::new(vec![port]) };
@@ -88,7 +119,7 @@ fn client(routers: Vec<Router>) -> (impl FnOnce() -> Node + Send + 'static, Sock
 }
 
 /// Sends a request of SOCKS 5. Returns the status and the connection.
-fn socks(at: SocketAddr, command: u8, to: SocketAddr, user: &str) -> (u8, TcpStream) {
+pub(in crate::node) fn socks(at: SocketAddr, command: u8, to: SocketAddr, user: &str) -> (u8, TcpStream) {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
     let IpAddr::V4(address) = to.ip() else { panic!("servers have IPv4 addresses") };
@@ -105,7 +136,7 @@ fn socks(at: SocketAddr, command: u8, to: SocketAddr, user: &str) -> (u8, TcpStr
 }
 
 /// A server that returns all bytes.
-fn echo() -> SocketAddr {
+pub(in crate::node) fn echo() -> SocketAddr {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let at = listener.local_addr().unwrap();
     std::thread::spawn(move || {
