@@ -1,7 +1,9 @@
 //! The committed corpus and random inputs break no invariant. The corpus still reaches each state
 //! that it covers.
 
-use penstock_fuzzing::{Reached, cells, consensus, credits, directory, handshake, relay, socks, torrc};
+use penstock_fuzzing::{
+    Datagram, Reached, cells, consensus, credits, datagrams, directory, handshake, relay, socks, torrc,
+};
 use penstock_link::certs::CertsError;
 use penstock_link::handshake::{LinkFailure, Peer};
 use proptest::prelude::*;
@@ -106,6 +108,22 @@ fn the_corpus_has_valid_and_invalid_options() {
 }
 
 #[test]
+fn the_corpus_has_each_kind_of_datagram() {
+    let found: Vec<_> = corpus("datagrams").iter().map(|input| datagrams(input)).collect();
+    for kind in [
+        Datagram::Control,
+        Datagram::Hello,
+        Datagram::Feedback(4),
+        Datagram::Cells,
+        Datagram::Packets(true),
+        Datagram::Packets(false),
+        Datagram::Malformed,
+    ] {
+        assert!(found.contains(&kind), "{kind:?}");
+    }
+}
+
+#[test]
 fn the_corpus_has_valid_and_invalid_socks_requests() {
     let taken: BTreeSet<bool> = corpus("socks").iter().map(|input| socks(input)).collect();
     assert_eq!(taken.len(), 2);
@@ -140,5 +158,6 @@ proptest! {
         torrc(&input);
         socks(&input);
         credits(&input);
+        datagrams(&input);
     }
 }
