@@ -69,7 +69,7 @@ WORLDS = docs/data/worlds
 WORLDS_VARIANTS ?= vanilla kist vanilla-up kist-up
 WORLDS_SEEDS ?= 1 2 3 4
 # Each of these variants is compared with vanilla, on seeds of their own.
-WORLDS_MECHANISMS ?= vanilla n23 window-50 dynamic round-robin vegas static bit-splitting flagging threshold pctcp
+WORLDS_MECHANISMS ?= vanilla n23 window-50 dynamic round-robin vegas static bit-splitting flagging threshold pctcp backtap marut
 WORLDS_MECHANISM_SEEDS ?= 5 6 7 8
 worlds: setup ## compare small scenarios on live relays over emulated links with the simulator; 75 minutes
 	cargo build --release --locked --package penstock-testbed --features relays

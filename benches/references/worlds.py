@@ -51,6 +51,8 @@ MECHANISMS = (
     "flagging",
     "threshold",
     "pctcp",
+    "backtap",
+    "marut",
 )
 """The variants that are compared with vanilla; their changes must have the same sign if they exceed their interval."""
 BACKENDS = ("testbed", "sim")

@@ -1,4 +1,4 @@
-//! Departure times of the bytes of TCP connections, captured on the emulated network.
+//! Departure times of the bytes of TCP connections and UDP sockets, captured on the emulated network.
 //!
 //! The kernel's timestamps (SO_TIMESTAMPING) are not sufficient. The kernel reports one byte of a packet: the last byte
 //! of its last write.
@@ -6,15 +6,27 @@
 use penstock_units::Instant;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// One direction of a connection: address of the sender, address of the receiver.
-pub type Flow = (SocketAddrV4, SocketAddrV4);
+/// The protocol of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
 
-/// A captured TCP segment.
+/// The size of the header [B].
+const UDP_HEADER: usize = 8;
+
+/// One direction of a connection: address of the sender, address of the receiver.
+pub type Flow = (Protocol, SocketAddrV4, SocketAddrV4);
+
+/// A captured TCP segment or UDP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Connection and direction.
     pub flow: Flow,
-    /// Sequence number of the first byte; with SYN, the initial sequence number.
+    /// Sequence number of the first byte; with SYN, the initial sequence number. Zero for UDP.
     pub seq: u32,
     /// Whether the segment has the SYN flag.
     pub is_syn: bool,
@@ -23,25 +35,27 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Parses an IPv4 packet. Returns `None` for other packets, and for segments without SYN and payload.
+    /// Parses an IPv4 packet. Returns `None` for other packets, and for packets without SYN and payload.
     pub fn of(packet: &[u8]) -> Option<Segment> {
         let head = usize::from(packet.first()? & 15) * 4;
-        let tcp = packet.get(head..)?;
-        let (first, ports) = (packet.first_chunk::<20>()?, tcp.first_chunk::<14>()?);
+        let (first, rest) = (packet.first_chunk::<20>()?, packet.get(head..)?);
         let half = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        let address = |at: usize| Ipv4Addr::new(first[at], first[at + 1], first[at + 2], first[at + 3]);
         let whole = usize::from(half(first, 2)).min(packet.len());
-        let len = whole.checked_sub(head + usize::from(ports[12] >> 4) * 4)? as u32;
-        let is_syn = ports[13] & 2 != 0;
-        let flow =
-            (SocketAddrV4::new(address(12), half(ports, 0)), SocketAddrV4::new(address(16), half(ports, 2)));
-        let seq = u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]);
-        (first[0] >> 4 == 4 && first[9] == 6 && (is_syn || len > 0)).then_some(Segment {
-            flow,
-            seq,
-            is_syn,
-            len,
-        })
+        let (protocol, seq, is_syn, header) = match first[9] {
+            6 => {
+                let tcp = rest.first_chunk::<14>()?;
+                let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+                (Protocol::Tcp, seq, tcp[13] & 2 != 0, usize::from(tcp[12] >> 4) * 4)
+            }
+            17 => (Protocol::Udp, 0, false, UDP_HEADER),
+            _ => return None,
+        };
+        let len = whole.checked_sub(head + header)? as u32;
+        let ports = rest.first_chunk::<4>()?;
+        let address = |at: usize| Ipv4Addr::new(first[at], first[at + 1], first[at + 2], first[at + 3]);
+        let end = |at: usize, port: usize| SocketAddrV4::new(address(at), half(ports, port));
+        let flow = (protocol, end(12, 0), end(16, 2));
+        (first[0] >> 4 == 4 && (is_syn || len > 0)).then_some(Segment { flow, seq, is_syn, len })
     }
 }
 
@@ -58,6 +72,10 @@ impl Departures {
     /// Records a segment whose last bit left at `at`. Calls must be in order of time. A connection carries less than 4
     /// GiB.
     pub fn add(&mut self, segment: &Segment, at: Instant) {
+        if segment.flow.0 == Protocol::Udp {
+            let before = self.left.last().map_or(0, |(before, _)| *before);
+            return self.left.push((before + u64::from(segment.len), at));
+        }
         if segment.is_syn {
             self.first = Some(segment.seq.wrapping_add(1));
             return;
@@ -96,7 +114,7 @@ mod tests {
     #[test]
     fn a_segment_is_parsed_from_its_packet() {
         let segment = Segment::of(&packet(0x18, 7, 100)).unwrap();
-        let flow = ("10.77.0.1:9001".parse().unwrap(), "10.77.0.2:4660".parse().unwrap());
+        let flow = (Protocol::Tcp, "10.77.0.1:9001".parse().unwrap(), "10.77.0.2:4660".parse().unwrap());
         assert_eq!(segment, Segment { flow, seq: 7, is_syn: false, len: 100 });
         assert!(Segment::of(&packet(0x02, 7, 0)).unwrap().is_syn);
         assert_eq!(Segment::of(&packet(0x10, 7, 0)), None, "an acknowledgement has no bytes");
@@ -108,11 +126,25 @@ mod tests {
         for len in 0..52 {
             assert_eq!(Segment::of(&whole[..len]), None, "{len}");
         }
-        let mut datagram = whole.clone();
-        datagram[9] = 17;
-        let mut newer = whole;
+        let (mut other, mut newer) = (whole.clone(), whole);
+        other[9] = 1;
         newer[0] = 0x65;
-        assert_eq!([Segment::of(&datagram), Segment::of(&newer)], [None, None]);
+        assert_eq!([Segment::of(&other), Segment::of(&newer)], [None, None]);
+    }
+
+    #[test]
+    fn the_bytes_of_udp_packets_are_counted_in_their_order() {
+        let mut departures = Departures::default();
+        for ms in 1..=3 {
+            // 24 B more than a TCP packet with 100 B, because its header is shorter.
+            let mut datagram = packet(0, 0, 100);
+            datagram[9] = 17;
+            let segment = Segment::of(&datagram).unwrap();
+            assert_eq!((segment.flow.0, segment.len), (Protocol::Udp, 124));
+            departures.add(&segment, Instant::from_millis(ms));
+        }
+        let at = |bytes| departures.of(bytes).map(|at| at.as_nanos() / 1_000_000);
+        assert_eq!([at(124), at(125), at(372), at(373)], [Some(1), Some(2), Some(3), None]);
     }
 
     #[test]

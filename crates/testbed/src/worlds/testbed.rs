@@ -6,6 +6,7 @@ use super::link::Hop;
 use super::relay::{Relay, times};
 use super::server;
 use crate::Error;
+use crate::flow::Protocol;
 use crate::hub::HubReport;
 use crate::lateness::Lateness;
 use crate::plan::{accesses, check, client_host, edges, places, relay_host, server_host};
@@ -251,5 +252,6 @@ fn ended(row: &penstock_record::Transfer) -> f64 {
 
 fn departed(report: &HubReport, left: Left) -> Option<Instant> {
     let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (left.local, left.peer) else { return None };
-    report.flows.get(&(local, peer))?.of(left.bytes)
+    let protocol = if left.is_udp { Protocol::Udp } else { Protocol::Tcp };
+    report.flows.get(&(protocol, local, peer))?.of(left.bytes)
 }
