@@ -1,5 +1,5 @@
 //! Measures downloads of one C tor client over three idle relays: three of Penstock, then three of C tor, with each
-//! scheduler.
+//! scheduler. In one row, Penstock's relays use datagrams between each other.
 //!
 //! The relays carry no other traffic. Each row has the download rate and the CPU time of the three relays. The
 //! network runs on loopback, and then on emulated links with a round-trip time of 50 ms between any two nodes. The
@@ -62,14 +62,21 @@ const FLAGS: [&str; 5] = ["Running", "Valid", "Fast", "Stable", "Guard"];
 struct Kind {
     name: &'static str,
     torrc: &'static str,
+    /// More options of Penstock's relays.
+    ours: &'static str,
 }
 
-/// The schedulers that both programs have.
-const KINDS: [Kind; 4] = [
-    Kind { name: "default", torrc: "" },
-    Kind { name: "kist-10ms", torrc: "Schedulers KIST\nKISTSchedRunInterval 10 msec\n" },
-    Kind { name: "kist-lite", torrc: "Schedulers KISTLite\n" },
-    Kind { name: "vanilla", torrc: "Schedulers Vanilla\n" },
+/// The schedulers that both programs have, and datagrams, which C tor does not have.
+const KINDS: [Kind; 5] = [
+    Kind { name: "default", torrc: "", ours: "" },
+    Kind { name: "kist-10ms", torrc: "Schedulers KIST\nKISTSchedRunInterval 10 msec\n", ours: "" },
+    Kind { name: "kist-lite", torrc: "Schedulers KISTLite\n", ours: "" },
+    Kind { name: "vanilla", torrc: "Schedulers Vanilla\n", ours: "" },
+    Kind {
+        name: "datagrams",
+        torrc: "",
+        ours: "Penstock transport = 'datagram'\nPenstock hop_control = { kind = 'backtap' }\n",
+    },
 ];
 
 /// The downloads of a client: `count` downloads of `bytes` [B] each.
@@ -179,7 +186,8 @@ fn measure_all(
     network.start();
     let ours = |kind: &Kind| {
         [0, 1, 2].map(|position| {
-            network.program_at(&places[FIRST + position], &nickname("ours", *kind, position), kind.torrc)
+            let torrc = [kind.torrc, kind.ours].concat();
+            network.program_at(&places[FIRST + position], &nickname("ours", *kind, position), &torrc)
         })
     };
     let programs: Vec<[Program; 3]> = kinds.iter().map(ours).collect();
