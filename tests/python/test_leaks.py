@@ -87,6 +87,15 @@ def test_a_constant_throughput_keeps_the_guards_with_its_rate() -> None:
     assert list(estimators.distances(victim, np.array([100.0, 101.0])) >= -1.0) == [True, False]
 
 
+def test_parts_keep_the_guards_that_fit_every_part() -> None:
+    victim = np.array([90.0, 110.0, 190.0, 210.0])
+    both, first, mean = (np.array(rates) for rates in ([100.0, 100.0, 200.0, 200.0], [100.0] * 4, [150.0] * 4))
+    assert list(estimators.of_parts(victim, [both, first, mean], 1) >= -1.0) == [True, True, True]
+    assert list(estimators.of_parts(victim, [both, first, mean], 2) >= -1.0) == [True, False, False]
+    # One part is a single measurement.
+    assert estimators.of_parts(victim, [first], 1) == pytest.approx(estimators.distances(victim, np.array([100.0])))
+
+
 def attack(kind: str, estimator: dict[str, object], conclusion: dict[str, object]) -> model.Attack:
     adversary = {"controls": ["server", "clients"], "victims": "test", "probes": "probe"}
     table = {"name": "one", "title": "One", "adversary": adversary, "measurement": {"what": "throughput"}}
@@ -143,6 +152,58 @@ def test_two_slow_circuits_are_linked() -> None:
     assert found[0].scores[1] > found[1].scores[1]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_an_observer_of_both_ends_finds_the_client_only_if_the_ends_agree(known: bool) -> None:
+    rng = np.random.default_rng(5)
+    names = [f"c{k}" for k in range(8)]
+    at, cells, clients = np.arange(40) * 0.1, [], []
+    for k, name in enumerate(names):
+        counts = rng.integers(0, 20, size=40)
+        # The client receives the cells of the exit one interval later, or the observer sees another client.
+        arrived = np.roll(counts, 1) if known else rng.integers(0, 20, size=40)
+        clients += [
+            {"client": name, "t_s": t + 0.1, "received_bytes": int(n) * 498} for t, n in zip(at, arrived, strict=True)
+        ]
+        times = np.repeat(at, counts) + 0.05
+        table = pl.DataFrame({"cell": np.arange(times.size), "kernel_ns": (times * 1e9).astype(int)})
+        cells.append(table.with_columns(circuit=k, hop=pl.lit("exit")))
+    transfers = pl.DataFrame({"client": names, "workload": "test", "circuit": range(8), "bytes_received": 1})
+    paths = pl.DataFrame({"circuit": range(8), "guard": "g", "middle": "m", "exit": "e"})
+    run = Run("one", "", 1, transfers, paths, pl.DataFrame(clients), pl.concat(cells), None)  # type: ignore[arg-type]
+    one = {
+        "name": "one",
+        "title": "One",
+        "conclusion": {"kind": "rank"},
+        "estimator": {"kind": "ends", "lag": "200 ms"},
+    }
+    one |= {"adversary": {"controls": ["exit", "guard"], "victims": "test"}}
+    one |= {"measurement": {"what": "throughput", "at": "exit", "period": "100 ms"}}
+    found = estimators.guesses(model.read([one], "mine.toml")[0], run)
+    ranks = [guess.rank for guess in found]
+    assert len(ranks) == 8
+    assert (ranks == [1] * 8) is known
+    assert known or float(np.mean(ranks)) > 2
+
+
+@pytest.mark.parametrize(("speed", "right"), [(4.0, True), (1.0, False)])
+def test_faster_downloads_reveal_the_guard_only_if_it_is_faster(speed: float, right: bool) -> None:
+    rng = np.random.default_rng(6)
+    of_speed = attack("speed", {"guard": "quick"}, {"kind": "decision"})
+    names = [f"c{k:02}" for k in range(40)]
+    guards = ["quick1" if k % 2 else "slow1" for k in range(40)]
+    times = [rng.lognormal(0.0, 0.3) / (speed if guard == "quick1" else 1.0) for guard in guards]
+    transfers = pl.DataFrame({"client": names, "workload": "test", "bytes": 100, "ttlb_s": times, "start_s": 1.0})
+    transfers = transfers.with_columns(circuit=pl.int_range(40), bytes_received=100)
+    paths = pl.DataFrame({"circuit": range(40), "guard": guards, "middle": "m", "exit": "e"})
+    run = Run("one", "", 1, transfers, paths, pl.DataFrame(), pl.DataFrame(), None)  # type: ignore[arg-type]
+    found = estimators.guesses(of_speed, run)
+    assert [guess.truth for guess in found] == [k % 2 for k in range(40)]
+    correct = np.mean([(guess.scores[1] > guess.scores[0]) == guess.truth for guess in found])
+    assert bool(correct > 0.9) is right
+    if not right:
+        assert 0.3 < correct < 0.7
+
+
 def test_the_best_ping_is_the_first_one_near_the_smallest() -> None:
     trips = np.array([0.3, 0.2, 0.1005, 0.15, 0.1])
     assert estimators.best_ping(trips, 0.001) == (0.1, 3)
@@ -189,6 +250,20 @@ def test_a_scenario_without_attacks_is_refused(penstock: Command, small: Path) -
     assert sentence(penstock("attack", small)).endswith(
         "has no [[attacks]]; penstock list attacks shows the scenarios with attacks"
     )
+
+
+def test_a_bandwidth_replaces_the_probe_only_in_the_named_variants(penstock: Command, tmp_path: Path) -> None:
+    variants = '[[variants]]\nname = "plain"\n[[variants]]\nname = "other"\n'
+    table = SCENARIO.replace('kind = "rate"', 'kind = "rate", bandwidth_of = ["plain"]') + variants
+    (tmp_path / "mine.toml").write_text(table)
+    # The probe of the quick guard is slow, but its bandwidth is known.
+    slowed = ["--set", 'clients.probe.link="20 KiB/s"', "--set", "clients.a.count=1", "--set", "clients.b.count=1"]
+    done = penstock("attack", "mine.toml", "--out", "one", "--no-report", *slowed)
+    assert done.status == 0, done.err
+    victims = pl.read_parquet(tmp_path / "one" / "victims.parquet").filter(truth="quick")
+    auc = dict(victims.group_by("variant").agg(pl.col("auc").mean()).iter_rows())
+    assert auc["plain"] == 1.0
+    assert auc["other"] < 1.0
 
 
 def test_an_attack_writes_its_tables_and_repeats_to_the_byte(penstock: Command, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ VICTIM = {
     "score": pl.Float64(),
     "error_s": pl.Float64(),
     "pings": pl.Float64(),
+    "spread_s": pl.Float64(),
 }
 """The columns of victims."""
 
@@ -83,6 +84,7 @@ def rows_of(attack: Attack, variant: str, made: Made) -> list[dict[str, Any]]:
             "score": float(guess.scores[1] if guess.is_decision else guess.scores[guess.truth]),
             "error_s": guess.facts.get("error_s"),
             "pings": guess.facts.get("pings"),
+            "spread_s": guess.facts.get("spread_s"),
         }
         for (run, guess), left, gain in zip(made, remaining, gains, strict=True)
     ]

@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from penstock.attacks import measurement, wave
 from penstock.attacks.information import NO, YES, Floats, Guess
 from penstock.attacks.measurement import Run
-from penstock.attacks.model import Attack, Correlation, Latency, Linked
+from penstock.attacks.model import Attack, Correlation, Ends, Latency, Linked, Rate, Speed
 
 BLIND = -1e9
 """The score of a candidate about which the adversary has no number."""
@@ -53,12 +52,26 @@ def distances(victim: Floats, rates: Floats) -> Floats:
     """For each rate, its negative distance to the victim's mean throughput [standard deviations of the throughput].
 
     Source: throttling section 5.2, attack 1: guards outside one standard deviation are removed.
-    Deviation: with vanilla Tor, the authors use the bandwidth that a guard has available instead of a probe's rate.
     A victim with a constant throughput keeps the guards with exactly this rate.
     """
     deviation = float(np.std(victim, ddof=1))
     found: Floats = -np.abs(rates - victim.mean()) / max(deviation, 1e-9)
     return found
+
+
+def of_parts(victim: Floats, rates: Sequence[Floats], parts: int) -> Floats:
+    """For each series of rates, its largest distance to the victim in any of `parts` equal parts, negative.
+
+    A guard is within a distance of the victim only if it is so in every part: the parts' sets of guards intersect.
+    The last samples are left out if the parts have no equal length.
+
+    Source: throttling section 5.2: "running the attack repeatedly over time, an intersection will narrow the set".
+    """
+    length = len(victim) // parts
+    spans = [slice(k * length, (k + 1) * length) for k in range(parts)]
+    found = [distances(victim[span], np.array([each[span].mean() for each in rates])) for span in spans]
+    worst: Floats = np.min(found, axis=0)
+    return worst
 
 
 def best_ping(trips: Floats, resolution: float) -> tuple[float, int]:
@@ -67,10 +80,15 @@ def best_ping(trips: Floats, resolution: float) -> tuple[float, int]:
     return least, int(np.argmax(trips <= least + resolution)) + 1
 
 
+def _borders(attack: Attack, run: Run) -> Floats:
+    """The borders of the intervals of throughput [s]."""
+    last = float(run.clients["t_s"].max() or 0.0)  # type: ignore[arg-type]
+    return measurement.edges(attack.measurement, last)
+
+
 def _throughput(attack: Attack, run: Run) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """The throughputs of the victims, and those of the probes by their first relay."""
-    last = float(run.clients["t_s"].max() or 0.0)  # type: ignore[arg-type]
-    borders = measurement.edges(attack.measurement, last)
+    borders = _borders(attack, run)
     workload = attack.adversary.victims
     if attack.measurement.at == "exit":
         circuits = {name: circuit[0] for (name, of), circuit in run.circuits.items() if of == workload}
@@ -111,9 +129,34 @@ def _correlation(attack: Attack, run: Run) -> list[Guess]:
 
 
 def _rate(attack: Attack, run: Run) -> list[Guess]:
-    return _by_guard(
-        attack, run, lambda victim, probes: distances(victim, np.array([each.mean() for each in probes.values()]))
-    )
+    estimator = attack.estimator
+    assert isinstance(estimator, Rate)  # noqa: S101 the table of estimators selects by kind
+    known = run.sampled.bandwidths if run.variant in estimator.bandwidth_of else {}
+
+    def score(victim: Floats, probes: Mapping[str, Floats]) -> Floats:
+        rates = [np.full_like(victim, known[name]) if known else series for name, series in probes.items()]
+        return of_parts(victim, rates, estimator.parts)
+
+    # A deviation needs two samples.
+    return _by_guard(attack, run, score) if len(_borders(attack, run)) > 2 * estimator.parts else []
+
+
+def _ends(attack: Attack, run: Run) -> list[Guess]:
+    """A guess for each victim about its client, among the clients of all victims."""
+    estimator = attack.estimator
+    assert isinstance(estimator, Ends)  # noqa: S101 the table of estimators selects by kind
+    workload = attack.adversary.victims
+    borders = _borders(attack, run)
+    circuits = {name: circuit[0] for (name, of), circuit in sorted(run.circuits.items()) if of == workload}
+    exits, clients = measurement.sent(run, circuits, borders), measurement.received(run, circuits, borders)
+    names = tuple(circuits)
+    lags = round(estimator.lag / attack.measurement.period)
+    found = []
+    for index, victim in enumerate(names):
+        if len(names) > 1 and len(borders) > 2 * lags + 3 and np.ptp(exits[victim]) > 0:
+            scores = correlations(exits[victim], [clients[name] for name in names], lags)
+            found.append(Guess(victim, index, names, scores, {"score": float(scores[index])}))
+    return found
 
 
 def _latency(attack: Attack, run: Run) -> list[Guess]:
@@ -132,7 +175,7 @@ def _latency(attack: Attack, run: Run) -> list[Guess]:
             "estimate_s": estimate,
             "error_s": abs(estimate - truth),
             "pings": float(count),
-            "of": float(len(trips)),
+            "spread_s": float(np.std(trips, ddof=1)) if len(trips) > 1 else float("nan"),
         }
         found.append(Guess(victim, names.index(victim), names, scores, facts))
     return found
@@ -151,8 +194,7 @@ def _wave(attack: Attack, run: Run) -> list[Guess]:
         pings = measurement.pings(run, workload, attack.measurement)
         halves = {name: _halves(at, -trips, rhythm) for name, (at, trips) in pings.items()}
     else:
-        last = float(run.clients["t_s"].max() or 0.0)  # type: ignore[arg-type]
-        borders = measurement.edges(attack.measurement, last)
+        borders = _borders(attack, run)
         series = measurement.received(run, run.names(workload), borders)
         halves = {name: _halves(borders[:-1], each, rhythm) for name, each in series.items()}
     flooded = _targets(run, list(relays))
@@ -217,14 +259,36 @@ def _linked(attack: Attack, run: Run) -> list[Guess]:
     same = [(name, list(rates)) for name, rates in of_client.iter_rows() if len(rates) > 1]
     single = [(name, rates[0]) for name, rates in of_client.iter_rows() if len(rates) == 1]
     other = [(f"{a}+{b}", [x, y]) for (a, x), (b, y) in zip(single[::2], single[1::2], strict=False)]
-    slowest: NDArray[np.float64] = np.array([-np.log(max(rates)) for _, rates in same + other])
-    if not slowest.size:
-        return []
-    border = float(np.median(slowest))
+    slowest = [-float(np.log(max(rates))) for _, rates in same + other]
     labels = [1] * len(same) + [0] * len(other)
+    return _above_median([name for name, _ in same + other], labels, slowest)
+
+
+def _speed(attack: Attack, run: Run) -> list[Guess]:
+    """A guess for each victim about the question whether its guard is one of those of the estimator.
+
+    The adversary expects faster downloads through these guards, and says yes above the median of all victims.
+    """
+    estimator = attack.estimator
+    assert isinstance(estimator, Speed)  # noqa: S101 the table of estimators selects by kind
+    workload = attack.adversary.victims
+    rows = run.transfers.filter(
+        pl.col("workload") == workload,
+        pl.col("ttlb_s").is_not_null(),
+        pl.col("start_s").is_between(attack.measurement.begin, attack.measurement.end),
+    )
+    rates = rows.group_by("client").agg(rate=(pl.col("bytes") / pl.col("ttlb_s")).median()).sort("client")
+    names = rates["client"].to_list()
+    labels = [int(run.circuits[name, workload][1].startswith(estimator.guard)) for name in names]
+    return _above_median(names, labels, [float(np.log(rate)) for rate in rates["rate"]])
+
+
+def _above_median(names: Sequence[str], labels: Sequence[int], scores: Sequence[float]) -> list[Guess]:
+    """Answers to one question: yes for the scores above the median of all."""
+    border = float(np.median(scores)) if len(scores) else 0.0
     return [
-        Guess(name, label, (NO, YES), np.array([border, score]), {"rate": float(np.exp(-score))})
-        for (name, _), label, score in zip(same + other, labels, slowest, strict=True)
+        Guess(name, label, (NO, YES), np.array([border, score]), {"score": score})
+        for name, label, score in zip(names, labels, scores, strict=True)
     ]
 
 
@@ -234,4 +298,6 @@ ESTIMATORS: dict[str, Callable[[Attack, Run], list[Guess]]] = {
     "latency": _latency,
     "wave": _wave,
     "linked": _linked,
+    "ends": _ends,
+    "speed": _speed,
 }

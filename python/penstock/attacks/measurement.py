@@ -1,8 +1,9 @@
 """The measurements of an adversary in one run: throughput of clients and circuits, and round trips of pings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -65,6 +66,8 @@ class Sampled:
         hosts = (*found["relays"], *found["clients"], *found["servers"])
         self._place = {host["name"]: host["place"] for host in hosts}
         self._delay = {(one, other): delay for one, other, delay, *_ in found["edges"]}
+        self.bandwidths = {relay["name"]: _bandwidth(relay) for relay in found["relays"]}
+        """The rate at which each relay can send [B/s]."""
         self.guards = [relay["name"] for relay in found["relays"] if relay["guard"]]
         """The relays that may be guards."""
         self.clients = [client["name"] for client in found["clients"]]
@@ -79,6 +82,12 @@ class Sampled:
         """The round trip between two nodes without queues [s]."""
         a, b = self._place[one], self._place[other]
         return self._delay[a, b] + self._delay[b, a]
+
+
+def _bandwidth(relay: Mapping[str, Any]) -> float:
+    """The smaller one of the sending rate of a relay's link and its BandwidthRate [B/s]."""
+    bucket = relay["tor"]["bandwidth"]
+    return float(min(relay["link_up"], bucket[0]) if bucket else relay["link_up"])
 
 
 def runs(result: Result, document: _core.Document) -> list[Run]:

@@ -66,9 +66,16 @@ class Correlation(Strict):
 
 
 class Rate(Strict):
-    """The distance between a probe's mean throughput and the victim's, in deviations of the victim's throughput."""
+    """The distance between a guard's rate and the victim's mean throughput, in deviations of the victim's throughput.
+
+    The rate of a guard is the mean throughput of its probe.
+    """
 
     kind: Literal["rate"]
+    bandwidth_of: tuple[Text, ...] = ()
+    """Variants in which the rate of a guard is its bandwidth: the least of its link and its BandwidthRate."""
+    parts: Annotated[int, Field(ge=1)] = 1
+    """Measurements one after the other, whose sets of guards are intersected."""
 
 
 class Latency(Strict):
@@ -93,6 +100,22 @@ class Linked(Strict):
     kind: Literal["linked"]
     largest: int
     """Downloads of at most this size are tests [B]."""
+
+
+class Ends(Strict):
+    """The correlation of a victim's throughput at the exit with the throughput of each victim at its client."""
+
+    kind: Literal["ends"]
+    lag: Seconds = 0.0
+    """The longest time by which the client may be earlier or later than the exit [s]."""
+
+
+class Speed(Strict):
+    """The median rate of a victim's downloads. The question is whether the victim uses a certain guard."""
+
+    kind: Literal["speed"]
+    guard: Text
+    """The beginning of the names of these guards."""
 
 
 class Set(Strict):
@@ -130,12 +153,16 @@ class Attack(Strict):
     figure: str = ""
     adversary: Adversary
     measurement: Measurement
-    estimator: Annotated[Correlation | Rate | Latency | Wave | Linked, Field(discriminator="kind")]
+    estimator: Annotated[Correlation | Rate | Latency | Wave | Linked | Ends | Speed, Field(discriminator="kind")]
     conclusion: Annotated[Set | Rank | Probabilities | Decision, Field(discriminator="kind")]
+    mechanisms: dict[Text, Text] = Field(default_factory=dict)
+    """The rows of `penstock leaks`: for each mechanism, the variant that shows it."""
+    elsewhere: str = ""
+    """Why the attack does not measure the other mechanisms; one sentence."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        decides = isinstance(self.estimator, Wave | Linked)
+        decides = isinstance(self.estimator, Wave | Linked | Speed)
         if decides != isinstance(self.conclusion, Decision):
             raise ValueError(
                 f"conclusion.kind is {self.conclusion.kind!r}; the estimator {self.estimator.kind!r} needs "
@@ -145,7 +172,7 @@ class Attack(Strict):
             raise ValueError(f"adversary.probes is missing; the estimator {self.estimator.kind!r} needs probes")
         if self.measurement.at == "exit" and "exit" not in self.adversary.controls:
             raise ValueError("measurement.at is 'exit'; add 'exit' to adversary.controls")
-        if isinstance(self.estimator, Correlation | Rate) and self.measurement.what != "throughput":
+        if isinstance(self.estimator, Correlation | Rate | Ends) and self.measurement.what != "throughput":
             raise ValueError(f"measurement.what must be 'throughput' for the estimator {self.estimator.kind!r}")
         return self
 

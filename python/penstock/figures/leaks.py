@@ -35,6 +35,8 @@ USERS = View("victims that use the relay", "-log10 p", pl.when(pl.col("truth") =
 OTHERS = View("other victims", "-log10 p", pl.when(pl.col("truth") == NO).then(_SCORE))
 SAME = View("circuits of one client", "-ln of the rate", pl.when(pl.col("truth") == YES).then(pl.col("score")))
 DIFFERENT = View("circuits of two clients", "-ln of the rate", pl.when(pl.col("truth") == NO).then(pl.col("score")))
+USED = View("victims of the guard", "ln of the rate", pl.when(pl.col("truth") == YES).then(pl.col("score")))
+UNUSED = View("victims of other guards", "ln of the rate", pl.when(pl.col("truth") == NO).then(pl.col("score")))
 
 VIEWS: Mapping[str, tuple[View, ...]] = {
     "correlation": (CORRELATION, REMAINING),
@@ -42,6 +44,8 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
     "latency": (ERROR, PINGS, REMAINING),
     "wave": (USERS, OTHERS),
     "linked": (SAME, DIFFERENT),
+    "ends": (CORRELATION, REMAINING),
+    "speed": (USED, UNUSED),
 }
 """The panels of an attack, by its estimator."""
 

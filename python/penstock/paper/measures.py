@@ -65,6 +65,7 @@ MEASURES = {
             "score": "",
             "error_s": "s",
             "pings": "",
+            "spread_s": "s",
         }.items()
     },
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
