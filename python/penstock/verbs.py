@@ -351,6 +351,28 @@ def attack(
     show.show(found, f"{'report' if page else 'tables'}: {page or result.directory}", console())
 
 
+@app.command()
+def leaks(
+    directories: Annotated[
+        list[Path], typer.Argument(help="Output directories of `penstock attack`.", metavar="DIR...")
+    ],
+    markdown: Annotated[
+        Path | None, File(help="Write the table into this page, where it replaces the earlier one.")
+    ] = None,
+) -> None:
+    """Compare attacks and mechanisms in one table: the bits that each adversary gains."""
+    from penstock import generated
+    from penstock.attacks import overview, study
+    from penstock.result import Result
+
+    table = overview.markdown([study.of(Result(directory)) for directory in directories])
+    if markdown is None:
+        print(table)
+        return
+    generated.write(markdown, "penstock leaks", table)
+    print(f"table: {markdown}")
+
+
 @app.command("report")
 def report_(
     directories: Annotated[list[Path], typer.Argument(help="Output directories.", metavar="DIR...")],

@@ -287,3 +287,30 @@ def test_an_attack_writes_its_tables_and_repeats_to_the_byte(penstock: Command, 
         assert one.read_bytes() == two.read_bytes()
     # A finished directory is evaluated again without runs.
     assert penstock("attack", "mine.toml", "--out", "two", "--no-report").status == 0
+
+
+def test_an_overview_has_a_cell_for_each_measured_mechanism_and_a_reason_for_the_others(
+    penstock: Command, tmp_path: Path
+) -> None:
+    named = 'mechanisms = { "windows" = "one", "N23" = "two" }\nelsewhere = "There is no more."\n'
+    variants = '[[variants]]\nname = "one"\n[[variants]]\nname = "two"\n'
+    (tmp_path / "mine.toml").write_text(SCENARIO + named + variants)
+    (tmp_path / "other.toml").write_text(
+        SCENARIO.replace('"rates"', '"others"') + 'mechanisms = { "EWMA" = "default" }\n'
+    )
+    assert penstock("attack", "mine.toml", "--out", "one", "--variant", "one", "--no-report").status == 0
+    assert penstock("attack", "other.toml", "--out", "two", "--no-report").status == 0
+    done = penstock("leaks", "one", "two")
+    assert done.status == 0, done.err
+    gains = [pl.read_parquet(tmp_path / name / "leaks.parquet")["gain"][0] for name in ("one", "two")]
+    lines = done.out.splitlines()
+    assert lines[0] == "| attack | windows | N23 | EWMA |"
+    assert [cell.split(" (")[0].strip() for cell in lines[2].split("|")[1:-1]] == ["`rates`", f"{gains[0]:.2f}", "", ""]
+    assert [cell.split(" (")[0].strip() for cell in lines[3].split("|")[1:-1]] == [
+        "`others`",
+        "",
+        "",
+        f"{gains[1]:.2f}",
+    ]
+    assert "- `rates`: There is no more. No victim with a guess, or no run: N23." in lines
+    assert "- `others`: The scenario has no variant with these mechanisms." in lines
