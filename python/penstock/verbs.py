@@ -373,6 +373,34 @@ def leaks(
     print(f"table: {markdown}")
 
 
+@app.command()
+def partition(
+    name: Scenario,
+    sets: Sets = None,
+    switch: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="The share of upgraded relays from which the consensus activates a new flow control."
+        ),
+    ] = 0.8,
+    markdown: Annotated[
+        Path | None, File(help="Write the table into this page, where it replaces the earlier one.")
+    ] = None,
+) -> None:
+    """Compute how far a partly deployed flow control narrows down the guards of its clients."""
+    from penstock import generated
+    from penstock.attacks import partition as model
+
+    with raised():
+        weights = model.weights_of(name, sets or ())
+        table = model.markdown(model.rows(weights, switch), len(weights), switch)
+    if markdown is None:
+        print(table)
+        return
+    generated.write(markdown, f"penstock partition {name}", table)
+    print(f"table: {markdown}")
+
+
 @app.command("report")
 def report_(
     directories: Annotated[list[Path], typer.Argument(help="Output directories.", metavar="DIR...")],

@@ -66,6 +66,8 @@ class Sampled:
         hosts = (*found["relays"], *found["clients"], *found["servers"])
         self._place = {host["name"]: host["place"] for host in hosts}
         self._delay = {(one, other): delay for one, other, delay, *_ in found["edges"]}
+        self.weights = {relay["name"]: float(relay["weight"]) for relay in found["relays"]}
+        """The weight with which clients choose each relay."""
         self.bandwidths = {relay["name"]: _bandwidth(relay) for relay in found["relays"]}
         """The rate at which each relay can send [B/s]."""
         self.guards = [relay["name"] for relay in found["relays"] if relay["guard"]]
