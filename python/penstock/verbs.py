@@ -363,9 +363,8 @@ def leaks(
     """Compare attacks and mechanisms in one table: the bits that each adversary gains."""
     from penstock import generated
     from penstock.attacks import overview, study
-    from penstock.result import Result
 
-    table = overview.markdown([study.of(Result(directory)) for directory in directories])
+    table = overview.markdown([study.read(directory) for directory in directories])
     if markdown is None:
         print(table)
         return

@@ -14,6 +14,7 @@ from conftest import ENDLESS, SMALL, Command, wait_for
 import penstock as package
 from penstock import _core
 from penstock.output import TABLES
+from test_leaks import SCENARIO as ATTACK
 
 
 @pytest.fixture
@@ -262,3 +263,23 @@ def test_a_long_run_writes_its_progress_to_a_log(penstock: Command, endless: Pat
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert line == f"penstock: {endless}: 0 of 1 runs finished, 0 % done\n"
+
+
+def test_an_interrupted_attack_resumes_to_the_same_bytes(penstock: Command) -> None:
+    text = ATTACK.replace("seeds = [1, 2]", "seeds = [1, 2, 3]").replace('"40 s"', '"400 s"')
+    (penstock.directory / "mine.toml").write_text(text)
+    whole, half = penstock.directory / "whole", penstock.directory / "half"
+    command = ("attack", "mine.toml", "--jobs", "1", "--threads", "1", "--no-report", "--out")
+    process = penstock.start(*command, half)
+    wait_for(half / "parts" / "default-1", process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not json.loads((half / "manifest.json").read_text())["finished"]
+    assert not (half / "leaks.parquet").exists()
+    for directory in (half, whole):
+        done = penstock(*command, directory)
+        assert done.status == 0, done.err
+    for table in (*TABLES, "victims", "leaks"):
+        name = f"{table}.parquet"
+        assert (half / name).read_bytes() == (whole / name).read_bytes(), name

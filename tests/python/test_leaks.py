@@ -300,6 +300,8 @@ def test_an_overview_has_a_cell_for_each_measured_mechanism_and_a_reason_for_the
     )
     assert penstock("attack", "mine.toml", "--out", "one", "--variant", "one", "--no-report").status == 0
     assert penstock("attack", "other.toml", "--out", "two", "--no-report").status == 0
+    (tmp_path / "empty").mkdir()
+    assert "has no leaks.parquet; run penstock attack" in sentence(penstock("leaks", "one", "empty"))
     done = penstock("leaks", "one", "two")
     assert done.status == 0, done.err
     gains = [pl.read_parquet(tmp_path / name / "leaks.parquet")["gain"][0] for name in ("one", "two")]

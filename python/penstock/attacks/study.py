@@ -115,6 +115,17 @@ def write(result: Result) -> Study:
     return study
 
 
+def read(directory: Path) -> Study:
+    """The study that `write` left in an output directory."""
+    path = directory / f"{LEAKS}.parquet"
+    if not path.is_file():
+        raise OutputError(f"{directory} has no {path.name}; run penstock attack with --out {directory} first")
+    result = Result(directory)
+    with naming(path, "read"):
+        tables = [pl.read_parquet(directory / f"{name}.parquet") for name in (VICTIMS, LEAKS)]
+    return Study(attacks_of(result), *tables)
+
+
 @dataclass(frozen=True)
 class Measure:
     """A measure of claims: a number of each victim of an attack."""
