@@ -13,6 +13,9 @@ from penstock.attacks import conclusions, estimators, model, wave
 from penstock.attacks.information import NO, YES, Guess
 from penstock.attacks.measurement import Run
 from penstock.errors import PenstockError
+from penstock.figures.printed import draw
+from penstock.paper import printed
+from penstock.result import Result
 
 SCENARIO = """
 [scenario]
@@ -316,3 +319,19 @@ def test_an_overview_has_a_cell_for_each_measured_mechanism_and_a_reason_for_the
     ]
     assert "- `rates`: There is no more. No victim with a guess, or no run: N23." in lines
     assert "- `others`: The scenario has no variant with these mechanisms." in lines
+
+
+def test_points_of_a_paper_stand_behind_the_curve_of_victims(penstock: Command, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SCENARIO)
+    assert penstock("attack", path, "--runs", "1", "--out", "one", "--no-report").status == 0
+    point = printed.Point(
+        figure="4b", scenario="mine", workload="bulk", measure="attack_entropy_lost", variant="default", share=0.5,
+        value=0.25, how="text",
+    )  # fmt: skip
+    picture = draw(Result(tmp_path / "one"), [point])
+    assert picture is not None
+    assert picture.name == "figure-4b-bulk-entropy-lost"
+    assert "default, the paper: 50% within 0.25 bit." in picture.alt
+    # There is no such measure.
+    assert draw(Result(tmp_path / "one"), [point.model_copy(update={"measure": "attack_none"})]) is None

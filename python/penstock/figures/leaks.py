@@ -24,9 +24,7 @@ class View(NamedTuple):
 
 
 ENTROPY = View("entropy lost", "entropy lost [bit]", pl.col("entropy_lost"))
-REMAINING = View(
-    "remaining candidates", "remaining candidates [%]", 100 * (pl.col("remaining") - 1) / (pl.col("candidates") - 1)
-)
+REMAINING = View("remaining", "remaining candidates [%]", 100 * (pl.col("remaining") - 1) / (pl.col("candidates") - 1))
 ERROR = View("error of the estimate", "error of the latency [ms]", 1000 * pl.col("error_s"))
 PINGS = View("time to the best estimate", "pings until the best estimate", pl.col("pings"))
 CORRELATION = View("correlation with the guard", "correlation", pl.col("score").clip(-1.0, 1.0))

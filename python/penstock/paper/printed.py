@@ -1,6 +1,7 @@
 """Points of a paper's figures, as its print or its text gives them.
 
-They are in `printed.csv` beside the claims. A point is a share of downloads, and the time within which they finished.
+They are in `printed.csv` beside the claims. A point is a share of downloads, and the time within which they finished,
+or a share of an attack's victims, and the largest value of its measure.
 The column `how` says how the point was read. The shipped points are those that the text of a paper states.
 """
 
@@ -26,9 +27,9 @@ class Point(Strict):
     measure: Text
     variant: Text
     share: Annotated[float, Field(ge=0, le=1)]
-    """The share of downloads."""
+    """The share of downloads or victims."""
     value: Annotated[float, Field(ge=0)]
-    """The time within which they finished [s]."""
+    """The largest value of these, in the unit of the measure."""
     how: Text
 
 
