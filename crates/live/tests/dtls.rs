@@ -39,31 +39,33 @@ fn unfinished_sessions_use_no_more_memory_than_they_count() {
         hellos.push(packet.to_vec());
     }
     assert!(!hellos.is_empty());
-    let before = resident();
-    let mut sessions = Vec::new();
-    for number in 0..SESSIONS {
-        let mut session = identity.session(number % 8 == 0, now);
-        session.handle_timeout(now).unwrap();
-        answers(&mut session, &mut room);
-        if number % 2 == 0 {
-            for hello in &hellos {
+    let mut kept = Vec::new();
+    for (initiates, has_hello, pieces) in
+        [(false, true, 0), (false, false, 100), (false, true, 100), (true, true, 100)]
+    {
+        let (before, mut sessions) = (resident(), Vec::new());
+        for _ in 0..SESSIONS {
+            let mut session = identity.session(initiates, now);
+            session.handle_timeout(now).unwrap();
+            answers(&mut session, &mut room);
+            for hello in hellos.iter().filter(|_| has_hello) {
                 let _ = session.handle_packet(hello);
                 answers(&mut session, &mut room);
             }
-        }
-        for record in 0..100 {
-            // Pieces of long messages, out of order.
-            let at = (record as u32 * 37 % 100) * 1000 + 1;
-            let packet =
-                fragment(record + 9, [1, 2, 11][record as usize % 3], record as u16 % 5, at, 200_000, 1100);
-            if session.handle_packet(&packet).is_err() {
-                break;
+            for record in 0..pieces {
+                // Pieces of long messages, out of order.
+                let (at, kind) = ((record as u32 * 37 % 100) * 1000 + 1, [1, 2, 11][record as usize % 3]);
+                let packet = fragment(record + 9, kind, record as u16 % 5, at, 200_000, 1100);
+                if session.handle_packet(&packet).is_err() {
+                    break;
+                }
+                answers(&mut session, &mut room);
             }
-            answers(&mut session, &mut room);
+            sessions.push(session);
         }
-        sessions.push(session);
+        let each = (resident() - before) / SESSIONS as u64;
+        assert!(each <= SESSION_MEMORY, "{each} B for each session");
+        assert!(each > 1000, "{each} B: the sessions hold something");
+        kept.push(sessions);
     }
-    let each = (resident() - before) / SESSIONS as u64;
-    assert!(each <= SESSION_MEMORY, "{each} B for each session");
-    assert!(each > 1000, "{each} B: the sessions hold something");
 }
