@@ -319,7 +319,10 @@ def test_outputs_without_a_common_run_or_with_one_unit_say_so(two: Callable[...,
 def test_one_unit_has_no_interval(two: Callable[..., sides.Comparison]) -> None:
     comparison = two(SETTING.replace("80 ms", "40 ms"), seeds=1)
     assert all(math.isnan(row.low_s) and not row.decided for row in comparison.rows)
-    assert "B: One seed gives no interval" in " ".join(remarks(comparison))
+    said = " ".join(remarks(comparison))
+    assert "The differences have no intervals: " in said
+    assert "Welch" not in said
+    assert "B: One seed gives no interval" in said
 
 
 def test_from_the_request_is_from_when_the_circuit_was_connected(make_up: Callable[..., Path]) -> None:

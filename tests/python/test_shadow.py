@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from browser import SIZES, chromium
 from conftest import Command, sentence
 
 LINE = """
@@ -436,7 +437,18 @@ def test_an_import_is_compared_with_the_simulator_and_gets_a_report(penstock: Co
     done = penstock("compare", "shadow", "ours", "--out", "page")
     assert done.status == 0, done.err
     assert "web" in done.out
-    assert (penstock.directory / "page/report.html").is_file()
+    assert "downloads); C tor in Shadow\nB: ours" in done.out
+    page = penstock.directory / "page/report.html"
+    assert 'scope="rowgroup">web: time to first byte' in page.read_text()
+    with chromium() as browser:
+        for width in SIZES:
+            shown = browser.new_page(viewport={"width": width, "height": 900})
+            shown.goto(page.as_uri())
+            # Only figures and tables scroll sideways, and the relative difference needs no scrolling.
+            assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+            head = "[...document.querySelectorAll('th')].find(each => each.innerText == 'relative')"
+            assert shown.evaluate(f"{head}.getBoundingClientRect().right") <= width, width
+            assert shown.evaluate("document.querySelector('figure svg').getBoundingClientRect().width") > 500
     done = penstock("report", "shadow")
     assert done.status == 0, done.err
     for table in ("transfers", "paths", "relays", "circuits", "cells", "clients"):

@@ -55,6 +55,8 @@ def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) ->
     if downloads.filter(outcome="ok").is_empty():
         raise OutputError(f"{directory}: no download of {variant} finished after the warm-up")
     notes = [] if result.finished else ["its runs are not finished"]
+    if result.manifest.get("world") == "shadow":
+        notes.append("C tor in Shadow")
     where = setting.of(result.scenario, variant)
     return Source(label, directory, "penstock", in_nanoseconds(downloads), notes=tuple(notes), setting=where)
 

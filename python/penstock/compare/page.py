@@ -50,7 +50,7 @@ def write(comparison: Comparison, to: Path, command: str) -> Path:
         rows=list(show.grouped(comparison.rows)),
         failures=comparison.failures,
         remarks=show.remarks(comparison),
-        metric_names=tables.METRIC_NAMES,
+        metric_titles={metric.column: metric.title for metric in METRICS},
         figures=[(picture, inline(picture, picture.name)) for picture in drawn],
         command=command,
         version=_core.version(),

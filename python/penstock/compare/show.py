@@ -100,10 +100,13 @@ def _unpaired(comparison: Comparison) -> list[str]:
         for letter, source in comparison.lettered
     ]
     why = comparison.apart or "no kind of downloads is in a run that both have"
-    said = [
-        f"A and B are not paired, because {why}. The intervals are Welch's t intervals of the differences between the "
-        f"means of {' and '.join(told)}."
-    ]
+    single = any(source.replicates.size < 2 for source in comparison.sources)
+    intervals = (
+        "The differences have no intervals"
+        if single
+        else "The intervals are Welch's t intervals of the differences between the means"
+    )
+    said = [f"A and B are not paired, because {why}. {intervals}{': ' if single else ' of '}{' and '.join(told)}."]
     for letter, source in comparison.lettered:
         replicates = source.replicates
         if replicates.size < 2:
