@@ -26,13 +26,14 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """The chosen module; None for every other module."""
         del target
-        if fullname != NAME:
+        chosen = os.environ.get(VARIABLE)
+        if fullname != NAME or not chosen:
             return None
         # Not imported by commands without the variable, which would start later.
         import json
         from importlib.util import spec_from_file_location
 
-        file = Path(os.environ.get(VARIABLE, ""))
+        file = Path(chosen)
         try:
             record = json.loads((file.parent / RECORD).read_text(encoding="utf-8"))
         except (OSError, ValueError):
