@@ -164,6 +164,9 @@ const SHORT_LIST: usize = 12;
 /// Number of known keys that a message names if the list is long [1].
 const NEAREST: usize = 4;
 
+/// How a message about an unknown key begins.
+pub(crate) const UNKNOWN_KEY: &str = "this key is unknown";
+
 /// The remedy for an unknown key, as a text after "this key is unknown; ". If one known key is spelled similarly, the
 /// text asks whether the user means this key. Otherwise the text lists the known keys after `takes`, such as
 /// `[run] takes`, or only the keys with the most similar names.

@@ -5,7 +5,7 @@
 //! struct of the core. `sections!` makes one section from several groups of keys, which other sections can share. The
 //! type `(A, B)` also joins two groups. `algorithm!` declares an enum of kinds, each with its own keys.
 
-use crate::error::{ConfigError, Origin, instead, listed};
+use crate::error::{ConfigError, Origin, UNKNOWN_KEY, instead, listed};
 use crate::tree::{Node, Table, Value, join};
 use crate::values::{Parameter, Site, ValueType};
 use std::marker::PhantomData;
@@ -133,7 +133,7 @@ fn read<S: Section>(table: &Table, site: &Site<'_>) -> Result<(S, Table), Config
     if let Some((name, node)) = table.iter().find(|(name, _)| !S::has(name)) {
         let known = S::parameters();
         let remedy = instead(name, &format!("{} takes", S::TITLE), known.iter().map(|key| key.key));
-        let message = format!("this key is unknown; {remedy}");
+        let message = format!("{UNKNOWN_KEY}; {remedy}");
         return Err(ConfigError::new(node.at, join(site.path, name), message));
     }
     let mut reader = Reader { table, site: *site, shown: Table::new() };
@@ -513,7 +513,7 @@ impl<A: Algorithm> KindOf<A> {
         let kinds = A::kinds().into_iter().filter(|kind| kind.kind == name);
         let known = kinds.flat_map(|kind| kind.parameters).map(|key| key.key);
         let known: Vec<_> = ["kind"].into_iter().chain(known).collect();
-        format!("this key is unknown; {}", instead(key, &format!("the kind {name:?} takes"), known))
+        format!("{UNKNOWN_KEY}; {}", instead(key, &format!("the kind {name:?} takes"), known))
     }
 }
 

@@ -1,16 +1,13 @@
 //! Data of the reference pages: algorithms, workloads, presets, and all keys of scenario files.
 
-use crate::keys::Algorithm;
 use crate::model::{Costs, Dumbbell};
 use crate::presets::{self, PRESETS};
 use crate::sections::SECTIONS;
-use crate::sections::edge_control::EdgeControl;
-use crate::sections::hop_control::{AdaptKeys, HopControl};
+use crate::sections::elsewhere;
+use crate::sections::hop_control::AdaptKeys;
 use crate::sections::network::PairKeys;
 use crate::sections::places::{EdgeKeys, PlaceKeys};
 use crate::sections::run::StopKeys;
-use crate::sections::schedulers::{ChannelMap, CircuitPolicy, Scheduler};
-use crate::sections::throttle::Throttle;
 use crate::sections::workloads::{MarkovKeys, TgenKeys};
 
 pub use crate::keys::{AlgorithmInfo, PartnerInfo};
@@ -39,15 +36,7 @@ pub struct Preset {
 
 /// Every implementation of every trait, in the order of `list algorithms`.
 pub fn algorithms() -> Vec<AlgorithmInfo> {
-    [
-        CircuitPolicy::kinds(),
-        Scheduler::kinds(),
-        EdgeControl::kinds(),
-        HopControl::kinds(),
-        Throttle::kinds(),
-        ChannelMap::kinds(),
-    ]
-    .concat()
+    elsewhere::algorithms()
 }
 
 /// All activities of clients.

@@ -238,6 +238,9 @@ mistakes! {
     an_unknown_key_names_its_variant:
         "relay.edge_control.circuit_window\"" => "relay.edge_control.window\"",
         "x.toml:29: variant \"50KiB\": relay.edge_control.window: this key is unknown; the kind \"windows\" takes kind, circuit_window, stream_window, sendme_bug_101, early_sendmes, ends";
+    a_key_of_another_algorithm_names_this_algorithm:
+        "\"relay.edge_control.circuit_window\" = 100 " => "\"relay.scheduler.circuit_window\" = 100 ",
+        "x.toml:29: variant \"50KiB\": relay.scheduler.circuit_window: this key is unknown here; circuit_window belongs to edge_control = \"windows\"/\"vegas\"/\"dctcp\"/\"timely\"";
     a_variant_cannot_add_a_relay_by_a_typo:
         "\"relay.edge_control.circuit_window\" = 100" => "\"relays.midle.link\" = \"1 MiB/s\"",
         "x.toml:29: variant \"50KiB\": relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";

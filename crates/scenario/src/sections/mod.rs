@@ -2,6 +2,7 @@
 
 pub(crate) mod clients;
 pub(crate) mod edge_control;
+pub(crate) mod elsewhere;
 pub(crate) mod hop_control;
 pub(crate) mod network;
 pub(crate) mod nodes;
@@ -95,6 +96,10 @@ pub(crate) fn head(root: &Table) -> Result<Head, ConfigError> {
 /// Reads all sections of one variant. In `root`, nodes and workloads have all their keys. In `own`, they lack the keys
 /// that they inherit.
 pub(crate) fn read(root: &Table, own: &Table) -> Result<Sections, ConfigError> {
+    all(root, own).map_err(elsewhere::explain)
+}
+
+fn all(root: &Table, own: &Table) -> Result<Sections, ConfigError> {
     let names = SECTIONS.map(|(name, _)| name);
     if let Some((name, node)) = root.iter().find(|(name, _)| !names.contains(&&name[..])) {
         let message = format!("this section is unknown; {}", instead(name, "a scenario has", names));
