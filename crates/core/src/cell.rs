@@ -4,6 +4,7 @@
 //! descriptor of a few bytes; a live cell has an encrypted body.
 
 use crate::circuit_policy::PriorityClass;
+use crate::conflux::Link;
 use crate::error::Violation;
 use crate::hop_control::Feedback;
 use crate::keys::Direction;
@@ -76,8 +77,40 @@ pub enum Message<C: Cell> {
     Truncate,
     /// Reports that the circuit has lost the hops behind the sender.
     Truncated(DestroyReason),
+    /// Asks the exit to link this circuit (proposal 329).
+    Link(Box<Link>),
+    /// Answers a LINK.
+    Linked(Box<Link>),
+    /// Confirms a LINKED.
+    LinkedAck,
+    /// The next cell of the linked streams on this circuit skips this many numbers [cell].
+    Switch(u32),
     /// Circuit padding, or a command that this version does not know. The receiver ignores both.
     Drop,
+}
+
+impl<C: Cell> Message<C> {
+    /// Whether the messages of linked circuits are numbered, so that they arrive in order on any leg.
+    ///
+    /// Source: C tor `conflux_should_multiplex()`.
+    pub fn is_multiplexed(&self) -> bool {
+        match self {
+            Message::Begin(target) => C::is_multiplexed(target),
+            Message::Connected(_) | Message::Data(_) | Message::End(_) | Message::Xoff | Message::Xon(_) => {
+                true
+            }
+            Message::Sendme { .. }
+            | Message::Extend(..)
+            | Message::Extended(_)
+            | Message::Truncate
+            | Message::Truncated(_)
+            | Message::Link(_)
+            | Message::Linked(_)
+            | Message::LinkedAck
+            | Message::Switch(_)
+            | Message::Drop => false,
+        }
+    }
 }
 
 /// Bytes of a stream.
@@ -149,6 +182,10 @@ pub trait Cell: Sized + fmt::Debug {
     fn class(id: CircId, class: PriorityClass) -> Self;
     /// The priority class in this cell; `None` if it has none.
     fn as_class(&self) -> Option<PriorityClass>;
+    /// Whether a BEGIN to this target is [multiplexed](Message::is_multiplexed). The default multiplexes all.
+    fn is_multiplexed(_target: &Self::Target) -> bool {
+        true
+    }
     /// Makes an unencrypted RELAY cell.
     fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self;
     /// The relay message of an unencrypted cell; `None` if it is malformed.

@@ -5,7 +5,7 @@ use crate::circuit_policy::PriorityClass;
 use crate::config::EdgeQueue;
 use crate::edge_control::{Agreement, AnyEdgeControl, EdgeControl};
 use crate::hop_control::{AnyHopControl, HopControl, Source};
-use crate::keys::{ChannelKey, Direction, StreamKey};
+use crate::keys::{ChannelKey, ConfluxKey, Direction, StreamKey};
 use penstock_units::{Cells, Instant, fifo::take_first};
 use std::collections::VecDeque;
 
@@ -157,6 +157,8 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) queue_full: bool,
     /// Whether a DATA cell that the next SENDME acknowledges contains [`sendme_padding`](crate::RelayConfig).
     pub(crate) has_padding: bool,
+    /// The set of linked circuits to which this circuit belongs.
+    pub(crate) set: Option<ConfluxKey>,
     /// How often this circuit is in the relay's list of circuits that resume reading streams.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
@@ -172,6 +174,7 @@ impl<C: Cell> Edge<C> {
             turn: 0,
             queue_full: false,
             has_padding: false,
+            set: None,
             resuming: 0,
             next_stream_id: 1,
         }
@@ -244,12 +247,6 @@ impl<C: Cell> Circuit<C> {
     /// [`package_room`](Self::package_room) if the edge packages cells in `direction`, otherwise 0 [cell].
     pub(crate) fn package_room_in(&self, direction: Direction, marks: EdgeQueue) -> u64 {
         if self.own_direction() == direction { self.package_room(marks) } else { 0 }
-    }
-
-    /// The share of [`package_room`](Self::package_room) that one stream gets in a round [cell].
-    pub(crate) fn package_share(&self, marks: EdgeQueue) -> u64 {
-        let streams = self.edge.as_ref().map_or(0, |edge| edge.streams.len());
-        self.package_room(marks).div_ceil(streams.max(1) as u64)
     }
 
     pub(crate) fn edge_queue_has_drained(&self, marks: EdgeQueue) -> bool {

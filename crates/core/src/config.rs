@@ -2,6 +2,7 @@
 
 use crate::channel_map::ChannelMapConfig;
 use crate::circuit_policy::{CircuitPolicyConfig, PriorityClass, PriorityFactor};
+use crate::conflux::ConfluxConfig;
 use crate::datagram::DatagramConfig;
 use crate::edge_control::EdgeControlConfig;
 use crate::hop_control::HopControlConfig;
@@ -52,6 +53,8 @@ pub struct RelayConfig {
     pub ecn_threshold: Option<u32>,
     /// The queue lengths at which the edge stops and resumes reading its streams.
     pub edge_queue: EdgeQueue,
+    /// Linked circuits; `None` neither links circuits nor accepts links.
+    pub conflux: Option<ConfluxConfig>,
     /// Whether a client sends the application's data right after BEGIN, without waiting for CONNECTED.
     ///
     /// Source: proposal 174; C tor `OptimisticData`.

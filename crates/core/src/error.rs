@@ -52,6 +52,12 @@ pub enum Violation {
     /// The peer sent a cell that the circuit's state does not allow.
     #[error("the peer sent a cell that the circuit's state does not allow")]
     UnexpectedCell,
+    /// The peer linked a circuit, or answered a link, in a way that Conflux does not allow here.
+    #[error("the peer linked circuits in a way that is not allowed")]
+    UnexpectedLink,
+    /// The peer sent a cell on linked circuits with a number that it has already used.
+    #[error("the peer repeated the number of a cell on linked circuits")]
+    BadSequence,
     /// No hop of the circuit recognised a relay cell.
     #[error("no hop of the circuit recognised a relay cell")]
     Unrecognised,

@@ -34,7 +34,9 @@ pub enum Event<C: Cell> {
     HandshakeAnswered { circuit: CircuitIndex, handshake: C::Handshake },
     /// All hops of this client's circuit are built.
     CircuitBuilt { circuit: CircuitIndex },
-    /// The circuit and its streams are closed.
+    /// Clients only: all legs of a set are linked. The client may open streams on this circuit or on another leg.
+    CircuitsLinked { circuit: CircuitIndex },
+    /// The circuit and its streams are closed. If it was a leg of a set, the set's other legs may carry on.
     CircuitClosed {
         /// The circuit. Another circuit may reuse its index.
         circuit: CircuitIndex,

@@ -64,6 +64,10 @@ key! {
     CircuitIndex
 }
 key! {
+    /// A set of linked circuits at one of its ends.
+    ConfluxKey
+}
+key! {
     /// A stream at one of its ends: an exit's connection to a server, or a client's connection to its application.
     StreamKey
 }

@@ -26,6 +26,7 @@ pub mod cell;
 pub mod channel_map;
 pub mod circuit_policy;
 pub mod config;
+pub mod conflux;
 pub mod datagram;
 pub mod edge_control;
 pub mod error;

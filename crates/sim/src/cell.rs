@@ -2,6 +2,7 @@
 
 use penstock_core::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use penstock_core::circuit_policy::PriorityClass;
+use penstock_core::conflux::{DesiredUx, Link, Nonce};
 use penstock_core::edge_control::Negotiation;
 use penstock_core::hop_control::Feedback;
 use penstock_core::keys::Direction;
@@ -93,14 +94,48 @@ enum Body {
     Class(PriorityClass),
     Begin(u32),
     Connected,
-    Data { len: u16, request: Option<Request> },
+    Data {
+        len: u16,
+        request: Option<Request>,
+    },
     End,
-    Sendme { proof: Option<u32>, marked: u8 },
+    Sendme {
+        proof: Option<u32>,
+        marked: u8,
+    },
     Xoff,
     Xon(Option<NonZeroU32>),
     Extend(PeerId, SimHandshake),
     Extended(SimHandshake),
     Truncated,
+    /// The first bytes of the nonce, and the wish. The simulator links only circuits that have sent no cells.
+    Link(NonceHead, DesiredUx),
+    Linked(NonceHead, DesiredUx),
+    LinkedAck,
+    Switch(u32),
+}
+
+/// The bytes of a nonce that are not zero.
+type NonceHead = [u8; 8];
+
+fn nonce_head(link: &Link) -> NonceHead {
+    assert_eq!(
+        (link.last_sent, link.last_received),
+        (0, 0),
+        "circuits are linked before their set has streams"
+    );
+    std::array::from_fn(|place| link.nonce.0[place])
+}
+
+fn link_of(head: NonceHead, desired_ux: DesiredUx) -> Box<Link> {
+    Box::new(Link { nonce: nonce(u64::from_le_bytes(head)), last_sent: 0, last_received: 0, desired_ux })
+}
+
+/// The nonce with this number. Real clients choose a random one.
+pub(crate) fn nonce(number: u64) -> Nonce {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    Nonce(bytes)
 }
 
 /// The value of the congestion mark in [`SimCell::layers`].
@@ -220,6 +255,10 @@ impl Cell for SimCell {
             Message::Extend(peer, handshake) => Body::Extend(peer, handshake),
             Message::Extended(handshake) => Body::Extended(handshake),
             Message::Truncated(_) => Body::Truncated,
+            Message::Link(link) => Body::Link(nonce_head(&link), link.desired_ux),
+            Message::Linked(link) => Body::Linked(nonce_head(&link), link.desired_ux),
+            Message::LinkedAck => Body::LinkedAck,
+            Message::Switch(relative) => Body::Switch(relative),
             Message::Truncate | Message::Drop => {
                 unreachable!("the simulator does not truncate circuits or send padding")
             }
@@ -238,6 +277,10 @@ impl Cell for SimCell {
             Body::Extend(peer, handshake) => Message::Extend(peer, handshake),
             Body::Extended(handshake) => Message::Extended(handshake),
             Body::Truncated => Message::Truncated(DestroyReason::NONE),
+            Body::Link(head, ux) => Message::Link(link_of(head, ux)),
+            Body::Linked(head, ux) => Message::Linked(link_of(head, ux)),
+            Body::LinkedAck => Message::LinkedAck,
+            Body::Switch(relative) => Message::Switch(relative),
             Body::Create(_) | Body::Created(_) | Body::Destroy | Body::Feedback(_) | Body::Class(_) => {
                 return None;
             }

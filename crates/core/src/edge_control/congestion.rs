@@ -60,6 +60,10 @@ pub trait CongestionControl: fmt::Debug + Send {
     fn cwnd(&self) -> u64;
     /// The last valid round-trip time.
     fn last_rtt(&self) -> Option<Duration>;
+    /// The smoothed round-trip time; the last one if the algorithm smooths none.
+    fn smoothed_rtt(&self) -> Option<Duration> {
+        self.last_rtt()
+    }
     /// Handles a SENDME that arrives.
     fn on_acknowledged(&mut self, now: Instant, acknowledged: Acknowledged, signals: Signals);
 }
@@ -134,5 +138,8 @@ impl<A: CongestionControl> EdgeControl for CongestionWindow<A> {
     }
     fn rtt(&self) -> Option<Duration> {
         self.algorithm.last_rtt()
+    }
+    fn smoothed_rtt(&self) -> Option<Duration> {
+        self.algorithm.smoothed_rtt()
     }
 }

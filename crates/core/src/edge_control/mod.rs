@@ -80,6 +80,12 @@ pub trait EdgeControl: fmt::Debug + Send {
     fn rtt(&self) -> Option<penstock_units::Duration> {
         None
     }
+    /// The smoothed round-trip time, by which linked circuits are compared.
+    ///
+    /// Source: C tor `conflux_update_rtt()`, which gets `ewma_rtt_usec`.
+    fn smoothed_rtt(&self) -> Option<penstock_units::Duration> {
+        self.rtt()
+    }
 }
 
 /// A flow control message from the delivering end of a stream to the packaging end. The relay makes the cell.
@@ -171,6 +177,11 @@ impl EdgeControlConfig {
             | EdgeControlConfig::Custom { .. } => return None,
         };
         Some((congestion, bounds.sendme_inc))
+    }
+
+    /// Whether this end offers congestion control, without which circuits cannot be linked.
+    pub fn has_congestion_control(&self) -> bool {
+        self.congestion().is_some()
     }
 
     /// Whether this end's setting disables end-to-end windows if all hops have hop control.

@@ -2,7 +2,7 @@
 
 use super::Relay;
 use crate::cell::Cell;
-use crate::edge_control::{EdgeControl, StreamControl};
+use crate::edge_control::StreamControl;
 use crate::hop_control::HopControlConfig;
 use penstock_units::Cells;
 
@@ -25,11 +25,8 @@ impl<C: Cell> Relay<C> {
     /// data to send. Examines every stream.
     pub fn lacks_window(&self) -> bool {
         self.parts.edges.streams.values().any(|stream| {
-            let edge = self.parts.circuits[stream.circuit].edge.as_ref();
-            let used_up = || {
-                let circuit = edge.is_some_and(|edge| edge.control.package_window() == Cells::ZERO);
-                circuit || stream.control.package_window() == Cells::ZERO
-            };
+            let used_up =
+                || self.parts.lacks_window(stream.circuit) || stream.control.package_window() == Cells::ZERO;
             stream.open && !stream.ended && used_up()
         })
     }

@@ -196,9 +196,21 @@ impl<C: Cell> Parts<C> {
         self.enqueue(now, circuit, Direction::Forward, C::create(leg.id, handshake));
     }
 
-    /// Sends a relay message from this end of the circuit to the other end. Returns its digest, or `None` if it cannot
-    /// be sent.
+    /// Sends a relay message from this end of the circuit, or of its linked circuits, to the other end. Returns its
+    /// digest, or `None` if it cannot be sent.
     pub(super) fn send_relay(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        stream: Option<StreamId>,
+        message: Message<C>,
+    ) -> Option<C::Digest> {
+        let leg = if message.is_multiplexed() { self.message_leg(circuit) } else { circuit };
+        self.send_on_leg(now, leg, stream, message)
+    }
+
+    /// Sends a relay message on this circuit.
+    pub(super) fn seal_and_enqueue(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,

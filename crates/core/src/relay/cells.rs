@@ -1,5 +1,5 @@
 use super::{Parts, Relay};
-use crate::cell::{Cell, Command, Message};
+use crate::cell::{Cell, Command, Message, StreamId};
 use crate::circuit::{Leg, Role};
 use crate::edge_control::StreamFeedback;
 use crate::error::Violation;
@@ -169,25 +169,49 @@ impl<C: Cell> Relay<C> {
         self.parts.counters.consumed += 1;
         let marked = cell.is_marked();
         let (id, message) = cell.into_message().ok_or(Violation::UnexpectedCell)?;
-        // A DATA cell counts as delivered when the stream's connection has taken its payload. Every other message
-        // counts as delivered now.
-        if !matches!(message, Message::Data(_)) {
+        let set = self.parts.set_of(circuit);
+        // A DATA cell counts as delivered when the stream's connection has taken its payload. Every other message, and
+        // every message of linked circuits, counts as delivered now.
+        let is_data = matches!(message, Message::Data(_));
+        if !is_data || set.is_some() {
             self.parts.hop_delivered(now, circuit, 1);
         }
         let origin = match &self.parts.circuits[circuit].role {
             Role::Origin(origin) => Some(origin.built),
             Role::Relay(_) | Role::Opening => None,
         };
-        let is_origin = origin.is_some();
         // No stream can exist before the last hop is added, because that hop's answer decides on congestion control.
         if origin == Some(false) && !matches!(message, Message::Extended(_)) {
             return Err(Violation::UnexpectedCell);
         }
+        if is_data && id.is_some() {
+            self.parts.on_data(now, circuit, marked, digest)?;
+        }
+        let Some(set) = set.filter(|_| message.is_multiplexed()) else {
+            return self.on_ordered_message(now, circuit, id, message, kernel);
+        };
+        let mut next = self.parts.arrange(now, set, circuit, id, message)?;
+        while let Some((owner, id, message)) = next {
+            self.on_ordered_message(now, owner, id, message, kernel)?;
+            next = self.parts.next_due(now, set);
+        }
+        Ok(())
+    }
+
+    /// Handles the next message of a circuit, or of linked circuits. The first of the linked circuits then stands for
+    /// all of them.
+    fn on_ordered_message(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        id: Option<StreamId>,
+        message: Message<C>,
+        kernel: &mut impl Kernel<C>,
+    ) -> Result<(), Violation> {
+        let is_origin = matches!(self.parts.circuits[circuit].role, Role::Origin(_));
         match (message, id) {
             (Message::Drop, _) => Ok(()),
-            (Message::Data(payload), Some(id)) => {
-                self.parts.deliver(now, circuit, id, payload, marked, digest, kernel)
-            }
+            (Message::Data(payload), Some(id)) => self.parts.deliver(now, circuit, id, payload, kernel),
             (Message::Sendme { proof, marked }, None) => {
                 self.parts.on_circuit_sendme(now, circuit, proof, marked)
             }
@@ -209,6 +233,13 @@ impl<C: Cell> Relay<C> {
                 Ok(())
             }
             (Message::Begin(target), Some(id)) if !is_origin => self.parts.on_begin(circuit, id, target),
+            (Message::Link(link), None) if !is_origin => self.parts.on_link(now, circuit, &link),
+            (Message::Linked(link), None) if is_origin => self.parts.on_linked(now, circuit, &link),
+            (Message::LinkedAck, None) if !is_origin => self.parts.on_linked_ack(now, circuit),
+            (Message::Switch(relative), None) => self.parts.on_switch(circuit, relative),
+            (Message::Extend(..), None) if self.parts.set_of(circuit).is_some() => {
+                Err(Violation::UnexpectedCell)
+            }
             (Message::Extend(to, handshake), None) if !is_origin => {
                 self.parts.events.push(Event::ExtendRequested { circuit, to, handshake });
                 Ok(())

@@ -10,7 +10,7 @@ use crate::scheduler::Scheduler;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Closes a circuit in both directions for this reason. A client's DESTROY contains no reason (tor-spec, "Tearing
+    /// Closes a circuit, and all circuits that are linked with it, in both directions for this reason. A client's DESTROY contains no reason (tor-spec, "Tearing
     /// down circuits").
     pub fn close_circuit(
         &mut self,
@@ -20,7 +20,10 @@ impl<C: Cell> Relay<C> {
         kernel: &mut impl Kernel<C>,
     ) {
         if self.parts.circuits.contains(circuit) {
-            self.close(now, circuit, None, Ok(reason), kernel);
+            for leg in self.parts.leave_set(circuit, true) {
+                self.close_one(now, leg, None, Ok(reason), kernel);
+            }
+            self.close_one(now, circuit, None, Ok(reason), kernel);
             self.settle(now, kernel);
         }
     }
@@ -64,8 +67,24 @@ impl<C: Cell> Relay<C> {
     }
 
     /// Closes a circuit for a reason, or because of a violation. Without `from`, both neighbours get a DESTROY. With
-    /// `from`, only the neighbour in this direction gets a DESTROY.
+    /// `from`, only the neighbour in this direction gets a DESTROY. If cells of linked circuits may be lost, all of them
+    /// close.
     pub(super) fn close(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        from: Option<Direction>,
+        why: Result<DestroyReason, Violation>,
+        kernel: &mut impl Kernel<C>,
+    ) {
+        let others = self.parts.leave_set(circuit, why.is_err());
+        self.close_one(now, circuit, from, why, kernel);
+        for leg in others {
+            self.close_one(now, leg, None, Ok(DestroyReason::FINISHED), kernel);
+        }
+    }
+
+    fn close_one(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,

@@ -31,6 +31,10 @@ pub struct Counters {
     pub credits: u64,
     /// The length of the longest circuit queue so far, in one direction [cell].
     pub longest_queue: u64,
+    /// SWITCH cells that this relay sent on linked circuits.
+    pub switches: u64,
+    /// The maximum number of messages of one set of linked circuits that waited for earlier ones [1].
+    pub longest_reordering: u64,
     /// DATA cells delivered at this relay.
     pub data_delivered: u64,
     /// DATA cells packaged at this relay.

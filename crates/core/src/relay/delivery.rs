@@ -12,16 +12,13 @@ use penstock_units::{Bytes, Instant, fifo::trim};
 use std::collections::VecDeque;
 
 impl<C: Cell> Parts<C> {
-    #[expect(clippy::too_many_arguments, reason = "the parts of one cell")]
-    pub(super) fn deliver(
+    /// A DATA cell arrived on a circuit. Sends a SENDME if one is due.
+    pub(super) fn on_data(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,
-        id: StreamId,
-        payload: C::Payload,
         marked: bool,
         digest: C::Digest,
-        kernel: &mut impl Kernel<C>,
     ) -> Result<(), Violation> {
         self.counters.data_delivered += 1;
         let control = &mut self.edge(circuit).control;
@@ -31,10 +28,22 @@ impl<C: Cell> Parts<C> {
         if control.on_deliver(now)? {
             self.send_sendme(now, circuit, None, Some(digest));
         }
+        Ok(())
+    }
+
+    /// Passes the payload of a DATA cell to its stream.
+    pub(super) fn deliver(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        id: StreamId,
+        payload: C::Payload,
+        kernel: &mut impl Kernel<C>,
+    ) -> Result<(), Violation> {
         // Empty payloads, and those of closed streams, count as delivered immediately.
         let stream = self.stream_of(circuit, id).filter(|_| !payload.is_empty());
         let Some(stream) = stream else {
-            self.hop_delivered(now, circuit, 1);
+            self.payloads_delivered(now, circuit, 1);
             return Ok(());
         };
         let max = self.config.limits.edge_buffer;
@@ -81,7 +90,7 @@ impl<C: Cell> Parts<C> {
             self.charge_stream_write(bytes);
             self.edge(circuit).waiting -= taken as u64;
             self.memory.payloads -= taken as u64;
-            self.hop_delivered(now, circuit, taken);
+            self.payloads_delivered(now, circuit, taken);
         }
         // As in C tor, payloads are acknowledged even after END.
         self.send_stream_feedback(now, stream);
@@ -151,6 +160,7 @@ impl<C: Cell> Parts<C> {
             }
         }
         edge.control.on_sendme(now, signals)?;
+        self.update_leg_rtt(circuit);
         self.resume(circuit);
         Ok(())
     }
@@ -246,7 +256,7 @@ impl<C: Cell> Parts<C> {
         let state = self.edges.streams.remove(stream);
         let lost = state.outbuf.len();
         // The stream has closed, so its unread payloads count as delivered and free the hop's window.
-        self.hop_delivered(now, state.circuit, lost);
+        self.payloads_delivered(now, state.circuit, lost);
         self.buckets.waiting.remove_stream(stream);
         let edge = self.edge(state.circuit);
         edge.waiting -= lost as u64;

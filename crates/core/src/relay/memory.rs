@@ -287,7 +287,9 @@ impl<C: Cell> Parts<C> {
         let datagrams = legs.filter_map(|leg| {
             Some(self.channels[leg.channel].transport.association()?.circuit_memory(leg.id))
         });
-        limits.circuit.get() + cells as u64 * CELL + edge + datagrams.sum::<u64>()
+        let reordering = circuit.edge.as_deref().map_or(0, |edge| self.linked.waiting_at(edge));
+        let reordering = reordering * u64::from(MAX_PAYLOAD);
+        limits.circuit.get() + cells as u64 * CELL + edge + reordering + datagrams.sum::<u64>()
     }
 
     /// The memory of the driver for the circuit's streams [B].
@@ -302,6 +304,7 @@ impl<C: Cell> Parts<C> {
         let streams = circuit.edge.iter().flat_map(|edge| &edge.streams);
         let streams = streams.map(|stream| &self.edges.streams[*stream]);
         let payloads = streams.filter(|stream| !stream.outbuf.is_empty()).map(|stream| stream.wait.age(now));
-        cells.map(|since| since.age(now)).chain(payloads).max()
+        let reordering = circuit.edge.iter().filter_map(|edge| self.linked.age(edge, now));
+        cells.map(|since| since.age(now)).chain(payloads).chain(reordering).max()
     }
 }

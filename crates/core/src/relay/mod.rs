@@ -3,7 +3,7 @@
 //! A client's onion proxy uses the same code. It opens circuits instead of answering CREATEs.
 //!
 //! Objects, each in its own file: `channels`, `edges` (all streams), `buckets` and `clients` (rate limits), `timers`
-//! (one table for all timers), `datagram_links`, `memory`, `events`, `counters`. The state of a single circuit is in
+//! (one table for all timers), `datagram_links`, `conflux` (linked circuits), `memory`, `events`, `counters`. The state of a single circuit is in
 //! `crate::circuit`.
 //!
 //! Steps that need several objects are methods of `Parts`: `flow` moves cells from circuit queues to the kernel,
@@ -19,6 +19,7 @@ mod channels;
 mod class;
 mod clients;
 mod close;
+mod conflux;
 mod counters;
 mod datagram_links;
 mod delivery;
@@ -47,6 +48,7 @@ use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use crate::scheduler::{AnyScheduler, Scheduler};
 use buckets::{Blocked, TokenBuckets};
 use channels::{ChannelEnds, Channels};
+use conflux::LinkedCircuits;
 pub use counters::Counters;
 use datagram_links::DatagramLinks;
 use edges::Edges;
@@ -79,6 +81,7 @@ struct Parts<C: Cell> {
     edges: Edges<C>,
     buckets: TokenBuckets,
     datagrams: DatagramLinks,
+    linked: LinkedCircuits<C>,
     timers: Timers,
     memory: MemoryUse,
     events: Events<C>,
@@ -93,7 +96,8 @@ impl<C: Cell> Parts<C> {
             | Event::ExtendRequested { circuit, .. }
             | Event::HandshakeNeeded { circuit, .. }
             | Event::HandshakeAnswered { circuit, .. }
-            | Event::CircuitBuilt { circuit } => !self.circuits.contains(*circuit),
+            | Event::CircuitBuilt { circuit }
+            | Event::CircuitsLinked { circuit } => !self.circuits.contains(*circuit),
             Event::StreamRequested { stream, .. } | Event::StreamConnected { stream } => {
                 !self.edges.streams.contains(*stream)
             }
@@ -122,6 +126,7 @@ impl<C: Cell> Relay<C> {
             edges: Edges::new(),
             buckets: TokenBuckets::new(&config, phase, now),
             datagrams: DatagramLinks::default(),
+            linked: LinkedCircuits::new(),
             timers: Timers::default(),
             memory: MemoryUse::default(),
             events: Events::new(),

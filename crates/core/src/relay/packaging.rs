@@ -35,12 +35,15 @@ impl<C: Cell> Parts<C> {
     }
 
     fn resume_once(&mut self, circuit: CircuitIndex) {
+        let circuit = self.stream_circuit(circuit);
         if self.edge(circuit).resuming == 0 {
             self.resume(circuit);
         }
     }
 
+    /// Lets the streams of a circuit, or of its linked circuits, resume soon.
     pub(super) fn resume(&mut self, circuit: CircuitIndex) {
+        let circuit = self.stream_circuit(circuit);
         self.edge(circuit);
         if let Some(edge) = &mut self.circuits[circuit].edge {
             self.edges.resume(circuit, edge);
@@ -66,12 +69,13 @@ impl<C: Cell> Parts<C> {
             self.wait_for_refill(now, Blocked::ReadStream(stream));
             return 0;
         }
-        let room = self.circuits[circuit].package_room(self.config.edge_queue).min(window).min(most);
+        let Some(leg) = self.packaging_leg(circuit) else { return 0 };
+        let room = self.circuits[leg].package_room(self.config.edge_queue).min(window).min(most);
         let room = room.min(quantum.get().div_ceil(MAX_PAYLOAD.into()));
         for packaged in 0..room {
-            let limit = self.max_payload(circuit);
+            let limit = self.max_payload(leg);
             match kernel.read_stream(stream, limit) {
-                StreamRead::Data(payload) => self.package_one(now, stream, id, payload),
+                StreamRead::Data(payload) => self.package_one(now, stream, leg, id, payload),
                 StreamRead::Blocked => return packaged,
                 StreamRead::Closed(reason) => {
                     self.send_relay(now, circuit, Some(id), Message::End(reason.into()));
@@ -92,7 +96,14 @@ impl<C: Cell> Parts<C> {
         if padding == 0 || self.edge(circuit).has_padding { MAX_PAYLOAD } else { MAX_PAYLOAD - padding }
     }
 
-    fn package_one(&mut self, now: Instant, stream: StreamKey, id: StreamId, payload: C::Payload) {
+    fn package_one(
+        &mut self,
+        now: Instant,
+        stream: StreamKey,
+        circuit: CircuitIndex,
+        id: StreamId,
+        payload: C::Payload,
+    ) {
         let bytes = Bytes::new(payload.len().into());
         self.charge_stream_read(bytes);
         self.counters.data_packaged += 1;
@@ -101,7 +112,6 @@ impl<C: Cell> Parts<C> {
             own.consume(bytes);
         }
         state.control.on_package(now, bytes);
-        let circuit = state.circuit;
         let signals = self.signals(circuit);
         let has_padding = bytes.get() + u64::from(self.config.sendme_padding) <= MAX_PAYLOAD.into();
         let edge = self.edge(circuit);
@@ -109,7 +119,7 @@ impl<C: Cell> Parts<C> {
         // Padding in an acknowledged cell counts for this SENDME, not for the next one.
         edge.has_padding = !is_acknowledged && (edge.has_padding || has_padding);
         let obeys_windows = edge.control.obeys_windows();
-        let digest = self.send_relay(now, circuit, Some(id), Message::Data(payload));
+        let digest = self.send_on_leg(now, circuit, Some(id), Message::Data(payload));
         if is_acknowledged && self.config.authenticated_sendmes && obeys_windows {
             self.edge(circuit).pending_digests.extend(digest);
         }
@@ -135,16 +145,14 @@ impl<C: Cell> Parts<C> {
         circuit: CircuitIndex,
         kernel: &mut impl Kernel<C>,
     ) {
-        let marks = self.config.edge_queue;
+        self.clear_queue_full(circuit);
         let Some(state) = self.circuits.get_mut(circuit) else { return };
-        let has_drained = state.edge_queue_has_drained(marks);
         let Some(edge) = &mut state.edge else { return };
         edge.resuming -= 1;
-        edge.queue_full &= !has_drained;
         let mut round = self.edges.begin_round(edge);
         while !round.is_empty() {
             let quantum = self.buckets.stream_read_quantum(now, None).get().div_ceil(MAX_PAYLOAD.into());
-            let share = self.circuits[circuit].package_room(marks).div_ceil(round.len() as u64).min(quantum);
+            let share = self.package_room(circuit).div_ceil(round.len() as u64).min(quantum);
             if share == 0 {
                 break;
             }
@@ -157,6 +165,12 @@ impl<C: Cell> Parts<C> {
         self.refresh_edge(circuit, kernel);
     }
 
+    /// The share of the room that one stream of a circuit gets in a round [cell].
+    pub(super) fn package_share(&self, circuit: CircuitIndex) -> u64 {
+        let streams = self.circuits[circuit].edge.as_ref().map_or(0, |edge| edge.streams.len());
+        self.package_room(circuit).div_ceil(streams.max(1) as u64)
+    }
+
     pub(super) fn refresh_edge(&mut self, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
         let streams =
             |parts: &Self| parts.circuits[circuit].edge.as_ref().map_or(0, |edge| edge.streams.len());
@@ -167,12 +181,14 @@ impl<C: Cell> Parts<C> {
     }
 
     pub(super) fn refresh_stream(&mut self, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        let Some(state) = self.edges.streams.get(stream) else { return };
+        let room = if state.may_package() { self.package_room(state.circuit) } else { 0 };
         let waiting = &self.buckets.waiting;
-        let Some(state) = self.edges.streams.get_mut(stream) else { return };
+        let state = &mut self.edges.streams[stream];
         let writable = state.open && !state.outbuf.is_empty() && !waiting.writes_stream(stream);
         let readable = state.may_package()
             && state.control.package_window() > Cells::ZERO
-            && self.circuits[state.circuit].package_room(self.config.edge_queue) > 0
+            && room > 0
             && !waiting.reads_stream(stream);
         let wanted = Interest { readable, writable };
         if state.interest != wanted {

@@ -6,7 +6,8 @@ use crate::keys::{CircuitIndex, StreamKey};
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Clients only: opens a stream to `target` on a built circuit; `None` if the circuit is not built.
+    /// Clients only: opens a stream to `target` on a built circuit, or on the set of linked circuits to which it
+    /// belongs; `None` if the circuit or the set is not complete.
     ///
     /// With [`optimistic_data`](crate::config::RelayConfig::optimistic_data) the relay may read the stream before
     /// CONNECTED arrives. The driver then calls [`on_stream_readable`](Self::on_stream_readable) as soon as the
@@ -20,9 +21,10 @@ impl<C: Cell> Relay<C> {
     ) -> Option<StreamKey> {
         let parts = &mut self.parts;
         let Role::Origin(origin) = &parts.circuits.get(circuit)?.role else { return None };
-        if !origin.built {
+        if !origin.built || parts.is_linking(circuit) {
             return None;
         }
+        let circuit = parts.stream_circuit(circuit);
         parts.edge(circuit);
         let edge = parts.circuits[circuit].edge.as_deref_mut()?;
         let id = parts.edges.free_id(edge, parts.config.limits.streams_per_circuit)?;
@@ -56,7 +58,7 @@ impl<C: Cell> Relay<C> {
         let parts = &mut self.parts;
         let Some(state) = parts.edges.streams.get(stream) else { return };
         let circuit = state.circuit;
-        let share = parts.circuits[circuit].package_share(parts.config.edge_queue);
+        let share = parts.package_share(circuit);
         parts.package(now, stream, share, kernel);
         parts.refresh_edge(circuit, kernel);
         self.settle(now, kernel);

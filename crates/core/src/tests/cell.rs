@@ -68,6 +68,10 @@ fn clone_message(message: &Message<TestCell>) -> Message<TestCell> {
         Message::Extended(handshake) => Message::Extended(*handshake),
         Message::Truncate => Message::Truncate,
         Message::Truncated(reason) => Message::Truncated(*reason),
+        Message::Link(link) => Message::Link(link.clone()),
+        Message::Linked(link) => Message::Linked(link.clone()),
+        Message::LinkedAck => Message::LinkedAck,
+        Message::Switch(relative) => Message::Switch(*relative),
         Message::Drop => Message::Drop,
     }
 }

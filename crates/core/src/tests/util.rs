@@ -74,6 +74,8 @@ pub(super) struct Node {
     timer: Option<Instant>,
     /// Built circuits of a client.
     pub(super) built: Vec<CircuitIndex>,
+    /// The first legs of a client's sets of linked circuits.
+    pub(super) linked: Vec<CircuitIndex>,
     pub(super) closed: Vec<(CircuitIndex, Option<Violation>)>,
     /// The reasons for which exits ended the streams of this client.
     pub(super) ended: Vec<EndReason>,
@@ -185,6 +187,7 @@ impl Net {
             is_client,
             timer: None,
             built: Vec::new(),
+            linked: Vec::new(),
             closed: Vec::new(),
             ended: Vec::new(),
             peak_queue: [0; 2],
@@ -540,7 +543,7 @@ impl Net {
 
     fn on_event(&mut self, node: usize, event: Event<TestCell>) {
         let now = self.now;
-        let Node { relay, host, built, closed, ended, .. } = &mut self.nodes[node];
+        let Node { relay, host, built, linked, closed, ended, .. } = &mut self.nodes[node];
         match event {
             Event::Connect { channel, peer } => {
                 let peer = peer.0 as usize;
@@ -563,6 +566,7 @@ impl Net {
                 relay.finish_handshake(now, circuit, Layer::new(key), congestion, host);
             }
             Event::CircuitBuilt { circuit } => built.push(circuit),
+            Event::CircuitsLinked { circuit } => linked.push(circuit),
             Event::CircuitClosed { circuit, violation } => {
                 built.retain(|other| *other != circuit);
                 closed.push((circuit, violation));

@@ -276,6 +276,10 @@ impl Cell for LiveCell {
             _ => None,
         }
     }
+    /// Source: C tor `conflux_should_multiplex()`.
+    fn is_multiplexed(target: &Target) -> bool {
+        !matches!(target, Target::Directory)
+    }
     fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {
         let tag = if let Message::Data(payload) = &message { payload.tag() } else { None };
         LiveCell { tag, ..LiveCell::saying(id, stream, &RelayMessage::from_core(message)) }

@@ -1,6 +1,7 @@
 //! Relay messages between the ends of a circuit.
 //!
-//! Source: tor-spec, "Relay cells" (format V0); proposal 289 (SENDME), proposal 324 §4 (XON and XOFF).
+//! Source: tor-spec, "Relay cells" (format V0); proposal 289 (SENDME), proposal 324 §4 (XON and XOFF), proposal 329
+//! (linked circuits).
 
 use super::BODY_LEN;
 use super::answers::{self, Connected, End, Resolved, StreamEnd};
@@ -10,6 +11,7 @@ use super::target::Target;
 use crate::crypto::tor1::Tag;
 use crate::wire::{Malformed, Reader};
 use penstock_core::cell::{MAX_PAYLOAD, Payload};
+use penstock_core::conflux::{DesiredUx, Link, Nonce};
 use penstock_core::{DestroyReason, Message, StreamId};
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -32,6 +34,10 @@ mod command {
     pub(super) const BEGIN_DIR: u8 = 13;
     pub(super) const EXTEND2: u8 = 14;
     pub(super) const EXTENDED2: u8 = 15;
+    pub(super) const CONFLUX_LINK: u8 = 19;
+    pub(super) const CONFLUX_LINKED: u8 = 20;
+    pub(super) const CONFLUX_LINKED_ACK: u8 = 21;
+    pub(super) const CONFLUX_SWITCH: u8 = 22;
     pub(super) const XOFF: u8 = 43;
     pub(super) const XON: u8 = 44;
 }
@@ -132,9 +138,17 @@ pub enum RelayMessage {
     Xoff,
     /// XON, with a rate limit [kB/s, with 1 kB = 1000 B] or without.
     Xon(Option<NonZeroU32>),
+    /// CONFLUX_LINK.
+    Link(Box<Link>),
+    /// CONFLUX_LINKED.
+    Linked(Box<Link>),
+    /// CONFLUX_LINKED_ACK.
+    LinkedAck,
+    /// CONFLUX_SWITCH: how many numbers the circuit skips [cell].
+    Switch(u32),
     /// DROP: padding on a circuit.
     Drop,
-    /// A command that Penstock does not support (onion services, conflux, padding machines).
+    /// A command that Penstock does not support (onion services, padding machines).
     Unknown(u8),
 }
 
@@ -180,6 +194,11 @@ fn read_data(command: u8, stream: Option<StreamId>, data: &[u8]) -> Result<Relay
             version_zero(&mut reader)?;
             RelayMessage::Xon(NonZeroU32::new(reader.u32()?))
         }
+        command::CONFLUX_LINK => RelayMessage::Link(Box::new(read_link(&mut reader)?)),
+        command::CONFLUX_LINKED => RelayMessage::Linked(Box::new(read_link(&mut reader)?)),
+        command::CONFLUX_LINKED_ACK => RelayMessage::LinkedAck,
+        // C tor fills the cell with zeros.
+        command::CONFLUX_SWITCH => RelayMessage::Switch(reader.u32()?),
         command::DROP => RelayMessage::Drop,
         unknown => RelayMessage::Unknown(unknown),
     })
@@ -201,6 +220,28 @@ fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
         }
         Ok(_) => Err(Malformed),
     }
+}
+
+/// The version of LINK and LINKED.
+const LINK_VERSION: u8 = 1;
+
+/// Reads a LINK or LINKED. Fails for an unknown version or wish. Additional bytes are ignored.
+/// Source: C tor `conflux_cell_parse_link()`, `conflux.trunnel`.
+fn read_link(reader: &mut Reader<'_>) -> Result<Link, Malformed> {
+    if reader.u8()? != LINK_VERSION {
+        return Err(Malformed);
+    }
+    let nonce = Nonce(reader.array()?);
+    let [last_sent, last_received] = [reader.array()?, reader.array()?].map(u64::from_be_bytes);
+    let wish = reader.u8()?;
+    let desired_ux = *DesiredUx::ALL.get(usize::from(wish)).ok_or(Malformed)?;
+    Ok(Link { nonce, last_sent, last_received, desired_ux })
+}
+
+fn write_link(link: &Link) -> Vec<u8> {
+    let Link { nonce, last_sent, last_received, desired_ux } = link;
+    let numbers = [last_sent, last_received].map(|number| number.to_be_bytes());
+    [&[LINK_VERSION], &nonce.0[..], &numbers[0], &numbers[1], &[*desired_ux as u8]].concat()
 }
 
 /// Writes `message` as an unencrypted body.
@@ -245,6 +286,10 @@ pub fn write(stream: Option<StreamId>, message: &RelayMessage) -> [u8; BODY_LEN]
             let rate = rate.map_or(0, NonZeroU32::get);
             (command::XON, [&[0], &rate.to_be_bytes()[..]].concat())
         }
+        RelayMessage::Link(link) => (command::CONFLUX_LINK, write_link(link)),
+        RelayMessage::Linked(link) => (command::CONFLUX_LINKED, write_link(link)),
+        RelayMessage::LinkedAck => (command::CONFLUX_LINKED_ACK, Vec::new()),
+        RelayMessage::Switch(relative) => (command::CONFLUX_SWITCH, relative.to_be_bytes().to_vec()),
         RelayMessage::Drop => (command::DROP, Vec::new()),
         RelayMessage::Unknown(_) => panic!("this node sends no unknown message"),
     };
@@ -276,6 +321,10 @@ impl RelayMessage {
             RelayMessage::Truncated(reason) => Message::Truncated(reason),
             RelayMessage::Xoff => Message::Xoff,
             RelayMessage::Xon(rate) => Message::Xon(rate),
+            RelayMessage::Link(link) => Message::Link(link),
+            RelayMessage::Linked(link) => Message::Linked(link),
+            RelayMessage::LinkedAck => Message::LinkedAck,
+            RelayMessage::Switch(relative) => Message::Switch(relative),
             RelayMessage::Drop | RelayMessage::Unknown(_) => Message::Drop,
         }
     }
@@ -294,6 +343,10 @@ impl RelayMessage {
             Message::Truncated(reason) => RelayMessage::Truncated(reason),
             Message::Xoff => RelayMessage::Xoff,
             Message::Xon(rate) => RelayMessage::Xon(rate),
+            Message::Link(link) => RelayMessage::Link(link),
+            Message::Linked(link) => RelayMessage::Linked(link),
+            Message::LinkedAck => RelayMessage::LinkedAck,
+            Message::Switch(relative) => RelayMessage::Switch(relative),
             Message::Drop => RelayMessage::Drop,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::crypto::tor1::{KeyMaterial, Layer, Tag};
+use penstock_core::conflux::{DesiredUx, Link, Nonce};
 use penstock_core::{Cell, CircId, Command, Direction, Message, StreamId, Violation};
 use proptest::prelude::*;
 use std::net::SocketAddr;
@@ -29,6 +30,36 @@ fn body(command: u8, id: u16, data: &[u8]) -> [u8; BODY_LEN] {
     body[9..11].copy_from_slice(&(data.len() as u16).to_be_bytes());
     body[11..11 + data.len()].copy_from_slice(data);
     body
+}
+
+/// Version 1, the nonce, two numbers, and the wish for high throughput.
+const LINK: &str = "01 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
+    0000000000000007 0000000000000100 03";
+
+fn link() -> Link {
+    let nonce = Nonce(std::array::from_fn(|n| n as u8));
+    Link { nonce, last_sent: 7, last_received: 256, desired_ux: DesiredUx::HighThroughput }
+}
+
+#[test]
+fn a_link_with_an_unknown_version_or_wish_is_rejected() {
+    let link = unhex(LINK);
+    for (place, wrong) in [(0, 0), (0, 2), (49, 5), (49, 255)] {
+        let mut link = link.clone();
+        link[place] = wrong;
+        assert!(read(&body(19, 0, &link)).is_err(), "byte {place} is {wrong}");
+    }
+    assert!(read(&body(20, 0, &link[..49])).is_err());
+    assert!(read(&body(22, 0, &[0; 3])).is_err());
+    // C tor fills SWITCH with zeros.
+    assert_eq!(read(&body(22, 0, &[0, 0, 0, 9, 0, 0])), Ok((None, RelayMessage::Switch(9))));
+}
+
+#[test]
+fn only_streams_to_a_directory_are_not_numbered() {
+    assert!(!Message::<LiveCell>::Begin(Target::Directory).is_multiplexed());
+    let target = Target::read_begin(b"127.0.0.1:80\0");
+    assert!(Message::<LiveCell>::Begin(target).is_multiplexed());
 }
 
 #[test]
@@ -61,6 +92,10 @@ fn messages_of_c_tor_are_parsed_and_written_again() {
         (13, "", RelayMessage::Begin(Target::Directory)),
         (14, extend, RelayMessage::Extend(to, handshake)),
         (12, "04047f00000100000100", RelayMessage::Resolved(vec![(Resolved::Address(v4), 256)])),
+        (19, LINK, RelayMessage::Link(Box::new(link()))),
+        (20, LINK, RelayMessage::Linked(Box::new(link()))),
+        (21, "", RelayMessage::LinkedAck),
+        (22, "00000102", RelayMessage::Switch(258)),
         (43, "00", RelayMessage::Xoff),
         (44, "000000007b", RelayMessage::Xon(NonZeroU32::new(123))),
     ];
@@ -115,7 +150,7 @@ fn malformed_messages_are_rejected() {
 
 #[test]
 fn unknown_relay_commands_are_recognised_and_ignored() {
-    for command in [0, 16, 19, 32, 41, 99, 255] {
+    for command in [0, 16, 23, 32, 41, 99, 255] {
         assert_eq!(read(&body(command, 1, b"x")), Ok((stream(1), RelayMessage::Unknown(command))));
         let cell = frame(command::RELAY, 1, &body(command, 1, b"x"));
         assert!(matches!(cell.into_message(), Some((_, Message::Drop))));

@@ -434,6 +434,7 @@ impl Node {
                 Event::HandshakeNeeded { .. }
                 | Event::HandshakeAnswered { .. }
                 | Event::CircuitBuilt { .. }
+                | Event::CircuitsLinked { .. }
                 | Event::StreamEnded { .. }
                 | Event::StreamConnected { .. } => self.on_client_event(event),
             }

@@ -152,6 +152,7 @@ impl TorKeys {
             client_buckets,
             channel_map: self.channel_map.config(node)?,
             ecn_threshold: self.ecn_threshold,
+            conflux: None,
             edge_queue: EdgeQueue { low: self.edge_queue_low, high: self.edge_queue_high },
             optimistic_data: client.optimistic_data,
             authenticated_sendmes: self.authenticated_sendmes,

@@ -165,6 +165,9 @@ impl Cell for LinuxCell {
             Message::Drop => (10, Vec::new()),
             Message::Truncate => (11, Vec::new()),
             Message::Truncated(reason) => (12, vec![reason.0]),
+            Message::Link(_) | Message::Linked(_) | Message::LinkedAck | Message::Switch(_) => {
+                unreachable!("the path links no circuits")
+            }
         };
         cell.0[BODY..BODY + 4].copy_from_slice(&MARK);
         cell.0[BODY + 4] = kind;

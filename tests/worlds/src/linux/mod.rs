@@ -260,6 +260,7 @@ impl<'a> Run<'a> {
                 Event::StreamClosed { .. }
                 | Event::StreamEnded { .. }
                 | Event::StreamConnected { .. }
+                | Event::CircuitsLinked { .. }
                 | Event::Tracked { .. } => {}
                 Event::CircuitClosed { violation, .. } => {
                     panic!("node {place} closed the circuit: {violation:?}");

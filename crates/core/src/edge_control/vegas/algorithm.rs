@@ -178,6 +178,9 @@ impl CongestionControl for Vegas {
     fn last_rtt(&self) -> Option<Duration> {
         self.rtt.last
     }
+    fn smoothed_rtt(&self) -> Option<Duration> {
+        (self.rtt.ewma > 0).then(|| Duration::from_micros(self.rtt.ewma))
+    }
     fn on_acknowledged(&mut self, _now: Instant, acknowledged: Acknowledged, signals: Signals) {
         let Acknowledged { rtt, in_flight, .. } = acknowledged;
         self.on_sendme(rtt, in_flight, signals.blocked, signals.queue.get());
