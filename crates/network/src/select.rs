@@ -71,6 +71,21 @@ impl Selector {
         Some([guard, middle, exit])
     }
 
+    /// Samples a second circuit to the exit of `first`, with another guard and another middle. The guard is the first of
+    /// the other `guards` that is compatible with the exit; if there is none, the guard is sampled.
+    ///
+    /// Source: C tor `conflux_add_guards_to_exclude_list()`, `conflux_add_middles_to_exclude_list()`.
+    pub fn draw_leg(&self, rng: &mut Rng, guards: &[usize], first: [usize; 3]) -> Option<[usize; 3]> {
+        let [other_guard, other_middle, exit] = first;
+        let fits = |guard: &usize| *guard != other_guard && self.are_compatible(*guard, exit);
+        let own = guards.iter().copied().find(fits);
+        let guard = own.or_else(|| self.tables[Position::Guard as usize].pick(rng, |guard| fits(&guard)))?;
+        let middle = self.tables[Position::Middle as usize].pick(rng, |middle| {
+            middle != other_middle && [exit, guard].iter().all(|other| self.are_compatible(*other, middle))
+        })?;
+        Some([guard, middle, exit])
+    }
+
     /// Whether a client with these guards never uses another guard: each exit is compatible with at least one of them.
     pub fn keeps_to(&self, guards: &[usize]) -> bool {
         let exits = &self.tables[Position::Exit as usize].weighted;
@@ -309,6 +324,32 @@ mod tests {
             let worst = worst(&relays, &weights, 200_000);
             assert!(worst < 4.5, "{worst} standard errors");
         }
+    }
+
+    #[test]
+    fn a_second_leg_has_another_guard_and_middle() {
+        let relays = network(&[
+            (5, Class::Guard),
+            (5, Class::Guard),
+            (5, Class::Guard),
+            (5, Class::Exit),
+            (5, Class::Exit),
+            (5, Class::Plain),
+            (5, Class::Plain),
+        ]);
+        let (selector, mut rng) = (selector(&relays), rng());
+        for _ in 0..200 {
+            let first = selector.draw(&mut rng, &[0, 2]).unwrap();
+            let second = selector.draw_leg(&mut rng, &[0, 2], first).unwrap();
+            assert_eq!(second[2], first[2]);
+            assert_eq!((first[0], second[0]), (0, 2), "the client has another guard");
+            assert!(second[1] != first[1] && !second[..1].contains(&second[1]));
+            let sampled = selector.draw_leg(&mut rng, &[0], first).unwrap();
+            assert_ne!(sampled[0], 0);
+        }
+        let few = network(&[(5, Class::Guard), (5, Class::Exit), (5, Class::Plain), (5, Class::Plain)]);
+        let selector = Selector::new(&few, &PositionWeights::even(), "a test").unwrap();
+        assert_eq!(selector.draw_leg(&mut rng, &[0], [0, 2, 1]), None, "there is no other guard");
     }
 
     #[test]
