@@ -131,6 +131,7 @@ class SampledTor(TypedDict):
     ecn_threshold: int | None
     edge_queue: tuple[int, int]
     max_circuit_queue: int
+    conflux: bool
     optimistic_data: bool
 
 

@@ -19,7 +19,7 @@ def test_list_has_a_line_for_each_thing(penstock: Command) -> None:
     assert {"quickstart", "defenestrator/bottleneck"} <= set(catalog.shipped())
     assert "edge_control = windows" in penstock("list", "algorithms").out
     presets = penstock("list", "presets").out.splitlines()
-    assert [line.split()[0] for line in presets] == ["tor-0.2.2", "tor-0.2.3", "tor-0.4.9-noconflux"]
+    assert [line.split()[0] for line in presets] == ["tor-0.2.2", "tor-0.2.3", "tor-0.4.9-noconflux", "tor-0.4.9"]
     workloads = penstock("list", "workloads").out.splitlines()
     torperf = [line.split()[2] for line in workloads if line.startswith("preset = perf")]
     assert torperf == ["perf50k", "perf1m", "perf5m"]

@@ -183,6 +183,7 @@ fn tor<'py>(py: Python<'py>, config: &RelayConfig) -> PyResult<Bound<'py, PyDict
     dict.set_item("ecn_threshold", config.ecn_threshold)?;
     dict.set_item("edge_queue", (config.edge_queue.low, config.edge_queue.high))?;
     dict.set_item("max_circuit_queue", config.limits.max_circuit_queue)?;
+    dict.set_item("conflux", config.conflux.is_some())?;
     dict.set_item("optimistic_data", config.optimistic_data)?;
     Ok(dict)
 }

@@ -247,7 +247,8 @@ fn of_hops<S>(
 }
 
 /// Keys of a client that need Tor.
-const OF_TOR: [&str; 4] = ["circuit_lifetime", "build_timeout", "optimistic_data", "priority_class"];
+const OF_TOR: [&str; 6] =
+    ["circuit_lifetime", "build_timeout", "optimistic_data", "priority_class", "conflux_ux", "conflux_path"];
 
 fn of_clients(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
     let mut all = defaults::<PathKeys>();
@@ -268,6 +269,18 @@ fn of_clients(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
         add(keys, (read, &all), "hops", is_weighted, "the path is not \"weighted\"; leave hops out");
         let is_tor = matches!(client.group.path, Path::Tor { .. });
         add(keys, (read, &all), "guards", is_tor, "the path is not \"tor\"; leave guards out");
+        let links = client.group.links_circuits();
+        add(
+            keys,
+            (read, &all),
+            "conflux_ux",
+            links,
+            "conflux is false; set conflux = true, or leave conflux_ux out",
+        );
+        let is_fixed = links && matches!(client.group.path, Path::Fixed(_));
+        let why =
+            "only clients with conflux = true and a list of relays as path use it; leave conflux_path out";
+        add(keys, (read, &all), "conflux_path", is_fixed, why);
         let isolates = client.group.workloads.len() > 1 || !client.group.isolate;
         let why = "the client has one workload; leave isolate_workloads out";
         add(keys, (read, &all), "isolate_workloads", isolates, why);

@@ -596,6 +596,8 @@ pub struct ClientGroup {
     pub isolate: bool,
     /// How a client selects the relays of its circuits.
     pub path: Path,
+    /// Indices of the relays of the second leg, if the path is [`Path::Fixed`] and the clients link circuits.
+    pub second_path: Option<Vec<usize>>,
     /// Whether the first relay of the path is the next possible guard for each client of the group, in the order of
     /// names. Until a network is sampled, the path has another relay there.
     pub each_guard: bool,
@@ -622,6 +624,36 @@ impl ClientGroup {
         match &self.path {
             Path::Fixed(path) if self.at_entry => path.first().copied(),
             _ => None,
+        }
+    }
+
+    /// Whether the clients link circuits.
+    pub fn links_circuits(&self) -> bool {
+        self.config.conflux.is_some() && self.path != Path::Direct && !self.at_entry
+    }
+
+    /// Samples the relays of the second leg of linked circuits, whose first leg has the relays `first`. Returns `None` if
+    /// the clients do not link circuits, the exit accepts no links, or there is no second guard or middle.
+    pub fn draw_second(
+        &self,
+        scenario: &Scenario,
+        guards: &[usize],
+        first: &[usize],
+        rng: &mut Rng,
+    ) -> Option<Vec<usize>> {
+        let exit = *first.last()?;
+        if !self.links_circuits() || scenario.relays[exit].config.conflux.is_none() {
+            return None;
+        }
+        match &self.path {
+            Path::Direct | Path::Listed => None,
+            Path::Fixed(_) => self.second_path.clone(),
+            Path::Weighted { .. } => Some(draw_weighted_leg(&scenario.relays, first, rng)),
+            Path::Tor { .. } => {
+                let first = first.try_into().expect("such a circuit has three relays");
+                let leg = scenario.selector.as_ref()?.draw_leg(rng, guards, first);
+                leg.map(|leg| leg.to_vec())
+            }
         }
     }
 
@@ -703,8 +735,19 @@ const MOST_DRAWS: usize = 10_000;
 
 /// Samples `hops` relays by weight, without replacement. It uses integers, so that all platforms give the same result.
 pub(crate) fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
-    let mut chosen = Vec::with_capacity(hops);
-    while chosen.len() < hops {
+    draw_more(relays, Vec::with_capacity(hops), hops, rng)
+}
+
+/// Samples a circuit to the exit of `first` over relays that are not in `first`.
+fn draw_weighted_leg(relays: &[Relay], first: &[usize], rng: &mut Rng) -> Vec<usize> {
+    let hops = first.len();
+    let mut leg = draw_more(relays, first.to_vec(), 2 * hops - 1, rng).split_off(hops);
+    leg.extend(first.last());
+    leg
+}
+
+fn draw_more(relays: &[Relay], mut chosen: Vec<usize>, count: usize, rng: &mut Rng) -> Vec<usize> {
+    while chosen.len() < count {
         let open = || (0..relays.len()).filter(|relay| !chosen.contains(relay));
         let total: u64 = open().map(|relay| relays[relay].weight.bytes_per_sec()).sum();
         let mut left = rng.below(total);

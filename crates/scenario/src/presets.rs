@@ -37,6 +37,7 @@ const TOR_0_2_2: Preset = Preset {
         edge_queue_low = 64
         edge_queue_high = 256
         max_circuit_queue = 2500
+        conflux = false
         authenticated_sendmes = false
         optimistic_data = false
     "#,
@@ -64,7 +65,7 @@ const TOR_0_2_3: Preset = Preset {
 /// `congestion_control_common.c` (`cellq_low` 10, `cellq_high` 256), `token_bucket.c` (steps of some 16 ms),
 /// `TokenBucketRefillInterval` 100 ms, `circ_max_cell_queue_size` 2500, `sendme.c` (version 1); proposals 174, 289,
 /// 324.
-const TOR_0_4_9: Preset = Preset {
+const TOR_0_4_9_NOCONFLUX: Preset = Preset {
     name: "tor-0.4.9-noconflux",
     meaning: "today's Tor without Conflux: EWMA in ticks, KIST every 2 ms, Vegas with XON/XOFF, refills in steps of 16 ms",
     base: None,
@@ -81,14 +82,27 @@ const TOR_0_4_9: Preset = Preset {
         edge_queue_low = 10
         edge_queue_high = 256
         max_circuit_queue = 2500
+        conflux = false
         authenticated_sendmes = true
         optimistic_data = true
     "#,
 };
 
-pub(crate) const PRESETS: [Preset; 3] = [TOR_0_2_2, TOR_0_2_3, TOR_0_4_9];
+/// Tor 0.4.9 with Conflux.
+/// Source: as [`TOR_0_4_9_NOCONFLUX`]; C tor `conflux_params.c` (`cfx_enabled` 1, `cfx_num_legs_set` 2), torrc
+/// `ConfluxClientUX` throughput; proposal 329.
+/// Deviation: a client links circuits when it needs them, and C tor keeps up to 3 linked sets ready
+/// (`cfx_max_prebuilt_set`).
+const TOR_0_4_9: Preset = Preset {
+    name: "tor-0.4.9",
+    meaning: "today's Tor: tor-0.4.9-noconflux with two linked circuits for each client",
+    base: Some(&TOR_0_4_9_NOCONFLUX),
+    keys: "conflux = true",
+};
 
-pub(crate) const NAMES: &[&str] = &[TOR_0_2_2.name, TOR_0_2_3.name, TOR_0_4_9.name];
+pub(crate) const PRESETS: [Preset; 4] = [TOR_0_2_2, TOR_0_2_3, TOR_0_4_9_NOCONFLUX, TOR_0_4_9];
+
+pub(crate) const NAMES: &[&str] = &[TOR_0_2_2.name, TOR_0_2_3.name, TOR_0_4_9_NOCONFLUX.name, TOR_0_4_9.name];
 
 /// Web clients of the papers.
 /// Source: KIST §3.

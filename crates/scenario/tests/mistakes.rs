@@ -80,7 +80,7 @@ mistakes! {
         "x.toml:8: netwrk: this section is unknown; did you mean network?";
     an_unknown_key_without_a_similar_one_is_rejected_with_the_nearest:
         "[relays.middle]\n" => "[relays.middle]\nspeed = \"1 MiB/s\"\n",
-        "x.toml:15: relays.middle.speed: this key is unknown; [relays.NAME] takes 37 keys; the most similar are preset, cpu, era, link";
+        "x.toml:15: relays.middle.speed: this key is unknown; [relays.NAME] takes 38 keys; the most similar are preset, cpu, era, link";
     variants_in_single_brackets_are_rejected:
         "[[variants]]\nname = \"stock\"\n[[variants]]\nname = \"50KiB\"" => "[variants]\nname = \"50KiB\"",
         "x.toml:25: variants: this is one table, but it must be a list of tables; write [[variants]] in double brackets before each";
@@ -443,8 +443,42 @@ fn a_weighted_path_needs_enough_relays() {
 }
 
 #[test]
+fn linked_circuits_need_congestion_control_and_a_second_path() {
+    let of = |sets: &[&str]| {
+        let mistake = parse(GOOD, sets).unwrap_err();
+        (mistake.key().to_owned(), mistake.message().to_owned())
+    };
+    let (key, message) = of(&["client.conflux=true"]);
+    assert_eq!(key, "clients.web.conflux");
+    assert_eq!(
+        message,
+        "linked circuits need congestion control; set edge_control to \"vegas\", or set conflux = false"
+    );
+    let both = ["client.conflux=true", "client.edge_control.kind=vegas"];
+    let (_, message) = of(&both);
+    assert_eq!(
+        message,
+        "linked circuits need the relays of a second leg; set conflux_path, or conflux = false"
+    );
+    let second = |path: &str| of(&[both[0], both[1], &format!("client.conflux_path={path}")]);
+    let (key, message) = second("['entry', 'exit']");
+    assert_eq!(key, "clients.web.conflux_path");
+    assert_eq!(message, "both legs go through \"entry\"; they may share only the exit");
+    for path in ["['middle', 'entry']", "['exit', 'exit']", "['entry', 'exit', 'middle']"] {
+        let (_, message) = second(path);
+        let ends = "the second leg must end at \"exit\" and use it, and each other relay, once";
+        let shared = "they may share only the exit";
+        assert!(message == ends || message.ends_with(shared), "{path}: {message}");
+    }
+    assert_eq!(second("['exit']").1, "the second leg has 1 relays; it must have 2 to 8");
+    let (_, message) = of(&[both[0], both[1], "clients.web.path=weighted"]);
+    assert_eq!(message, "two linked circuits take 5 relays, and there are 3; set conflux = false");
+}
+
+#[test]
 fn an_unknown_preset_is_rejected_with_the_known_ones() {
-    let known = "is unknown; it must be one of tor-0.2.2, tor-0.2.3, tor-0.4.9-noconflux; or \"none\"";
+    let known =
+        "is unknown; it must be one of tor-0.2.2, tor-0.2.3, tor-0.4.9-noconflux, tor-0.4.9; or \"none\"";
     let line =
         |section: &str, more: &str| sentence(&format!("[{section}]\n"), &format!("[{section}]\n{more}\n"));
     for (section, number) in [("relay", 11), ("relays.middle", 15), ("clients.web", 22)] {

@@ -2,6 +2,7 @@
 
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
+use penstock_core::conflux::ConfluxConfig;
 use penstock_core::edge_control::{
     CwndBounds, DctcpConfig, EdgeControlConfig, Ends, TimelyConfig, VegasConfig,
 };
@@ -726,13 +727,20 @@ fn presets_match_the_constants_of_the_core() {
         refill: Refill { interval: newer, ..Refill::default() },
         ..RelayConfig::default()
     };
+    let of_conflux =
+        small("preset = 'tor-0.4.9'\n[relay]\npreset = 'tor-0.4.9'\n[relays.d]\n[relays.e]\n", &[]);
+    let conflux = Some(ConfluxConfig::TOR_0_4_9);
+    let linking = RelayConfig { conflux, ..today.clone() };
+    assert_eq!(format!("{:?}", of_conflux.relays[0].config), format!("{linking:?}"));
+    let client = RelayConfig { optimistic_data: true, ..linking };
+    assert_eq!(format!("{:?}", of_conflux.clients[0].group.config), format!("{client:?}"));
     for (preset, expected) in [("tor-0.2.2", old), ("tor-0.2.3", newer), ("tor-0.4.9-noconflux", today)] {
         let [relay, client] = of(preset);
         assert_eq!(format!("{relay:?}"), format!("{expected:?}"), "{preset}");
         let optimistic_data = expected.authenticated_sendmes;
         assert_eq!(format!("{client:?}"), format!("{:?}", RelayConfig { optimistic_data, ..expected }));
     }
-    assert_eq!(penstock_scenario::presets().len(), 3);
+    assert_eq!(penstock_scenario::presets().len(), 4);
 }
 
 /// A directory of runs stays valid if its scenario says the same in a shorter way.

@@ -109,6 +109,28 @@ pub(crate) struct Circuit {
     pub(crate) is_built: bool,
     pub(crate) dirty: Option<Instant>,
     pub(crate) streams: u64,
+    /// The second leg of linked circuits. The streams belong to the first leg.
+    pub(crate) second: Option<Box<Circuit>>,
+}
+
+impl Circuit {
+    /// The circuit, and the one that is linked with it.
+    pub(crate) fn legs(&self) -> impl Iterator<Item = &Circuit> {
+        std::iter::once(self).chain(self.second.as_deref())
+    }
+
+    pub(crate) fn has_leg(&self, index: CircuitIndex) -> bool {
+        self.legs().any(|leg| leg.index == index)
+    }
+
+    /// Removes a leg that has closed. Returns whether the other leg continues, which `is_open` says.
+    pub(crate) fn lose_leg(&mut self, closed: CircuitIndex, is_open: impl Fn(CircuitIndex) -> bool) -> bool {
+        let Some(second) = self.second.take() else { return false };
+        if self.index == closed {
+            self.index = second.index;
+        }
+        self.is_built && is_open(self.index)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -315,13 +337,24 @@ impl Client {
 
     /// The relays that may be the first hop of the session's circuits; `None` if others may be, and without Tor.
     pub(crate) fn first_hops<'a>(&'a self, scenario: &'a model::Scenario) -> Option<&'a [usize]> {
-        match (&self.path, &scenario.clients[self.index].group.path) {
+        let group = &scenario.clients[self.index].group;
+        if group.links_circuits() {
+            return None;
+        }
+        match (&self.path, &group.path) {
             (Some(path), _) | (None, model::Path::Fixed(path)) => path.first().map(slice::from_ref),
             // If no guard is compatible with the exit, the client uses another relay.
             _ => {
                 scenario.selector.as_ref().filter(|known| known.keeps_to(&self.guards)).map(|_| &*self.guards)
             }
         }
+    }
+
+    /// Samples the second leg of linked circuits. A replay builds only the recorded circuits, which are not linked.
+    pub(crate) fn draw_second(&mut self, scenario: &model::Scenario, first: &[usize]) -> Option<Vec<usize>> {
+        let group = &scenario.clients[self.index].group;
+        let is_fresh = self.path.is_none();
+        is_fresh.then(|| group.draw_second(scenario, &self.guards, first, &mut self.rng.path)).flatten()
     }
 
     pub(crate) fn draw_path(&mut self, scenario: &model::Scenario) -> Vec<usize> {

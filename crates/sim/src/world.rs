@@ -10,7 +10,7 @@ mod open;
 
 use crate::awake::Awake;
 use crate::bound::{BOUND_CHECKS_PER_SAMPLE, Bound, BoundCounts, bound};
-use crate::cell::{Request, SimCell, SimHandshake, SimLayer, TO_CLIENT};
+use crate::cell::{Request, SimCell, SimHandshake, SimLayer, TO_CLIENT, nonce};
 use crate::client::{Circuit, Client, Download, Phase, Task};
 use crate::control::Control;
 use crate::error::Error;
@@ -372,6 +372,7 @@ impl<'a> World<'a> {
                     tor.finish_handshake(now, circuit, SimLayer::default(), answer, &mut kernel);
                 }
                 Event::CircuitBuilt { circuit } => self.on_circuit_built(id, circuit),
+                Event::CircuitsLinked { circuit } => self.on_circuit_usable(id, circuit),
                 Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(id, circuit),
                 Event::StreamRequested { stream, target } => {
                     let circuit = tor.circuit_of(stream).map(|circuit| circuit.index());
@@ -477,7 +478,7 @@ impl World<'_> {
     }
 
     fn session_with(&self, id: HostId, circuit: CircuitIndex) -> Option<u32> {
-        let uses = |client: &Client| client.circuit.as_ref().is_some_and(|own| own.index == circuit);
+        let uses = |client: &Client| client.circuit.as_ref().is_some_and(|own| own.has_leg(circuit));
         self.session(id, uses)
     }
 
@@ -555,7 +556,6 @@ impl World<'_> {
     }
 
     fn close_unused(&mut self, id: HostId, owner: u32, number: u32) {
-        let now = self.net.now();
         let Some(client) = self.client(id, owner) else { return };
         // Most clients have no retired circuit, so this avoids a scan of the sessions.
         let Some(place) = client.retired.iter().position(|circuit| circuit.number == number) else { return };
@@ -569,13 +569,17 @@ impl World<'_> {
         }
         let Some(client) = self.client(id, owner) else { return };
         let circuit = client.retired.remove(place);
+        self.close_legs(id, &circuit);
+    }
+
+    /// Closes a circuit and the one that is linked with it.
+    fn close_legs(&mut self, id: HostId, circuit: &Circuit) {
+        let now = self.net.now();
         if let Some(tor) = &mut self.nodes[id as usize].tor {
-            tor.close_circuit(
-                now,
-                circuit.index,
-                DestroyReason::NONE,
-                &mut HostKernel::new(&mut self.net, id),
-            );
+            let mut kernel = HostKernel::new(&mut self.net, id);
+            for leg in circuit.legs() {
+                tor.close_circuit(now, leg.index, DestroyReason::NONE, &mut kernel);
+            }
         }
     }
 
@@ -598,9 +602,8 @@ impl World<'_> {
         let Some(Client { circuit, index, .. }) = self.client(id, owner) else { return };
         let timeout = scenario.clients[*index].group.build_timeout.unwrap_or_default();
         // If several sessions wait for this circuit, the first session replaces the circuit.
-        if let Some(late) = circuit.as_ref().filter(|circuit| now >= circuit.begun + timeout) {
-            let late = late.index;
-            self.drop_circuit(id, owner, late);
+        if circuit.as_ref().is_some_and(|circuit| now >= circuit.begun + timeout) {
+            self.drop_circuit(id, owner);
         }
         if self.client(id, owner).is_some_and(|owner| owner.circuit.is_none()) {
             self.build(id, owner);
@@ -608,26 +611,33 @@ impl World<'_> {
         self.wait_for_circuit(id, session);
     }
 
-    fn drop_circuit(&mut self, id: HostId, owner: u32, circuit: CircuitIndex) {
-        let now = self.net.now();
-        if let Some(client) = self.client(id, owner) {
-            client.circuit = None;
-        }
-        if let Some(tor) = &mut self.nodes[id as usize].tor {
-            tor.close_circuit(now, circuit, DestroyReason::NONE, &mut HostKernel::new(&mut self.net, id));
+    fn drop_circuit(&mut self, id: HostId, owner: u32) {
+        if let Some(circuit) = self.client(id, owner).and_then(|client| client.circuit.take()) {
+            self.close_legs(id, &circuit);
         }
         // A new circuit may reuse the index immediately, so the events of the old circuit are handled first.
         self.handle_relay_events(id);
     }
 
-    /// Begins to build the circuit of a session. Other sessions may share the circuit.
+    /// Begins to build the circuit of a session, or both legs of linked circuits. Other sessions may share the circuit.
     fn build(&mut self, id: HostId, session: u32) {
-        let now = self.net.now();
         let scenario = self.scenario;
         let Some(client) = self.client(id, session) else { return };
         let (workload, index) = (client.workload, client.index);
-        let model = &scenario.clients[index];
         let path = client.draw_path(scenario);
+        let second = client.draw_second(scenario, &path);
+        let mut circuit = self.open_circuit(id, (index, workload), &path);
+        circuit.second = second.map(|path| Box::new(self.open_circuit(id, (index, workload), &path)));
+        if let Some(client) = self.client(id, session) {
+            client.circuit = Some(circuit);
+        }
+    }
+
+    /// Begins to build one circuit of a client and its workload.
+    fn open_circuit(&mut self, id: HostId, (index, workload): (usize, usize), path: &[usize]) -> Circuit {
+        let now = self.net.now();
+        let scenario = self.scenario;
+        let model = &scenario.clients[index];
         let plan = self.plan;
         let relays: Vec<HostId> = path.iter().map(|relay| plan.relay_ids[*relay]).collect();
         // A client at its entry is the first relay.
@@ -654,10 +664,8 @@ impl World<'_> {
         let index = tor.open_circuit(now, PeerId(beyond[0]), rest, controlled);
         let own = SimHandshake { circuit: number, hop: 0, traced, congestion: Negotiation::Nothing };
         self.place(id, index, own);
-        let circuit = Circuit { index, number, relays, begun: now, is_built: false, dirty: None, streams: 0 };
-        if let Some(client) = self.client(id, session) {
-            client.circuit = Some(circuit);
-        }
+        let (is_built, dirty, streams, second) = (false, None, 0, None);
+        Circuit { index, number, relays, begun: now, is_built, dirty, streams, second }
     }
 
     /// The name of a client, which may be a part of a relay.
@@ -682,9 +690,12 @@ impl World<'_> {
             && let Some(tor) = &mut self.nodes[id as usize].tor
         {
             let mut kernel = HostKernel::new(&mut self.net, id);
-            let leg = tor.leg(circuit.index, TO_CLIENT.opposite());
-            tor.close_circuit(now, circuit.index, DestroyReason::NONE, &mut kernel);
-            if let Some((channel, _)) = leg {
+            let channels: Vec<_> =
+                circuit.legs().filter_map(|leg| tor.leg(leg.index, TO_CLIENT.opposite())).collect();
+            for leg in circuit.legs() {
+                tor.close_circuit(now, leg.index, DestroyReason::NONE, &mut kernel);
+            }
+            for (channel, _) in channels {
                 tor.close_channel(now, channel, &mut kernel);
             }
         }
@@ -704,14 +715,15 @@ impl World<'_> {
         }
     }
 
-    fn on_circuit_built(&mut self, id: HostId, circuit: CircuitIndex) {
+    fn on_circuit_built(&mut self, id: HostId, built: CircuitIndex) {
         let now = self.net.now();
-        let Some(session) = self.session_with(id, circuit) else { return };
+        let Some(session) = self.session_with(id, built) else { return };
         let Some(circuit) = self.client(id, session).and_then(|client| client.circuit.as_mut()) else {
             return;
         };
-        circuit.is_built = true;
-        let circuit = circuit.clone();
+        let number = circuit.number;
+        let is_leg = circuit.second.is_some();
+        let Some(circuit) = circuit.legs().find(|leg| leg.index == built).cloned() else { return };
         for (hop, relay) in circuit.relays.iter().enumerate() {
             let position = position(hop + 1, circuit.relays.len() + 1);
             let place = POSITIONS.iter().position(|known| *known == position).expect("no relay is a client");
@@ -722,6 +734,38 @@ impl World<'_> {
             }
         }
         self.observer.circuit_built(&circuit, now);
+        if !is_leg {
+            self.on_circuit_usable(id, built);
+        } else if let Some(tor) = &mut self.nodes[id as usize].tor {
+            let mut kernel = HostKernel::new(&mut self.net, id);
+            // Without congestion control at the exit, the circuits cannot be linked. The client then uses only one.
+            if !tor.link_circuit(now, built, nonce(number.into()), &mut kernel) {
+                self.use_alone(id, session, built);
+            }
+        }
+    }
+
+    /// Gives up the other leg of a circuit that cannot be linked.
+    fn use_alone(&mut self, id: HostId, session: u32, built: CircuitIndex) {
+        let now = self.net.now();
+        let Some(circuit) = self.client(id, session).and_then(|client| client.circuit.as_mut()) else {
+            return;
+        };
+        let Some(second) = circuit.second.take() else { return };
+        let other =
+            if circuit.index == built { second.index } else { std::mem::replace(&mut circuit.index, built) };
+        if let Some(tor) = &mut self.nodes[id as usize].tor {
+            tor.close_circuit(now, other, DestroyReason::NONE, &mut HostKernel::new(&mut self.net, id));
+        }
+        self.on_circuit_usable(id, built);
+    }
+
+    /// A circuit is built, or all legs of linked circuits are linked.
+    fn on_circuit_usable(&mut self, id: HostId, circuit: CircuitIndex) {
+        let Some(session) = self.session_with(id, circuit) else { return };
+        if let Some(circuit) = self.client(id, session).and_then(|client| client.circuit.as_mut()) {
+            circuit.is_built = true;
+        }
         for session in self.waiting(id, session) {
             self.download(id, session);
         }
@@ -829,11 +873,24 @@ impl World<'_> {
         if let Some(handshake) = known.filter(|known| known.traced) {
             self.trace_log.push(TraceEvent::Left { number: handshake.circuit, id, circuit });
         }
-        let sessions = &mut self.nodes[id as usize].sessions;
-        sessions.iter_mut().for_each(|client| client.retired.retain(|old| old.index != circuit));
+        let Node { sessions, tor, .. } = &mut self.nodes[id as usize];
+        let continues =
+            |leg: CircuitIndex| tor.as_ref().is_some_and(|tor| !tor.linked_circuits(leg).is_empty());
+        for client in sessions {
+            client.retired.retain_mut(|old| !old.has_leg(circuit) || old.lose_leg(circuit, continues));
+        }
         let Some(session) = self.session_with(id, circuit) else { return };
-        let Some(client) = self.client(id, session) else { return };
-        client.circuit = None;
+        let Node { sessions, tor, .. } = &mut self.nodes[id as usize];
+        let continues =
+            |leg: CircuitIndex| tor.as_ref().is_some_and(|tor| !tor.linked_circuits(leg).is_empty());
+        let own = &mut sessions[session as usize].circuit;
+        if own.as_mut().is_some_and(|own| own.lose_leg(circuit, continues)) {
+            return;
+        }
+        // A leg that was not linked yet is closed, too.
+        if let Some(rest) = own.take() {
+            self.close_legs(id, &rest);
+        }
         for session in self.waiting(id, session) {
             self.pause(id, session);
         }
@@ -891,7 +948,9 @@ impl World<'_> {
             if scenario.workloads[index].fresh_circuit
                 && let Some(circuit) = client.circuit.take()
             {
-                tor.close_circuit(now, circuit.index, DestroyReason::NONE, &mut kernel);
+                for leg in circuit.legs() {
+                    tor.close_circuit(now, leg.index, DestroyReason::NONE, &mut kernel);
+                }
             }
         } else {
             self.net.close_plain(id);

@@ -17,7 +17,8 @@ SOFTWARE = frozenset({
     "cpu", "refill", "refill_phase", "refill_unblock", "circuit_policy", "priority_factor", "scheduler",
     "edge_control", "hop_control", "transport", "coalesce_delay", "datagram_timeout", "throttle", "channel_map",
     "authenticated_sendmes", "edge_queue_low", "edge_queue_high", "ecn_threshold", "max_circuit_queue",
-    "optimistic_data", "priority_class", "send_buffer", "receive_buffer", "consensus_n23",
+    "optimistic_data", "priority_class", "conflux", "conflux_ux", "conflux_path", "send_buffer", "receive_buffer",
+    "consensus_n23",
 })  # fmt: skip
 """Keys of these tables that describe software, not the identity or the place of a node."""
 

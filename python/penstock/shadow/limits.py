@@ -78,6 +78,8 @@ def _of_tor(place: str, tor: SampledTor, *, relay: bool) -> Iterator[str]:
         yield f"{place} has a priority class, which C tor lacks"
     if tor["max_circuit_queue"] not in QUEUES:
         yield f"{place} has a max_circuit_queue below C tor's minimum of 1000 cells"
+    if not relay and tor["conflux"]:
+        yield f"{place} has conflux, but exports switch Conflux off; add --set client.conflux=false"
     if not relay and tor["optimistic_data"]:
         yield f"{place} has optimistic_data, but tgen waits for CONNECTED; add --set client.optimistic_data=false"
     yield from _of_buckets(place, tor, relay=relay)

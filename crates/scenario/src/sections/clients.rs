@@ -9,6 +9,7 @@ use crate::model::{Activity, Client, ClientGroup, Host, Path, Relay, Server, Spa
 use crate::tree::{Node, Value};
 use crate::values::{Choice, Flag, Or, SPAN, Site, TIME, TIME_OR_ZERO, Texts, ValueType, Whole};
 use penstock_core::circuit_policy::PriorityClass;
+use penstock_core::conflux::DesiredUx;
 use penstock_core::throttle::ThrottleConfig;
 use penstock_units::Duration;
 use std::collections::BTreeMap;
@@ -46,6 +47,18 @@ section! {
             ("better", PriorityClass::Better),
             ("worse", PriorityClass::Worse),
         ]), Is("better");
+        /// With `conflux = true`, what the client wishes for its downloads (torrc ConfluxClientUX). The wish decides
+        /// which leg the exit uses for the next cell: with "throughput", the fastest leg that has space in its window;
+        /// otherwise always the fastest leg.
+        conflux_ux: DesiredUx = Choice(&[
+            ("throughput", DesiredUx::HighThroughput),
+            ("latency", DesiredUx::MinLatency),
+            ("throughput-lowmem", DesiredUx::LowMemThroughput),
+            ("latency-lowmem", DesiredUx::LowMemLatency),
+        ]), Is("throughput");
+        /// With `conflux = true` and a list of relays as path, the relays of the second leg. The last relay must be that
+        /// of the path, and all others must be different.
+        conflux_path: Vec<String> = Texts, Is("[]");
         /// The servers. Each download draws one of them. "any" means all servers.
         server: Vec<String> = Texts, Is("any");
     }
@@ -169,9 +182,9 @@ impl Clients<'_> {
         all_servers: &Arc<[usize]>,
     ) -> Result<Client, ConfigError> {
         let ClientsKeys { host: host_keys, tor, paths, work, .. } = &read.keys;
-        let PathKeys { optimistic_data, priority_class, .. } = *paths;
+        let PathKeys { optimistic_data, priority_class, conflux_ux, .. } = *paths;
         let (config, refill_phase) =
-            tor.config(read, OfClient { optimistic_data, priority_class }, self.n23)?;
+            tor.config(read, OfClient { optimistic_data, priority_class, conflux_ux }, self.n23)?;
         let workloads = self.workloads_of(read)?;
         if !matches!(config.throttle, ThrottleConfig::None) {
             let message =
@@ -181,6 +194,7 @@ impl Clients<'_> {
         let each_guard = paths.path.first().is_some_and(|first| first == EACH_GUARD);
         let path = self.path(read)?;
         check_entry(read, &path)?;
+        let second_path = self.second_path(read, &path)?;
         self.check_sharing(read, &path, &workloads)?;
         let of_tor = |set: Option<Option<Duration>>, auto| {
             set.unwrap_or_else(|| matches!(path, Path::Tor { .. }).then_some(auto))
@@ -194,6 +208,7 @@ impl Clients<'_> {
             circuit_lifetime: of_tor(paths.circuit_lifetime, MAX_CIRCUIT_DIRTINESS),
             build_timeout: of_tor(paths.build_timeout, CIRCUIT_BUILD_TIMEOUT),
             path,
+            second_path,
             each_guard,
             at_entry: paths.at,
             servers: self.servers_of(read, all_servers)?,
@@ -295,6 +310,61 @@ impl Clients<'_> {
                 Ok(Path::Fixed(path))
             }
         }
+    }
+
+    /// The relays of the second leg, if the clients link circuits over a fixed path.
+    fn second_path(&self, read: &Read<ClientsKeys>, path: &Path) -> Result<Option<Vec<usize>>, ConfigError> {
+        let ClientsKeys { tor, paths, .. } = &read.keys;
+        if !tor.conflux || *path == Path::Direct {
+            return Ok(None);
+        }
+        let refuse = |why: &str| Err(read.wrong("conflux", format!("{why}; set conflux = false")));
+        let least = 2 * path.hops() - 1;
+        match path {
+            _ if paths.at => refuse("a client at its entry has no second guard for linked circuits"),
+            _ if path.hops() < 2 => refuse("linked circuits of one relay have no second guard"),
+            Path::Listed => refuse("network.circuits lists no second circuit for linked circuits"),
+            Path::Weighted { .. } if self.relays.len() < least => refuse(&format!(
+                "two linked circuits take {least} relays, and there are {}",
+                self.relays.len()
+            )),
+            Path::Fixed(_) if paths.path[0] == EACH_GUARD => {
+                refuse("a path with \"each-guard\" may begin at the second guard of linked circuits")
+            }
+            Path::Fixed(first) => self.named_leg(read, first).map(Some),
+            Path::Direct | Path::Weighted { .. } | Path::Tor { .. } => Ok(None),
+        }
+    }
+
+    fn named_leg(&self, read: &Read<ClientsKeys>, first: &[usize]) -> Result<Vec<usize>, ConfigError> {
+        let names = &read.keys.paths.conflux_path;
+        if names.is_empty() {
+            let why = "linked circuits need the relays of a second leg; set conflux_path, or conflux = false";
+            return Err(read.wrong("conflux", why));
+        }
+        let wrong = |message| read.wrong("conflux_path", message);
+        let mut leg = Vec::new();
+        for name in names {
+            let relay = self.relay(name, wrong)?;
+            let is_last = leg.len() + 1 == names.len();
+            if is_last != (first.last() == Some(&relay)) || leg.contains(&relay) {
+                let exit = &self.relays[first[first.len() - 1]].host.name;
+                return Err(wrong(format!(
+                    "the second leg must end at {exit:?} and use it, and each other relay, once"
+                )));
+            }
+            if !is_last && first.contains(&relay) {
+                return Err(wrong(format!("both legs go through {name:?}; they may share only the exit")));
+            }
+            leg.push(relay);
+        }
+        if leg.len() < 2 || leg.len() > MOST_HOPS {
+            return Err(wrong(format!(
+                "the second leg has {} relays; it must have 2 to {MOST_HOPS}",
+                leg.len()
+            )));
+        }
+        Ok(leg)
     }
 
     fn relay(&self, name: &str, wrong: impl Fn(String) -> ConfigError) -> Result<usize, ConfigError> {

@@ -12,6 +12,7 @@ use crate::tree::{Node, Table, Value};
 use crate::values::{Choice, Flag, NodeRate, Or, SAMPLED_RATE, Size, TIME, TIME_OR_ZERO, Whole, Word};
 use penstock_core::circuit_policy::{PriorityClass, PriorityFactor};
 use penstock_core::config::{Bandwidth, EdgeQueue, IdleTimeouts, Limits, Refill, RelayConfig};
+use penstock_core::conflux::{ConfluxConfig, DesiredUx};
 use penstock_core::datagram::DatagramConfig;
 use penstock_core::hop_control::{HopControlConfig, MAX_WINDOW};
 use penstock_units::{Bytes, Duration, parse::show_duration};
@@ -72,6 +73,9 @@ section! {
         throttle: Throttle = kind_of::<Throttle>(), Is("{}");
         /// The rule that selects the channel of a circuit.
         channel_map: ChannelMap = kind_of::<ChannelMap>(), Is("{}");
+        /// With true, a client sends each stream over two linked circuits to the same exit (Conflux, proposal 329), and a
+        /// relay accepts links. Both need congestion control, for example `edge_control = "vegas"`.
+        conflux: bool = Flag, Is("false");
         /// With true, a circuit SENDME must prove that the acknowledged cell arrived (proposal 289). The node that
         /// packages cells closes the circuit if the proof is missing.
         authenticated_sendmes: bool = Flag, Is("false");
@@ -93,6 +97,7 @@ section! {
 pub(crate) struct OfClient {
     pub(crate) optimistic_data: bool,
     pub(crate) priority_class: PriorityClass,
+    pub(crate) conflux_ux: DesiredUx,
 }
 
 impl TorKeys {
@@ -138,6 +143,13 @@ impl TorKeys {
         if self.edge_queue_low >= self.edge_queue_high {
             return Err(node.upside_down("edge_queue_low", "edge_queue_high"));
         }
+        let edge_control = self.edge_control.config(node)?;
+        if self.conflux && !edge_control.has_congestion_control() {
+            let message = "linked circuits need congestion control; set edge_control to \"vegas\", or set conflux = false";
+            return Err(node.wrong("conflux", message));
+        }
+        let client_ux = client.conflux_ux;
+        let conflux = self.conflux.then_some(ConfluxConfig { client_ux, ..ConfluxConfig::TOR_0_4_9 });
         let config = RelayConfig {
             bandwidth: self.bandwidth(node, longest)?,
             refill: Refill { interval, phase: fixed, unblock: self.refill_unblock },
@@ -145,14 +157,14 @@ impl TorKeys {
             priority_factor: PriorityFactor(f64::from(self.priority_factor)),
             priority_class: client.priority_class,
             scheduler: self.scheduler.config(node)?,
-            edge_control: self.edge_control.config(node)?,
+            edge_control,
             hop_control,
             datagrams,
             throttle,
             client_buckets,
             channel_map: self.channel_map.config(node)?,
             ecn_threshold: self.ecn_threshold,
-            conflux: None,
+            conflux,
             edge_queue: EdgeQueue { low: self.edge_queue_low, high: self.edge_queue_high },
             optimistic_data: client.optimistic_data,
             authenticated_sendmes: self.authenticated_sendmes,

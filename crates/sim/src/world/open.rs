@@ -7,10 +7,9 @@
 use super::World;
 use crate::cell::{Request, RequestKind};
 use crate::client::{Client, Download, Generator, Phase, Plan, Replayed, Stream, Task};
-use crate::net::{HostKernel, Timer};
+use crate::net::Timer;
 use crate::queue::HostId;
 use crate::script::Script;
-use penstock_core::reason::DestroyReason;
 use penstock_scenario::markov::{Markov, Observation, Walk};
 use penstock_scenario::model::{Activity, Tgen};
 use penstock_units::{Bytes, Duration, Seed};
@@ -177,7 +176,6 @@ impl World<'_> {
 
     /// Closes a generator's circuit after all streams have ended and no further stream will start.
     fn check_generator_end(&mut self, id: HostId, session: u32) {
-        let now = self.net.now();
         let Some(client) = self.client(id, session) else { return };
         let Task::Generator(generator) = &client.task else { return };
         if generator.open > 0 || generator.keeps || !matches!(generator.plan, Plan::Over) {
@@ -186,15 +184,8 @@ impl World<'_> {
         let (of, is_replayed) = (generator.of, generator.begins.is_some());
         client.task = if of.is_some() || is_replayed { Task::Free } else { Task::Loop };
         client.enter(Phase::Pausing);
-        if let Some(circuit) = client.circuit.take()
-            && let Some(tor) = &mut self.nodes[id as usize].tor
-        {
-            tor.close_circuit(
-                now,
-                circuit.index,
-                DestroyReason::NONE,
-                &mut HostKernel::new(&mut self.net, id),
-            );
+        if let Some(circuit) = client.circuit.take() {
+            self.close_legs(id, &circuit);
         }
         match of {
             Some(parent) => self.child_ended(id, parent),

@@ -5,6 +5,7 @@ mod changes;
 mod choices;
 mod clients;
 mod comparators;
+mod conflux;
 mod conservation;
 mod credits;
 mod datagrams;

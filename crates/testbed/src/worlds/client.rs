@@ -70,6 +70,11 @@ pub fn check(model: &model::Client) -> Result<(), Error> {
             "{name}.hop_control.adapt is not for the testbed: the client's N3 is constant; leave it out"
         ));
     }
+    if config.conflux.is_some() {
+        return Err(unsupported!(
+            "{name}.conflux is not for the testbed: its clients link no circuits; set conflux = false"
+        ));
+    }
     Ok(())
 }
 
