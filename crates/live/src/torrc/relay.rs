@@ -84,7 +84,9 @@ fn overrides(settings: &[Setting]) -> OperatorOverrides {
 fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> {
     let wrong = |key: &str, why: &str| {
         let is_it = |line| key_of(line) == key || (key == "ecn_threshold" && key_of(line) == "mark_above");
+        let is_preset = |setting: &&Setting| key_of(&setting.line) == "preset";
         let setting = settings.iter().find(|setting| is_it(&setting.line));
+        let setting = setting.or_else(|| settings.iter().find(is_preset));
         let place = setting.map_or(Place::CommandLine, |setting| setting.place.clone());
         Err(TorrcError::new(&place, "Penstock", format!("{key}: {why}")))
     };
@@ -93,6 +95,12 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
     }
     if config.ecn_threshold.is_some() {
         return wrong("ecn_threshold", "cells of the real network cannot be marked; remove it");
+    }
+    if config.conflux.is_some() {
+        return wrong(
+            "conflux",
+            "live relays do not link circuits; remove it, or set preset = 'tor-0.4.9-noconflux'",
+        );
     }
     if matches!(config.edge_control, EdgeControlConfig::Dctcp(_)) {
         return wrong("edge_control", "\"dctcp\" needs marks, which cells of the real network do not have");

@@ -319,6 +319,8 @@ fn every_error_has_its_place_and_the_correct_form() {
             "Penstock: ecn_threshold: cells of the real network cannot be marked",
         ),
         ("Penstock edge_control = 'dctcp'", "Penstock: edge_control: \"dctcp\" needs marks"),
+        ("Penstock preset = 'tor-0.4.9'", "Penstock: conflux: live relays do not link circuits"),
+        ("Penstock conflux = true", "Penstock: conflux: live relays do not link circuits"),
         (
             "Schedulers KIST\nPenstock scheduler = 'global'",
             "Penstock: scheduler: this key is set by another line already",
