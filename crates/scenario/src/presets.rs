@@ -102,6 +102,9 @@ const TOR_0_4_9: Preset = Preset {
 
 pub(crate) const PRESETS: [Preset; 4] = [TOR_0_2_2, TOR_0_2_3, TOR_0_4_9_NOCONFLUX, TOR_0_4_9];
 
+/// Live relays do not link circuits.
+pub(crate) const OF_LIVE_RELAYS: &str = TOR_0_4_9_NOCONFLUX.name;
+
 pub(crate) const NAMES: &[&str] = &[TOR_0_2_2.name, TOR_0_2_3.name, TOR_0_4_9_NOCONFLUX.name, TOR_0_4_9.name];
 
 /// Web clients of the papers.

@@ -27,7 +27,7 @@ pub struct RelaySettings {
 
 /// Parses lines `KEY = VALUE` with keys of `[relay]`.
 ///
-/// Other keys have the values of the newest preset, or of the preset that a line names. Token buckets are refilled at
+/// Other keys have the values of the newest preset without Conflux, or of the preset that a line names. Token buckets are refilled at
 /// multiples of the refill interval.
 ///
 /// # Errors
@@ -53,8 +53,8 @@ pub fn relay_config(lines: &[&str]) -> Result<RelaySettings, Error> {
 }
 
 fn read(lines: &[&str], warnings: &mut Warnings) -> Result<RelayConfig, ConfigError> {
-    let newest = presets::NAMES.last().copied().unwrap_or_default();
-    let mut relay = Table::from([("preset".to_owned(), Node::text(newest, Origin::Default))]);
+    let mut relay =
+        Table::from([("preset".to_owned(), Node::text(presets::OF_LIVE_RELAYS, Origin::Default))]);
     for (index, line) in lines.iter().enumerate() {
         let at = Origin::Set(index);
         let table = parse(line, 0).map_err(|error| ConfigError { at, ..error })?;
