@@ -22,6 +22,7 @@ __all__ = [
     "eras",
     "merge",
     "of_consensus",
+    "plugins",
     "presets",
     "run",
     "sample",
