@@ -5,6 +5,7 @@ token is in no command line, because all users can read these. The server answer
 page from the internet cannot read them through a name that it controls.
 """
 
+import errno
 import hmac
 import json
 import os
@@ -122,7 +123,10 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore browsers that leave early; report other errors."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+        error = sys.exception()
+        # Ctrl-C closes the socket of a request whose thread is about to start.
+        is_closed = isinstance(error, OSError) and error.errno == errno.EBADF
+        if not is_closed and not isinstance(error, ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
 
