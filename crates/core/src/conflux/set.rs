@@ -53,7 +53,7 @@ struct Leg<K> {
     last_received: u64,
 }
 
-/// What becomes of the other legs after one leg has closed.
+/// Whether the other legs of a set continue after one leg has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removed {
     /// The other legs continue without the closed one.
@@ -199,23 +199,23 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
     /// The leg that sends the next DATA cell; `None` if none may send. `is_ready`: the leg's window and queue have
     /// space. A leg without a round-trip time does not send.
     pub fn next_leg(&self, is_ready: impl Fn(K) -> bool) -> Option<K> {
-        let measured = self.legs.iter().filter_map(|leg| Some((leg.rtt?, leg.key)));
-        let lowest = |legs: &mut dyn Iterator<Item = (Duration, K)>| {
-            legs.min_by_key(|(rtt, _)| *rtt).map(|(_, key)| key)
-        };
         match self.algorithm {
-            Algorithm::MinRtt => lowest(&mut { measured }).filter(|key| is_ready(*key)),
-            Algorithm::LowRtt => lowest(&mut measured.filter(|(_, key)| is_ready(*key))),
+            Algorithm::MinRtt => self.fastest(|_| true).filter(|key| is_ready(*key)),
+            Algorithm::LowRtt => self.fastest(is_ready),
         }
+    }
+
+    /// The leg with the lowest round-trip time among those that `may`. A leg without a round-trip time is left out.
+    fn fastest(&self, may: impl Fn(K) -> bool) -> Option<K> {
+        let measured = self.legs.iter().filter_map(|leg| Some((leg.rtt?, leg.key)));
+        measured.filter(|(_, key)| may(*key)).min_by_key(|(rtt, _)| *rtt).map(|(_, key)| key)
     }
 
     /// The leg that sent last. Before the first cell, the leg with the lowest round-trip time.
     ///
     /// Source: C tor `conflux_pick_first_leg()`.
     pub fn current(&self) -> Option<K> {
-        let measured = self.legs.iter().filter_map(|leg| Some((leg.rtt?, leg.key)));
-        let lowest = measured.min_by_key(|(rtt, _)| *rtt).map(|(_, key)| key);
-        self.current.or(lowest).or(self.first())
+        self.current.or_else(|| self.fastest(|_| true)).or(self.first())
     }
 
     /// Makes a leg the current one. Returns the number for a SWITCH that must leave on this leg now [cell]. Call again

@@ -267,19 +267,24 @@ fn a_wrong_message_of_the_handshake_closes_only_its_circuit() {
     }
 }
 
+/// Makes the exit's next SWITCH skip 1000 numbers that no cell has.
+fn skip_numbers(net: &mut Net) {
+    let skip = |said: &Message<TestCell>| {
+        let Message::Switch(relative) = said else { return None };
+        Some(Message::Switch(relative + 1000))
+    };
+    while !(forge(net, [0, 1], skip) || forge(net, [0, 2], skip)) {
+        assert!(net.step(), "the exit switches");
+    }
+}
+
 #[test]
 fn a_number_that_is_never_sent_fills_only_a_bounded_queue() {
     let limits = Limits { edge_buffer: 60, ..Limits::default() };
     let mut net = net_of(&RelayConfig { limits, ..config() }, [300, 200], [20, 35]);
     let legs = linked(&mut net);
     let transfer = net.transfer(0, legs[0], 3_000_000, 0);
-    let skip = |said: &Message<TestCell>| {
-        let Message::Switch(relative) = said else { return None };
-        Some(Message::Switch(relative + 1000))
-    };
-    while !(forge(&mut net, [0, 1], skip) || forge(&mut net, [0, 2], skip)) {
-        assert!(net.step(), "the exit switches");
-    }
+    skip_numbers(&mut net);
     net.drive();
     assert!(!net.at(transfer).is_complete());
     let violations: Vec<_> = closed(&net, 0).into_iter().flatten().collect();
@@ -297,13 +302,7 @@ fn the_memory_limit_counts_the_reorder_queue() {
     net.configure(0, RelayConfig { limits, ..config() });
     let legs = linked(&mut net);
     net.transfer(0, legs[0], 3_000_000, 0);
-    let skip = |said: &Message<TestCell>| {
-        let Message::Switch(relative) = said else { return None };
-        Some(Message::Switch(relative + 1000))
-    };
-    while !(forge(&mut net, [0, 1], skip) || forge(&mut net, [0, 2], skip)) {
-        assert!(net.step(), "the exit switches");
-    }
+    skip_numbers(&mut net);
     net.drive();
     let counters = net.nodes[0].relay.counters();
     assert!(counters.oom_closed > 0 && counters.longest_reordering <= 62, "{counters:?}");

@@ -1,17 +1,15 @@
 //! Unmodified programs behind the onion proxy: curl and a browser.
 
 use super::exchange::{send, sha256_of};
-use super::proxy::{await_ready, network, paths, pinned_path};
+use super::proxy::{await_ready, network, paths, pinned_path, side_by_side, user_of};
 use super::testnet::Proxy;
 use super::timed;
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-const WORKERS: u32 = 4;
 /// Sizes of downloads [B]; the last is larger than all windows.
 const SIZES: [u64; 4] = [1, 20_000, 300_000, 2_000_000];
 
@@ -77,36 +75,21 @@ fn output(program: &str, options: &[String]) -> Option<Vec<u8>> {
     Some(run.stdout)
 }
 
-/// Downloads `count` times with curl, and checks each hash. Every third download has credentials of its own.
+/// Downloads `count` times with curl, and checks each hash.
 fn curl(proxy: &Proxy, server: SocketAddr, count: u32) {
-    let next = AtomicU32::new(0);
-    thread::scope(|scope| {
-        for _ in 0..WORKERS {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= count {
-                        return;
-                    }
-                    let size = SIZES[number as usize % SIZES.len()];
-                    let user = if number.is_multiple_of(3) {
-                        format!("user{}:x@", number / 9)
-                    } else {
-                        String::new()
-                    };
-                    let options = [
-                        "--silent".to_owned(),
-                        "--show-error".to_owned(),
-                        "--proxy".to_owned(),
-                        format!("socks5h://{user}{}", proxy.socks),
-                        format!("http://{server}/{size}"),
-                    ];
-                    let body = output("curl", &options).expect("curl is installed");
-                    assert_eq!(body.len() as u64, size, "download {number}");
-                    assert_eq!(<[u8; 32]>::from(Sha256::digest(&body)), sha256_of(size), "download {number}");
-                }
-            });
-        }
+    side_by_side(count, |number| {
+        let size = SIZES[number as usize % SIZES.len()];
+        let user = user_of(number).map_or_else(String::new, |user| format!("{user}:x@"));
+        let options = [
+            "--silent".to_owned(),
+            "--show-error".to_owned(),
+            "--proxy".to_owned(),
+            format!("socks5h://{user}{}", proxy.socks),
+            format!("http://{server}/{size}"),
+        ];
+        let body = output("curl", &options).expect("curl is installed");
+        assert_eq!(body.len() as u64, size, "download {number}");
+        assert_eq!(<[u8; 32]>::from(Sha256::digest(&body)), sha256_of(size), "download {number}");
     });
 }
 

@@ -37,8 +37,8 @@ pub(crate) fn await_ready(proxy: &Proxy, server: SocketAddr) {
     assert!(ready, "the client opens no stream: {}", proxy.read("log"));
 }
 
-/// Downloads `count` times, and checks each hash. Every third download has credentials of its own.
-fn download(proxy: &Proxy, server: SocketAddr, count: u32) {
+/// Calls `each` with the numbers below `count`, from several threads.
+pub(crate) fn side_by_side(count: u32, each: impl Fn(u32) + Sync) {
     let next = AtomicU32::new(0);
     thread::scope(|scope| {
         for _ in 0..WORKERS {
@@ -48,15 +48,26 @@ fn download(proxy: &Proxy, server: SocketAddr, count: u32) {
                     if number >= count {
                         return;
                     }
-                    let user = number.is_multiple_of(3).then(|| format!("user{}", number / 9));
-                    let down = SIZES[number as usize % SIZES.len()];
-                    let stream = socks_at(proxy.socks, server, user.as_deref())
-                        .unwrap_or_else(|error| panic!("download {number}: {error}"));
-                    exchange(&stream, 1 + u64::from(number), down)
-                        .unwrap_or_else(|error| panic!("download {number} of {down} B: {error}"));
+                    each(number);
                 }
             });
         }
+    });
+}
+
+/// The user of a download: every third download has credentials of its own.
+pub(crate) fn user_of(number: u32) -> Option<String> {
+    number.is_multiple_of(3).then(|| format!("user{}", number / 9))
+}
+
+/// Downloads `count` times, and checks each hash.
+fn download(proxy: &Proxy, server: SocketAddr, count: u32) {
+    side_by_side(count, |number| {
+        let down = SIZES[number as usize % SIZES.len()];
+        let stream = socks_at(proxy.socks, server, user_of(number).as_deref())
+            .unwrap_or_else(|error| panic!("download {number}: {error}"));
+        exchange(&stream, 1 + u64::from(number), down)
+            .unwrap_or_else(|error| panic!("download {number} of {down} B: {error}"));
     });
 }
 
