@@ -20,7 +20,7 @@ from penstock import _core, extension
 from penstock.errors import PenstockError, naming
 
 WITH = ".with."
-"""What separates the version of Penstock from the names of crates."""
+"""In a version, this text stands between Penstock's own version and the names of the crates."""
 
 OURS = ("penstock-units", "penstock-core", "penstock-scenario", "penstock-network")
 """Crates of Penstock that an algorithm uses. It must use those of the same checkout."""

@@ -7,7 +7,7 @@ use penstock_live::clock::Clock;
 use penstock_live::dtls::DtlsIdentity;
 use std::sync::LazyLock;
 
-/// What the input was.
+/// What the target found in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datagram {
     /// A valid control cell.

@@ -1,4 +1,4 @@
-//! The datagrams of a link between two Penstock nodes: what they say about them over TLS, and what the datagrams contain.
+//! The datagrams of a link between two Penstock nodes: the cells over TLS that set them up, and their content.
 //!
 //! Both nodes announced datagrams in the link handshake ([`Extensions`](crate::handshake::Extensions)). Then they
 //! exchange [`Control`] cells over TLS, which binds the DTLS session to the identities of the link:

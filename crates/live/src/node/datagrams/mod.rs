@@ -74,7 +74,7 @@ impl LinkDatagrams {
     }
 }
 
-/// What an unfinished path needs next.
+/// The next step of an unfinished path.
 enum Step {
     Wait,
     Choose(bool),
