@@ -85,6 +85,17 @@ impl<S: Section> Read<S> {
         let (keys, shown) = read(&table, site)?;
         Ok(Read { keys, shown, path: site.path.to_owned(), at: site.at, written: table })
     }
+
+    /// Whether a key of this section, and not of a table in it, has its default.
+    pub(crate) fn has_default(&self, key: &str) -> bool {
+        let parameters = S::parameters();
+        let default = parameters.iter().find(|parameter| parameter.key == key).map(|found| &found.default[..]);
+        let text = default.and_then(|text| match text.strip_prefix("as ") {
+            Some(other) => self.print(other),
+            None => Some(Node::of_default(text).value.print()),
+        });
+        text.is_some() && text == self.print(key)
+    }
 }
 
 impl<S> Read<S> {

@@ -600,6 +600,7 @@ fn a_variant_can_have_its_own_changes() {
 #[test]
 fn a_resolved_scenario_parses_to_the_same_scenario() {
     let mut texts: Vec<Document> = SHIPPED.iter().map(|name| shipped(name)).collect();
+    texts.push(shipped("kist/ci")); // Its relays have an era.
     let more = "count = 3\nlink_up = '10 Mbit/s'\nbandwidth_rate = '1 MiB/s'\n[relay]\nlink = '5 MiB/s'\n[relays.g]\ncount = 2\nlink = '1 MiB/s'\nscheduler.outbuf_low = '8 KiB'\n[[network.pairs]]\nbetween = ['web', 'a']\nloss = 0.5\n";
     texts.push(Document::parse(&format!("{SMALL}{more}"), "small.toml", &[]).unwrap());
     texts.push(Document::parse(&format!("{SMALL}{CHANGES}"), "small.toml", &[]).unwrap());

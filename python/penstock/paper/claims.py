@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, model_valid
 
 from penstock import catalog
 from penstock.errors import PenstockError, naming
-from penstock.paper.measures import EVERYWHERE, MEASURES, SHARE, STATISTICS
+from penstock.paper.measures import EVERY, EVERYWHERE, MEASURES, SHARE, STATISTICS
 from penstock.validation import Strict, parse
 
 COMPARES = {
@@ -198,6 +198,51 @@ class Claim(Strict):
         return figure in (self.figure, self.figure.rstrip("abcdefgh"))
 
 
+class Column(Strict):
+    """A quantity by which a table of trade-offs compares all variants."""
+
+    title: Text
+    measure: Text
+    statistic: Text
+    workload: Text = EVERY
+    better: Literal["lower", "higher"]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.measure not in MEASURES or MEASURES[self.measure].table not in EVERYWHERE:
+            known = (name for name, measure in MEASURES.items() if measure.table in EVERYWHERE)
+            raise ValueError(f"measure is {self.measure!r}; it must be one of {', '.join(known)}")
+        if self.statistic not in STATISTICS or self.statistic == SHARE:
+            known = (name for name in STATISTICS if name != SHARE)
+            raise ValueError(f"statistic is {self.statistic!r}; it must be one of {', '.join(known)}")
+        return self
+
+
+class Tradeoffs(Strict):
+    """A table that compares every variant of some scenarios with a baseline, by several quantities."""
+
+    scenarios: Annotated[list[Text], Field(min_length=1)]
+    baseline: Text
+    columns: Annotated[list[Column], Field(min_length=2)]
+    front: tuple[Text, Text]
+    """The columns of the Pareto front: the x axis and the y axis."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        titles = [column.title for column in self.columns]
+        for twice, count in Counter(titles).items():
+            if count > 1:
+                raise ValueError(f"columns has the title {twice!r} twice; give each column its own")
+        for title in self.front:
+            if title not in titles:
+                raise ValueError(f"front has {title!r}; it must be the title of a column: {', '.join(titles)}")
+        return self
+
+    def column(self, title: str) -> Column:
+        """The column of a title."""
+        return next(column for column in self.columns if column.title == title)
+
+
 class Claims(Strict):
     """A claims file. A claim inherits missing keys from its group, and its section from the file."""
 
@@ -205,9 +250,10 @@ class Claims(Strict):
     paper: Text
     title: Text
     section: str = ""
-    scale: dict[str, dict[Literal["downloads", "duration_s"], PositiveInt]] = Field(default_factory=dict)
+    scale: dict[str, dict[Literal["downloads", "duration_s", "warmup_s"], PositiveInt]] = Field(default_factory=dict)
     """The numbers that --scale multiplies, for each scenario."""
     claims: Annotated[list[Claim], Field(min_length=1)]
+    tradeoffs: Tradeoffs | None = None
 
     @model_validator(mode="after")
     def _check_ids(self) -> Self:
@@ -231,10 +277,15 @@ class Claims(Strict):
         if figure is None:
             return list(self.claims)
         chosen = [claim for claim in self.claims if claim.is_of(figure)]
-        if not chosen:
+        if not chosen and not self.tradeoffs_of(figure):
             known = dict.fromkeys(claim.figure for claim in self.claims if claim.figure)
             raise PenstockError(f"--figure is {figure}; {self.paper} has claims about figures {', '.join(known)}")
         return chosen
+
+    def tradeoffs_of(self, figure: str | None) -> list[str]:
+        """The scenarios of the table of trade-offs; with a figure, the scenario of this name."""
+        every = self.tradeoffs.scenarios if self.tradeoffs else []
+        return [name for name in every if figure in (None, name)]
 
 
 class _Group(BaseModel, extra="allow"):

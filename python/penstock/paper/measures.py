@@ -41,6 +41,7 @@ MEASURES = {
     "byte_share": Measure("transfers", "", ("loads",), of_runs=totals.byte_share),
     "written_bytes": Measure("relays", "B", ()),
     "network_written_bytes": Measure("transfers", "B", (), of_runs=totals.written),
+    "network_queue_cells": Measure("transfers", "cells", (), of_runs=totals.queued),
     "longest_queue_cells": Measure("relays", "cells", ()),
     "credit_share": Measure("relays", "", (), of_rows=totals.of_credits),
     "sendme_share": Measure("runs", "", (), of_rows=totals.of_sendmes),

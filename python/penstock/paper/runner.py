@@ -11,6 +11,7 @@ from penstock import _core, catalog, generated, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, naming
 from penstock.estimates import Confirm, Cost
 from penstock.output import Job, fresh, read_json, read_manifest, write_json
+from penstock.paper import tradeoffs
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.measures import MEASURES
 from penstock.paper.verdicts import Checked, decide, undecidable, unit_of
@@ -22,6 +23,9 @@ RUNS = 5
 
 VERDICTS = "claims.json"
 """The file with the verdicts; only the directory of a paper has it."""
+
+TRADEOFFS = "tradeoffs.csv"
+"""The file with all cells of the tables of trade-offs, if the claims file defines them."""
 
 Watching = Callable[[str], AbstractContextManager[Watch]]
 
@@ -39,6 +43,8 @@ class Outcome:
     figure: str | None
     made: str
     """Version, commit and date of the first run into the directory."""
+    compared: Sequence[tradeoffs.Compared] = ()
+    """The tables of trade-offs."""
 
     @property
     def missed(self) -> list[Checked]:
@@ -81,13 +87,15 @@ def run(
         if first[claim.id] is None:
             for scenario in claim.scenarios:
                 needed.setdefault(scenario, []).append(claim)
-    sets = {scenario: scaled(claims, scenario, scale) for scenario in needed}
     for scenario, about in needed.items():
         _check_variants(claims, scenario, about)
     wanted_in = {
         scenario: {variant for claim in about for variant in claim.variants_in(scenario)}
         for scenario, about in needed.items()
     }
+    for scenario in claims.tradeoffs_of(figure):
+        wanted_in[scenario] = _all_variants(claims, scenario)
+    sets = {scenario: scaled(claims, scenario, scale) for scenario in wanted_in}
     if confirm:
         confirm(_cost(claims, wanted_in, sets, seeds, out, jobs))
     directory, made = _directory(claims, out, scale)
@@ -105,7 +113,8 @@ def run(
                     f"stopped; finished runs are kept, and the same command with --out {directory} executes the others"
                 ) from None
     checked = [first[claim.id] or decide(claim, results) for claim in chosen]
-    return Outcome(claims, directory, checked, results, scale, figure, made)
+    compared = tradeoffs.of(claims.tradeoffs, results)
+    return Outcome(claims, directory, checked, results, scale, figure, made, compared)
 
 
 def write(outcome: Outcome) -> Outcome:
@@ -113,6 +122,10 @@ def write(outcome: Outcome) -> Outcome:
     checked = [replace(each, evidence=_evidence(each.claim, outcome)) for each in outcome.checked]
     outcome = replace(outcome, checked=checked)
     write_json(outcome.directory / VERDICTS, describe(outcome))
+    if outcome.compared:
+        path = outcome.directory / TRADEOFFS
+        with naming(path):
+            tradeoffs.table(outcome.compared).write_csv(path)
     return outcome
 
 
@@ -139,8 +152,9 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
     sets = []
     if "downloads" in what:
         sets.append(f"run.stop.downloads={max(1, round(what['downloads'] * scale))}")
-    if "duration_s" in what:
-        sets.append(f'run.duration="{max(1, round(what["duration_s"] * scale))} s"')
+    for key in ("duration", "warmup"):
+        if (seconds := what.get(f"{key}_s")) is not None:
+            sets.append(f'run.{key}="{max(1, round(seconds * scale))} s"')
     return tuple(sets)
 
 
@@ -154,6 +168,17 @@ def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> No
                     f"claim {claim.id}: {claims.scenario(scenario)} has no variant {variant!r}; "
                     f"it has {', '.join(known)}"
                 )
+
+
+def _all_variants(claims: Claims, scenario: str) -> set[str]:
+    """The variants of a scenario, among them the baseline of the trade-offs."""
+    known = {name for name, _ in catalog.load(claims.scenario(scenario))[1].variants()}
+    if claims.tradeoffs and claims.tradeoffs.baseline not in known:
+        raise PenstockError(
+            f"tradeoffs: {claims.scenario(scenario)} has no variant {claims.tradeoffs.baseline!r}, the baseline; it has "
+            f"{', '.join(sorted(known))}"
+        )
+    return known
 
 
 def _cost(

@@ -7,12 +7,16 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock import generated
+from penstock.paper import tradeoffs
 from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, Claim
 from penstock.paper.runner import Outcome
 from penstock.paper.verdicts import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, Checked, unit_of
 
 VERDICTS = (HOLDS, FAILS, UNDECIDED, NOT_GATED, NOT_YET, NEEDS_NETWORK)
 """All verdicts, in the order of the counts."""
+
+BEST = 5
+"""The number of variants with the best scores on a terminal; the report has all."""
 
 STYLES = {FAILS: "bold red", UNDECIDED: "bold yellow"}
 """The styles of rows on a terminal."""
@@ -34,6 +38,9 @@ def show(outcome: Outcome, footer: str, to: Console) -> None:
         table.add_row(*cells, each.verdict, style=STYLES.get(each.verdict))
     to.print(table)
     to.print(f"\n{remark(outcome)}", soft_wrap=True)
+    for compared in outcome.compared:
+        best = ", ".join(f"{row.label} ({tradeoffs.score_text(compared.score(row))})" for row in compared.ranked[:BEST])
+        to.print(f"best scores in {compared.scenario}: {best}", soft_wrap=True)
     to.print(footer, soft_wrap=True)
 
 
@@ -57,7 +64,8 @@ def markdown(outcome: Outcome) -> str:
         )
         for each in ordered
     ]
-    return f"{remark(outcome)}\n\n{generated.table(head, rows)}"
+    blocks = [remark(outcome), generated.table(head, rows)] if rows else []
+    return "\n\n".join([*blocks, *map(tradeoffs.markdown, outcome.compared)])
 
 
 def _by_figure(claim: Claim) -> tuple[bool, int, str]:

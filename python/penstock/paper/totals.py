@@ -19,10 +19,23 @@ def written(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataF
 
     Source: KIST section 5.3, figure 8.
     """
+    return _of_network(result, variant, "written_bytes")
+
+
+def queued(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
+    """The cells that wait in the circuit queues of all relays, at the end of each interval after the warm-up [cell].
+
+    Source: DefenestraTor section 3.2, which limits these queues to limit the memory of relays.
+    """
+    return _of_network(result, variant, "circuit_queue_cells")
+
+
+def _of_network(result: Result, variant: str, column: str) -> pl.DataFrame:
+    """The sum of a column over all relays, for each interval after the warm-up."""
     # No interval lies between the end of the warm-up and the first download that counts.
     begun = result.transfers.filter(variant=variant, warmup=False).group_by(RUN).agg(pl.col("start_s").min())
     rows = result.relays.filter(variant=variant).join(begun, on=RUN).filter(pl.col("t_s") > pl.col("start_s"))
-    sums = rows.group_by(*RUN, "t_s").agg(value=pl.col("written_bytes").sum().cast(pl.Float64))
+    sums = rows.group_by(*RUN, "t_s").agg(value=pl.col(column).sum().cast(pl.Float64))
     return sums.sort(*RUN, "t_s").select(*RUN, "value")
 
 

@@ -52,11 +52,26 @@ def render(results: Sequence[Result], outcome: "Outcome | None" = None) -> str:
         "mebibytes": lambda size: f"{size / 2**20:.1f} MiB",
     }
     if outcome:
-        from penstock.paper import table
+        from penstock.paper import table, tradeoffs
 
-        templates.globals["table"] = table
+        templates.globals |= {"table": table, "tradeoffs": tradeoffs}
     sections = [_section(result, place, _points_of(result, outcome)) for place, result in enumerate(results)]
-    return templates.get_template("page.html").render(sections=sections, outcome=outcome)
+    fronts = _fronts(outcome) if outcome and outcome.compared else {}
+    return templates.get_template("page.html").render(sections=sections, outcome=outcome, fronts=fronts)
+
+
+def _fronts(outcome: "Outcome") -> dict[str, Any]:
+    """The Pareto front of each table of trade-offs, by its scenario."""
+    from functools import partial
+
+    from penstock.figures import draw_into
+    from penstock.figures import tradeoffs as front
+
+    makers = [partial(front.draw, each) for each in outcome.compared]
+    return {
+        picture.name.removeprefix("front-"): (picture, inline(picture, picture.name))
+        for picture in draw_into(outcome.directory / "figures", makers)
+    }
 
 
 def _section(result: Result, place: int, points: "Sequence[Point]") -> dict[str, Any]:

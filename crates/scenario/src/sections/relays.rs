@@ -124,7 +124,8 @@ fn generated(
     let mut groups = Vec::new();
     for (name, relay) in read {
         let Some(era) = relay.keys.era.era.and_then(Era::of) else { continue };
-        if let Some(key) = OF_ERA.iter().find(|key| relay.sets(key)) {
+        // The defaults of `[relay]`, which the resolved file repeats, are no contradiction.
+        if let Some(key) = OF_ERA.iter().find(|key| relay.sets(key) && !relay.has_default(key)) {
             let message = format!("the era of [{}] draws this; set one of the two", relay.path);
             return Err(relay.wrong(key, message));
         }
