@@ -3,8 +3,6 @@
 import golden
 import pytest
 
-from penstock import catalog
-
 RECORDED = golden.recorded()
 
 THREADS = 3
@@ -16,7 +14,7 @@ def test_every_variant_has_digests() -> None:
     assert runs == list(RECORDED)
 
 
-@pytest.mark.parametrize("scenario", catalog.shipped())
+@pytest.mark.parametrize("scenario", golden.shipped())
 def test_the_tables_of_a_scenario_are_as_recorded(scenario: str) -> None:
     document = golden.load(scenario)
     variants = [variant for variant, _ in document.variants()]
@@ -29,4 +27,4 @@ def test_the_tables_of_a_scenario_are_as_recorded(scenario: str) -> None:
 
 
 def _variants() -> list[tuple[str, str]]:
-    return [(name, variant) for name in catalog.shipped() for variant, _ in golden.load(name).variants()]
+    return [(name, variant) for name in golden.shipped() for variant, _ in golden.load(name).variants()]

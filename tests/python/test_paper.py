@@ -436,4 +436,4 @@ def test_a_foreign_directory_and_an_unknown_paper_are_refused(penstock: Command,
     )
     done = penstock("paper", "torrent")
     assert done.status == 2
-    assert "there is no paper 'torrent'; there are attacks, defenestrator, ewma, kist" in done.err
+    assert "there is no paper 'torrent'; there are attacks, capstone, defenestrator, ewma, kist" in done.err

@@ -89,7 +89,8 @@ impl<S: Section> Read<S> {
     /// Whether a key of this section, and not of a table in it, has its default.
     pub(crate) fn has_default(&self, key: &str) -> bool {
         let parameters = S::parameters();
-        let default = parameters.iter().find(|parameter| parameter.key == key).map(|found| &found.default[..]);
+        let default =
+            parameters.iter().find(|parameter| parameter.key == key).map(|found| &found.default[..]);
         let text = default.and_then(|text| match text.strip_prefix("as ") {
             Some(other) => self.print(other),
             None => Some(Node::of_default(text).value.print()),

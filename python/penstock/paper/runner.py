@@ -152,9 +152,8 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
     sets = []
     if "downloads" in what:
         sets.append(f"run.stop.downloads={max(1, round(what['downloads'] * scale))}")
-    for key in ("duration", "warmup"):
-        if (seconds := what.get(f"{key}_s")) is not None:
-            sets.append(f'run.{key}="{max(1, round(seconds * scale))} s"')
+    times = {"run.duration": what.get("duration_s"), "run.warmup": what.get("warmup_s")}
+    sets.extend(f'{key}="{max(1, round(seconds * scale))} s"' for key, seconds in times.items() if seconds)
     return tuple(sets)
 
 
@@ -175,7 +174,7 @@ def _all_variants(claims: Claims, scenario: str) -> set[str]:
     known = {name for name, _ in catalog.load(claims.scenario(scenario))[1].variants()}
     if claims.tradeoffs and claims.tradeoffs.baseline not in known:
         raise PenstockError(
-            f"tradeoffs: {claims.scenario(scenario)} has no variant {claims.tradeoffs.baseline!r}, the baseline; it has "
+            f"tradeoffs.baseline is {claims.tradeoffs.baseline!r}; the variants of {claims.scenario(scenario)} are "
             f"{', '.join(sorted(known))}"
         )
     return known

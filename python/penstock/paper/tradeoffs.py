@@ -1,7 +1,7 @@
 """A table of trade-offs: each variant of a scenario by several quantities, beside a baseline.
 
-The score of a variant is the weighted geometric mean of its improvements over the baseline, minus one. An improvement is
-the ratio of the two values, so that more than one is better. A reader chooses the weights in the report.
+The score of a variant is the weighted geometric mean of its improvements over the baseline, minus one. An improvement
+is the ratio of the two values, so that more than one is better. A reader chooses the weights in the report.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from penstock.result import Result
 
 @dataclass(frozen=True)
 class Cell:
-    """A quantity of a variant: the mean over replicates, its change against the baseline, and their 95 % t intervals."""
+    """A quantity of a variant: the mean over replicates, the change against the baseline, and 95 % t intervals."""
 
     mean: float = nan
     low: float = nan
@@ -85,6 +85,13 @@ class Compared:
         known = [(row, xy) for row, xy in here if all(map(isfinite, xy))]
         return [row for row, xy in known if not any(_better(other, xy) for _, other in known)]
 
+    def texts(self, row: Row) -> list[str]:
+        """The cells of a row as text."""
+        return [
+            cell_text(cell, column, baseline=row.variant == self.tradeoffs.baseline)
+            for cell, column in zip(row.cells, self.tradeoffs.columns, strict=True)
+        ]
+
     def at(self, row: Row) -> tuple[float, float]:
         """The improvements of a row in the two columns of the front."""
         x, y = (self.place(title) for title in self.tradeoffs.front)
@@ -101,15 +108,16 @@ def _better(a: tuple[float, float], b: tuple[float, float]) -> bool:
 
 def compare(tradeoffs: Tradeoffs, name: str, result: Result) -> Compared:
     """Measure each column of each variant in the output of one scenario."""
-    numbers = {variant: [_numbers(result, variant, column) for column in tradeoffs.columns] for variant in result.variants}
-    baseline = numbers.get(tradeoffs.baseline, [pl.DataFrame(schema=_SCHEMA)] * len(tradeoffs.columns))
+    columns = tradeoffs.columns
+    numbers = {variant: [_numbers(result, variant, column) for column in columns] for variant in result.variants}
+    baseline = numbers.get(tradeoffs.baseline, [pl.DataFrame(schema=_SCHEMA)] * len(columns))
     rows = tuple(
         Row(
             variant,
             result.variants[variant],
             tuple(
                 _cell(mine, of_baseline, column)
-                for mine, of_baseline, column in zip(cells, baseline, tradeoffs.columns, strict=True)
+                for mine, of_baseline, column in zip(cells, baseline, columns, strict=True)
             ),
         )
         for variant, cells in numbers.items()
@@ -135,7 +143,7 @@ def _cell(mine: pl.DataFrame, baseline: pl.DataFrame, column: Column) -> Cell:
     if pairs.is_empty():
         return Cell(mean, low, high, n=len(values))
     change = stats.mean_interval((pairs["value"] / pairs["value_baseline"] - 1).to_list())
-    ratio = stats.mean(pairs["value"]) / stats.mean(pairs["value_baseline"])
+    ratio = stats.mean(pairs["value"].to_numpy()) / stats.mean(pairs["value_baseline"].to_numpy())
     better = ratio if column.better == "higher" else 1 / ratio if ratio else nan
     return Cell(mean, low, high, *change, n=len(values), improvement=better)
 
@@ -172,7 +180,7 @@ def markdown(compared: Compared) -> str:
     rows = [
         (
             f"**{row.label}**" if row.variant in front else row.label,
-            *(cell_text(cell, column, row.variant == compared.tradeoffs.baseline) for cell, column in zip(row.cells, columns, strict=True)),
+            *compared.texts(row),
             score_text(compared.score(row)),
         )
         for row in compared.ranked
@@ -185,13 +193,13 @@ def remark(compared: Compared) -> str:
     baseline = next((row.label for row in compared.rows if row.variant == compared.tradeoffs.baseline), "the baseline")
     x, y = compared.tradeoffs.front
     return (
-        f"The row of {baseline} has values, and the other rows have changes against it with 95 % intervals. A star marks an "
-        f"interval without zero. The score is the geometric mean of the improvements, minus one. Bold rows are the Pareto "
-        f"front of {x} against {y}."
+        f"The row of {baseline} has values. The other rows have changes against it with 95 % intervals. A star marks "
+        "an interval without zero. The score is the geometric mean of the improvements, minus one. Bold rows are the "
+        f"Pareto front of {x} against {y}."
     )
 
 
-def cell_text(cell: Cell, column: Column, baseline: bool) -> str:
+def cell_text(cell: Cell, column: Column, *, baseline: bool) -> str:
     """A value for the baseline, and otherwise the change with its interval; empty without a number."""
     if baseline:
         return number(cell.mean, column)

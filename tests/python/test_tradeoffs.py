@@ -1,0 +1,167 @@
+"""Tables of trade-offs, from made-up downloads with known answers."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.figures import tradeoffs as figure
+from penstock.paper import runner, tradeoffs
+from penstock.paper.claims import Tradeoffs, load
+from penstock.result import Result
+
+COLUMNS = [
+    {"title": "first byte", "workload": "web", "measure": "ttfb_s", "statistic": "median", "better": "lower"},
+    {"title": "bytes", "measure": "bytes_received", "statistic": "sum", "better": "higher"},
+]
+
+TABLE = Tradeoffs.model_validate(
+    {"scenarios": ["one"], "baseline": "stock", "columns": COLUMNS, "front": ["first byte", "bytes"]}
+)
+
+TIMES = {"stock": [2.0, 4.0], "fast": [1.0, 2.0], "large": [4.0, 4.0], "poor": [4.0, 8.0]}
+"""The time to first byte of each seed [s]."""
+BYTES = {"stock": 100, "fast": 50, "large": 200, "poor": 50}
+
+
+def made(folder: Path, **sizes: int) -> Result:
+    """An output with one download of each variant and seed."""
+    rows = [
+        {
+            "variant": variant, "network": "", "seed": seed, "client": "web", "workload": "web", "circuit": 1,
+            "stream": 1, "direction": "download", "bytes": 1, "bytes_received": (BYTES | sizes)[variant],
+            "start_s": 1.0, "connect_s": 0.1, "ttfb_s": time, "ttlb_s": 2 * time, "outcome": "ok", "warmup": False,
+        }
+        for variant, times in TIMES.items()
+        for seed, time in enumerate(times, 1)
+    ]  # fmt: skip
+    pl.DataFrame(rows).write_parquet(folder / "transfers.parquet")
+    variants = [{"name": name, "label": name.upper()} for name in TIMES]
+    runs: list[dict[str, Any]] = [{key: row[key] for key in ("variant", "network", "seed")} for row in rows]
+    scenario = {"name": "made", "title": "Made up", "variants": variants}
+    (folder / "manifest.json").write_text(
+        json.dumps({"version": "0.1.0", "finished": True, "scenario": scenario, "runs": runs})
+    )
+    return Result(folder)
+
+
+def test_cells_are_changes_in_pairs_of_seeds(tmp_path: Path) -> None:
+    compared = tradeoffs.compare(TABLE, "one", made(tmp_path))
+    stock, fast, large, _ = (row.cells for row in compared.rows)
+    assert stock[0].mean == 3.0
+    assert [cell.change for cell in fast] == [-0.5, -0.5]
+    assert fast[0].decided  # both seeds have the same change
+    assert large[0].change == pytest.approx((1.0 + 0.0) / 2)
+    assert not large[0].decided
+    assert large[1].improvement == 2.0
+
+
+def test_the_score_is_the_weighted_geometric_mean_of_improvements(tmp_path: Path) -> None:
+    compared = tradeoffs.compare(TABLE, "one", made(tmp_path))
+    rows = {row.variant: row for row in compared.rows}
+    assert rows["stock"].score([1.0, 1.0]) == pytest.approx(0.0)
+    assert rows["fast"].score([1.0, 0.0]) == pytest.approx(1.0)  # twice as fast
+    assert rows["fast"].score([1.0, 1.0]) == pytest.approx(0.0)  # and half of the bytes
+    assert rows["fast"].score([2.0, 1.0]) == pytest.approx((2 * 2 / 2) ** (1 / 3) - 1)
+    assert rows["large"].score([1.0, 1.0]) == pytest.approx(math.sqrt(2.0 * 3.0 / 4.0) - 1)
+    assert rows["fast"].score([0.0, 0.0]) == 0.0
+    assert [row.variant for row in compared.ranked][-1] == "poor"
+
+
+def test_the_front_has_no_row_that_another_row_improves(tmp_path: Path) -> None:
+    compared = tradeoffs.compare(TABLE, "one", made(tmp_path))
+    assert [row.variant for row in compared.front] == ["stock", "fast", "large"]
+    picture = figure.draw(compared)
+    assert picture is not None
+    assert picture.alt == "The front has LARGE, STOCK, FAST."
+
+
+def test_a_row_without_a_number_is_last_and_has_no_score(tmp_path: Path) -> None:
+    compared = tradeoffs.compare(TABLE, "one", made(tmp_path, fast=0))
+    assert compared.ranked[-1].variant == "fast"
+    assert tradeoffs.score_text(compared.score(compared.ranked[-1])) == ""
+    assert "FAST" in tradeoffs.markdown(compared)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("front = [", 'front = ["speed", ', "tradeoffs.front"),
+        ('front = ["web, first byte, median"', 'front = ["speed"', "front has 'speed'"),
+        (
+            'measure = "ttfb_s", statistic = "median", better',
+            'measure = "speed", statistic = "median", better',
+            "'speed'",
+        ),
+        ('statistic = "p99"', 'statistic = "share-above"', "share-above"),
+        ('title = "web, first byte, 99 %"', 'title = "web, first byte, 90 %"', "twice"),
+    ],
+)
+def test_a_mistake_in_the_table_is_one_sentence(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = (Path(load("capstone").folder) / "claims.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "claims.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(PenstockError, match="tradeoffs") as error:
+        load(str(tmp_path))
+    assert message in str(error.value)
+
+
+SMALL = """
+paper = "small"
+title = "Small"
+section = "1"
+[scale]
+quickstart = { duration_s = 60, warmup_s = 20 }
+[tradeoffs]
+scenarios = ["quickstart"]
+baseline = "stock"
+columns = [
+    { title = "web", workload = "web", measure = "ttlb_s", statistic = "median", better = "lower" },
+    { title = "queue", measure = "network_queue_cells", statistic = "mean", better = "lower" },
+]
+front = ["web", "queue"]
+[[claims]]
+id = "a"
+says = "It is faster."
+figure = "1"
+scenario = "quickstart"
+workload = "web"
+measure = "ttlb_s"
+statistic = "median"
+compare = "change"
+variants = ["50KiB", "stock"]
+gate = { direction = "below" }
+"""
+
+
+def test_a_paper_runs_all_variants_of_its_table_and_writes_it(tmp_path: Path) -> None:
+    from penstock.catalog import SHIPPED
+    from penstock.report import write
+
+    (tmp_path / "claims.toml").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "quickstart.toml").write_bytes((SHIPPED / "quickstart.toml").read_bytes())
+    out = tmp_path / "out"
+    outcome = runner.run(str(tmp_path), figure="quickstart", scale=0.5, seeds=2, out=out)
+    manifest = outcome.results["quickstart"].manifest
+    assert {run["sim_seconds"] for run in manifest["runs"]} == {30.0}
+    page = write(list(outcome.results.values()), out / "report.html", outcome).read_text(encoding="utf-8")
+    runner.write(outcome)
+    assert "Trade-offs" in page
+    assert 'aria-label="weight of queue"' in page
+    table = pl.read_csv(out / runner.TRADEOFFS)
+    assert set(table["variant"]) == {"stock", "50KiB"}
+    queue = table.filter(column="queue")
+    assert queue.filter(variant="50KiB")["mean"][0] < queue.filter(variant="stock")["mean"][0]
+
+
+def test_a_baseline_that_is_no_variant_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "claims.toml").write_text(SMALL.replace('baseline = "stock"', 'baseline = "none"'), encoding="utf-8")
+    from penstock.catalog import SHIPPED
+
+    (tmp_path / "quickstart.toml").write_bytes((SHIPPED / "quickstart.toml").read_bytes())
+    with pytest.raises(PenstockError, match=r"tradeoffs.baseline is 'none'; the variants .* are 50KiB, stock"):
+        runner.run(str(tmp_path), figure="quickstart", out=tmp_path / "out")
