@@ -1,9 +1,11 @@
 """The Pareto front of a table of trade-offs: two quantities of each variant, relative to the baseline."""
 
+from collections.abc import Mapping
 from math import isfinite
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.transforms import Bbox
 
 from penstock.figures.picture import Picture
 from penstock.figures.style import COLOURS, grid_of
@@ -22,6 +24,7 @@ def draw(compared: Compared) -> Picture | None:
         if row.variant in points:
             _mark(axes, row, points[row.variant], on_front, compared.tradeoffs.baseline)
     axes.plot(*zip(*map(compared.at, front), strict=True), color=COLOURS[1], linewidth=1.0, zorder=1)
+    axes.margins(0.15, 0.08)  # space for labels
     x, y = compared.tradeoffs.front
     for axis, title in ((axes.xaxis, x), (axes.yaxis, y)):
         axis.set_label_text(f"{title}: times better than the baseline")
@@ -30,22 +33,33 @@ def draw(compared: Compared) -> Picture | None:
         axis.set_major_locator(MaxNLocator(7))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
+    chosen = [*front, *(row for row in compared.rows if row.variant == compared.tradeoffs.baseline), *compared.rows]
+    _label(axes, {row.label: points[row.variant] for row in chosen if row.variant in points})
     caption = (
-        f"Each point is a variant. The axes show how many times better it is than the baseline in {x} and in {y}; one "
-        f"is the baseline. The line connects the Pareto front: no variant is better than a variant on it in one "
-        f"quantity without being worse in the other. Points are ratios of means over {compared.replicates}, and close "
-        f"points are not distinguishable; the table has intervals."
+        f"Each point is a variant. The axes show how many times better it is than the baseline, the square, in {x} and "
+        f"in {y}. The line connects the Pareto front: no variant is better than a variant on it in one quantity "
+        f"without being worse in the other. Points are ratios of means over {compared.replicates}. The table has their "
+        "intervals, and the names of points whose labels would overlap."
     )
     alt = f"The front has {', '.join(row.label for row in front)}."
     return Picture(f"front-{compared.scenario}", f"Pareto front: {compared.title}", caption, figure, alt)
 
 
 def _mark(axes: Axes, row: Row, at: tuple[float, float], front: set[str], baseline: str) -> None:
-    """A point with its label."""
-    chosen = row.variant in front
-    colour = COLOURS[6] if row.variant == baseline else COLOURS[1] if chosen else COLOURS[0]
-    axes.plot(*at, "s" if row.variant == baseline else "o", color=colour, markersize=5 if chosen else 4, zorder=2)
-    axes.annotate(
-        row.label, at, xytext=(4, 3), textcoords="offset points", fontsize=8.5 if chosen else 7,
-        color="#333333" if chosen else "#777777",
-    )  # fmt: skip
+    if row.variant == baseline:
+        axes.plot(*at, "s", color=COLOURS[6], markersize=6, zorder=3)
+    else:
+        axes.plot(*at, "o", color=COLOURS[row.variant in front], markersize=4.5, zorder=2)
+
+
+def _label(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """Labels beside points, the first ones first; a label that would cover another label is left out."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    taken: list[Bbox] = []
+    for label, at in points.items():
+        text = axes.annotate(label, at, xytext=(5, 3), textcoords="offset points", fontsize=7.5, color="#555555")
+        box = text.get_window_extent()
+        if any(box.overlaps(other) for other in taken):
+            text.remove()
+        else:
+            taken.append(box)
