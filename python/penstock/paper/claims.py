@@ -278,7 +278,8 @@ class Claims(Strict):
             return list(self.claims)
         chosen = [claim for claim in self.claims if claim.is_of(figure)]
         if not chosen and not self.tradeoffs_of(figure):
-            known = dict.fromkeys(claim.figure for claim in self.claims if claim.figure)
+            figures = [claim.figure for claim in self.claims if claim.figure]
+            known = dict.fromkeys([*figures, *self.tradeoffs_of(None)])
             raise PenstockError(f"--figure is {figure}; {self.paper} has claims about figures {', '.join(known)}")
         return chosen
 
