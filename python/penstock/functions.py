@@ -52,6 +52,7 @@ def run_paper(
     runs: int = 5,
     out: str | Path | None = None,
     jobs: int | None = None,
+    ray: str | None = None,
 ) -> "Outcome":
     """Run a paper's experiments and check its claims, as `penstock paper`; also writes its report.
 
@@ -61,7 +62,7 @@ def run_paper(
     from penstock.paper import runner
     from penstock.report import write
 
-    outcome = runner.run(name, figure=figure, scale=scale, seeds=runs, out=out, jobs=jobs)
+    outcome = runner.run(name, figure=figure, scale=scale, seeds=runs, out=out, jobs=jobs, ray=ray)
     write(list(outcome.results.values()), outcome.directory / "report.html", outcome)
     return runner.write(outcome)
 

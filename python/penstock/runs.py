@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from pathlib import Path
 
 from penstock import _core, catalog, estimates, fits
@@ -13,6 +14,8 @@ from penstock.grid import Grid
 from penstock.output import Job, Origin, OutputDir, finished_parts, missing
 from penstock.overrides import Sets, typed
 from penstock.progress import Watch
+from penstock.ray_runs import LOCAL, RayPool, connected
+from penstock.ray_runs import cores as cluster_cores
 from penstock.result import Result
 from penstock.shards import Shard
 
@@ -45,6 +48,7 @@ def run(
     jobs: int | None = None,
     threads: int | None = None,
     shard: str | None = None,
+    ray: str | None = None,
     watch: Watch | None = None,
     confirm: Confirm | None = None,
 ) -> Result:
@@ -70,6 +74,8 @@ def run(
             run of their own. If all runs together would have more threads than cores, the number is reduced with a
             warning. The results do not depend on it.
         shard: `K/N` executes only this part of the runs, and needs `out`. `penstock.merge` merges all parts.
+        ray: the address of a Ray cluster that executes the runs; `local` starts Ray here. `jobs` then is the number of
+            runs at the same time on this machine, and has no effect on other clusters.
         watch: receives progress reports.
         confirm: receives the estimated cost before the first run; an exception ends the command.
 
@@ -85,6 +91,8 @@ def run(
     attacks = tuple(catalog.attacks(*catalog.read(scenario)[1:]))
     origin = Origin(name, document, sets, str(scenario), network=_typed(network), attacks=attacks, world=world)
     replays: Mapping[Job, _core.Replay] = {}
+    if ray is not None and (world == "testbed" or replay is not None):
+        raise ScenarioError("--ray has no --world testbed and no --replay; leave one of them out")
     if world == "testbed":
         if replay is not None or networks is not None or document.networks():
             raise ScenarioError("--world testbed has no replay, and each seed samples its own network")
@@ -100,7 +108,7 @@ def run(
         replays = record.of(document, part.of(todo) if part else todo)
     elif replay_variant is not None:
         raise ScenarioError("--replay-variant selects a variant of --replay; add --replay DIR")
-    return _run(origin, todo, out, jobs, threads, part, watch, replays, confirm)
+    return _run(origin, todo, out, jobs, threads, part, watch, replays, confirm, ray)
 
 
 def sweep(
@@ -116,6 +124,7 @@ def sweep(
     jobs: int | None = None,
     threads: int | None = None,
     shard: str | None = None,
+    ray: str | None = None,
     watch: Watch | None = None,
     confirm: Confirm | None = None,
 ) -> Result:
@@ -131,7 +140,7 @@ def sweep(
     catalog.warn(*document.warnings())
     origin = Origin(name, document, sets, str(scenario), grid.describe(), network=_typed(network))
     part = _shard(shard, out)
-    result = _run(origin, plan(document, None, seed, runs), out, jobs, threads, part, watch, {}, confirm)
+    result = _run(origin, plan(document, None, seed, runs), out, jobs, threads, part, watch, {}, confirm, ray)
     if part is None:
         from penstock import points
 
@@ -159,33 +168,45 @@ def _run(
     watch: Watch | None,
     replays: Mapping[Job, _core.Replay],
     confirm: Confirm | None,
+    ray: str | None,
 ) -> Result:
     for option, count in (("--jobs", jobs), ("--threads", threads)):
         if count is not None and count < 1:
             raise ScenarioError(f"{option} is {count}; it takes at least one")
     cores = _core.cores()
     variants = {job.variant for job in todo}
-    at_once = fits.at_once(origin.document, variants, jobs, max(cores // (threads or 1), 1))
-    if confirm:
-        # Before the directory is made: after a refusal, nothing stays.
-        mine = shard.of(todo) if shard else todo
-        confirm(estimates.of(origin.document, missing(mine, _finished(origin.document, out)), at_once))
-    if out is None:
-        output = OutputDir.fresh(origin, todo)
-    else:
-        output = OutputDir(Path(out), origin, todo, str(shard) if shard else None)
-    todo = shard.of(todo) if shard else todo
-    try:
-        left = len(missing(todo, output.finished()))
-        at_once = max(min(at_once, left), 1)
-        each = threads_of_each(origin.document, variants, threads, at_once, cores)
-        if threads is not None and each < threads:
-            catalog.warn(f"--threads {threads} is reduced to {each}: runs at the same time {at_once}, cores {cores}")
-        execute(output, todo, at_once, each, watch, replays)
-    except KeyboardInterrupt:
-        raise Cancelled(_stopped(output)) from None
-    finally:
-        output.close()
+    at_once = cores
+    if ray in (None, LOCAL):
+        at_once = fits.at_once(origin.document, variants, jobs, max(cores // (threads or 1), 1))
+    with connected(ray, at_once * (threads or 1)) if ray is not None else nullcontext() as cluster:
+        if cluster is not None:
+            at_once = max(cluster_cores(cluster) // (threads or 1), 1)
+        if confirm:
+            # Before the directory is made: after a refusal, nothing stays.
+            mine = shard.of(todo) if shard else todo
+            confirm(estimates.of(origin.document, missing(mine, _finished(origin.document, out)), at_once))
+        if out is None:
+            output = OutputDir.fresh(origin, todo)
+        else:
+            output = OutputDir(Path(out), origin, todo, str(shard) if shard else None)
+        todo = shard.of(todo) if shard else todo
+        try:
+            left = missing(todo, output.finished())
+            if cluster is not None:
+                pool: _RunPool | RayPool = RayPool(cluster, output, left, threads or 1)
+            else:
+                at_once = max(min(at_once, len(left)), 1)
+                each = threads_of_each(origin.document, variants, threads, at_once, cores)
+                if threads is not None and each < threads:
+                    catalog.warn(
+                        f"--threads {threads} is reduced to {each}: runs at the same time {at_once}, cores {cores}"
+                    )
+                pool = _RunPool(output, left, at_once, each, replays)
+            _finish(pool, output, len(todo) - len(left), watch)
+        except KeyboardInterrupt:
+            raise Cancelled(_stopped(output)) from None
+        finally:
+            output.close()
     return Result(output.path)
 
 
@@ -250,22 +271,10 @@ def threads_of_each(
     return max(min(threads, cores // at_once), 1)
 
 
-def execute(
-    output: OutputDir,
-    jobs: Sequence[Job],
-    at_once: int,
-    threads: int,
-    watch: Watch | None,
-    replays: Mapping[Job, _core.Replay],
-) -> None:
-    """Do the missing runs of `jobs`, `at_once` at the same time, each with this many `threads`.
-
-    Then finish `output`. After an error, keep the finished runs.
-    """
-    todo = missing(jobs, output.finished())
-    pool = _RunPool(output, todo, at_once, threads, replays)
+def _finish(pool: "_RunPool | RayPool", output: OutputDir, already: int, watch: Watch | None) -> None:
+    """Do the runs of a pool, then finish `output`. After an error, keep the finished runs."""
     try:
-        pool.work(watch, already=len(jobs) - len(todo))
+        pool.work(watch, already)
         if output.complete:
             output.merge()
     except BaseException:

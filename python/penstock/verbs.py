@@ -72,6 +72,12 @@ ShardOf = Annotated[
     str | None,
     typer.Option("--shard", help="Execute only part K of N of the runs, into a directory of its own.", metavar="K/N"),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", help="Execute the runs on this Ray cluster. `local` starts Ray on this machine.", metavar="ADDRESS"
+    ),
+]
 Port = Annotated[int, Number(help="The port on 127.0.0.1; by default a free one.", min=0, max=65535)]
 Browser = Annotated[bool, typer.Option(help="Open the page in a browser of the desktop, if there is one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -144,6 +150,7 @@ def run(
     jobs: Jobs = None,
     threads: Threads = None,
     shard: ShardOf = None,
+    ray: Ray = None,
     report: Report = True,
     csv: Csv = False,
     yes: Yes = False,
@@ -170,6 +177,7 @@ def run(
             jobs=jobs,
             threads=threads,
             shard=shard,
+            ray=ray,
             watch=watch,
             confirm=estimates.on_terminal(yes=yes),
         )
@@ -194,6 +202,7 @@ def sweep(
     jobs: Jobs = None,
     threads: Threads = None,
     shard: ShardOf = None,
+    ray: Ray = None,
     report: Report = True,
     csv: Csv = False,
     yes: Yes = False,
@@ -217,6 +226,7 @@ def sweep(
             jobs=jobs,
             threads=threads,
             shard=shard,
+            ray=ray,
             watch=watch,
             confirm=estimates.on_terminal(yes=yes),
         )
@@ -247,6 +257,7 @@ def paper(
     runs: Annotated[int, Number(help="The number of seeds, counted up from each scenario's first seed.")] = 5,
     out: Out = None,
     jobs: Jobs = None,
+    ray: Ray = None,
     markdown: Annotated[
         Path | None,
         File(help="Also write the table of claims into this page. The table replaces the page's earlier one."),
@@ -267,7 +278,7 @@ def paper(
     with raised():
         confirm = estimates.on_terminal(yes=yes)
         outcome = runner.run(
-            name, figure=figure, scale=scale, seeds=runs, out=out, jobs=jobs, watching=Shown, confirm=confirm
+            name, figure=figure, scale=scale, seeds=runs, out=out, jobs=jobs, ray=ray, watching=Shown, confirm=confirm
         )
     page = write(list(outcome.results.values()), outcome.directory / "report.html", outcome)
     outcome = runner.write(outcome)
@@ -300,6 +311,7 @@ def attack(
     jobs: Jobs = None,
     threads: Threads = None,
     shard: ShardOf = None,
+    ray: Ray = None,
     markdown: Annotated[
         Path | None,
         File(help="Also write the table of leaks into this page. The table replaces the page's earlier one."),
@@ -327,6 +339,7 @@ def attack(
             jobs=jobs,
             threads=threads,
             shard=shard,
+            ray=ray,
             watch=watch,
             confirm=estimates.on_terminal(yes=yes),
         )

@@ -91,6 +91,7 @@ def run(
     jobs: int | None = None,
     threads: int | None = None,
     shard: str | None = None,
+    ray: str | None = None,
     watch: Watch | None = None,
     confirm: Confirm | None = None,
 ) -> Result:
@@ -101,7 +102,7 @@ def run(
         return Result(out)
     return runs.run(
         scenario, variants=variants, sets=sets, runs=seeds, networks=networks, network=network, out=out,
-        jobs=jobs, threads=threads, shard=shard, watch=watch, confirm=confirm,
+        jobs=jobs, threads=threads, shard=shard, ray=ray, watch=watch, confirm=confirm,
     )  # fmt: skip
 
 

@@ -60,6 +60,7 @@ def run(
     seeds: int = RUNS,
     out: str | Path | None = None,
     jobs: int | None = None,
+    ray: str | None = None,
     watching: Watching | None = None,
     confirm: Confirm | None = None,
 ) -> Outcome:
@@ -72,6 +73,7 @@ def run(
         seeds: the number of seeds, from the first seed of each scenario upwards.
         out: the paper's directory, with a subdirectory for each scenario; by default `runs/paper-<name>-<n>`.
         jobs: the number of runs at the same time; by default one for each core.
+        ray: the address of a Ray cluster that executes the runs, as in `penstock.run`.
         watching: makes a progress display for the runs of a scenario.
         confirm: receives the estimated cost of all scenarios before the first run; an exception ends the command.
 
@@ -107,7 +109,7 @@ def run(
             try:
                 if not where.exists():
                     _refuse_other_build(directory)
-                results[scenario] = _one(name, wanted, sets[scenario], seeds, where, jobs, watch)
+                results[scenario] = _one(name, wanted, sets[scenario], seeds, where, jobs, ray, watch)
             except Cancelled:
                 raise Cancelled(
                     f"stopped; finished runs are kept, and the same command with --out {directory} executes the others"
@@ -208,6 +210,7 @@ def _one(
     seeds: int,
     where: Path,
     at_once: int | None,
+    ray: str | None,
     watch: Watch | None,
 ) -> Result:
     """Do the missing runs of one scenario, and return its output."""
@@ -216,7 +219,7 @@ def _one(
         many = _many(catalog.load(name, sets)[1], seeds)
         return runs.run(
             name, variants=sorted(variants), sets=sets, runs=many["runs"], networks=many["networks"],
-            out=where, jobs=at_once, watch=watch,
+            out=where, jobs=at_once, ray=ray, watch=watch,
         )  # fmt: skip
     _, document = catalog.load(name, sets)
     jobs = runs.plan(document, sorted(variants), None, **_many(document, seeds))

@@ -1,0 +1,196 @@
+"""Runs on a Ray cluster: each run is a task, with its threads and its memory as resources.
+
+A task gets the resolved scenario of its variant, so a worker needs Penstock and no files of the user. If a worker dies,
+Ray repeats its task on another worker, and no other run is lost.
+"""
+
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock import _core
+from penstock.errors import PenstockError, naming
+from penstock.output import Job, OutputDir
+from penstock.progress import Watch
+
+LOCAL = "local"
+"""The address that starts Ray on this machine."""
+
+RETRIES = 3
+"""The number of times that Ray repeats a task whose worker died."""
+
+CONNECT_S = 5.0
+"""The time limit for a connection to the cluster [s]."""
+
+POLL_S = 0.1
+"""The longest interval between progress reports [s]."""
+
+
+class Task(NamedTuple):
+    """The work of one run, for any machine with the same version of Penstock."""
+
+    version: str
+    scenario: str
+    """The resolved scenario, with its variant."""
+    job: Job
+    threads: int
+
+
+class Done(NamedTuple):
+    """The result of a task."""
+
+    costs: dict[str, Any]
+    tables: dict[str, bytes]
+    """The content of each file of the run."""
+    error: str = ""
+    """The sentence of an error; empty if the run is complete."""
+
+
+@contextmanager
+def connected(address: str, workers: int) -> Iterator[Any]:
+    """The module `ray`, connected to the cluster at `address`; `local` starts a cluster with `workers` cores here.
+
+    Raises:
+        PenstockError: if Ray is missing, or no cluster answers at the address.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise PenstockError("--ray needs Ray; install it with: pip install 'penstock[ray]'") from None
+    _check_address(address)
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    try:
+        if address == LOCAL:
+            ray.init(address=LOCAL, num_cpus=workers, include_dashboard=False, **quiet)
+        else:
+            ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise _no_cluster(address, error) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address `HOST:PORT` at which nothing listens; Ray would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), CONNECT_S).close()
+        except OSError as error:
+            raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: Exception) -> PenstockError:
+    reason = str(error).strip().partition("\n")[0]
+    return PenstockError(f"--ray {address}: there is no Ray cluster ({reason}); start one with ray start")
+
+
+def cores(ray: Any) -> int:
+    """The number of cores of the cluster."""
+    return max(int(ray.cluster_resources().get("CPU", 1)), 1)
+
+
+def execute(task: Task) -> Done:
+    """Execute a run on a worker."""
+    if _core.version() != task.version:
+        return Done(
+            {}, {}, f"a worker has Penstock {_core.version()}, and this is {task.version}; install the same build"
+        )
+    document = _core.Document(task.scenario, task.job.variant)
+    control = _core.Control(task.threads)
+    network = task.job.network if task.job.network >= 0 else None
+    wall, cpu = time.perf_counter(), time.thread_time()
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        try:
+            stats = _core.run(document, task.job.variant, network, task.job.seed, folder, control)
+        except PenstockError as error:
+            return Done({}, {}, str(error))
+        cpu = time.thread_time() - cpu + control.cpu_seconds_of_others()
+        costs = {**stats, "wall_seconds": time.perf_counter() - wall, "cpu_seconds": cpu}
+        return Done(costs, {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())})
+
+
+class RayPool:
+    """Does runs as tasks of a cluster. The results do not depend on the cluster."""
+
+    def __init__(self, ray: Any, output: OutputDir, jobs: Sequence[Job], threads: int) -> None:
+        """Submit all runs of `jobs`, each with this many `threads`.
+
+        Raises:
+            PenstockError: if no machine of the cluster has enough memory for a run.
+        """
+        self._ray = ray
+        self._output = output
+        document = output.origin.document
+        labels = dict(document.variants())
+        texts = {
+            name: f"{document.resolved(name)}\n[[variants]]\nname = {_quoted(name)}\nlabel = {_quoted(labels[name])}\n"
+            for name in dict.fromkeys(job.variant for job in jobs)
+        }
+        memory = {name: int(document.estimate(name)["peak_heap_bytes"]) for name in texts}
+        _check_memory(ray, memory)
+        remote: Callable[..., Any] = ray.remote(execute)
+        self._running = {}
+        for job in jobs:
+            task = Task(_core.version(), texts[job.variant], job, threads)
+            options = {"num_cpus": threads, "memory": memory[job.variant], "max_retries": RETRIES}
+            self._running[remote.options(**options).remote(task)] = job  # type: ignore[attr-defined]
+
+    def work(self, watch: Watch | None, already: int) -> None:
+        """Collect all runs; the first error ends the pool."""
+        total = already + len(self._running)
+        while self._running:
+            finished, _ = self._ray.wait(list(self._running), num_returns=1, timeout=POLL_S)
+            for reference in finished:
+                self._keep(self._running[reference], self._result(reference))
+                del self._running[reference]
+            if watch is not None:
+                watch.update(total - len(self._running), total, {})
+
+    def stop(self) -> None:
+        """Cancel unfinished tasks."""
+        for reference in self._running:
+            self._ray.cancel(reference, force=True)
+
+    def _result(self, reference: Any) -> Done:
+        try:
+            done: Done = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise PenstockError(f"Ray lost a run more than {RETRIES} times: {reason}") from None
+        if done.error:
+            raise PenstockError(done.error)
+        return done
+
+    def _keep(self, job: Job, done: Done) -> None:
+        part = self._output.begin(job)
+        try:
+            for name, content in done.tables.items():
+                with naming(part / name):
+                    (part / name).write_bytes(content)
+            self._output.commit(job, done.costs)
+        except BaseException:
+            self._output.discard(job)
+            raise
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _check_memory(ray: Any, memory: dict[str, int]) -> None:
+    """Refuse a run for which no machine of the cluster has enough memory; Ray would wait for such a machine."""
+    largest = max((node["Resources"].get("memory", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
+    for name, size in memory.items():
+        if size > largest:
+            raise PenstockError(
+                f"a run of {name} needs about {size / 1e9:.1f} GB and no machine of the cluster has more than "
+                f"{largest / 1e9:.1f} GB: use a smaller network or a shorter run"
+            )

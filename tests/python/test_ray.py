@@ -1,0 +1,101 @@
+"""Runs on Ray: the same tables as without it, also if a worker dies."""
+
+import importlib.util
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import ray_runs
+from penstock.errors import PenstockError, ScenarioError
+from penstock.output import TABLES
+
+HAS_RAY = importlib.util.find_spec("ray") is not None
+needs_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed: pip install 'penstock[ray]'")
+
+SHORT = ("run.duration=30 s", 'run.stop="none"', "run.warmup=0 s")
+RUNS = 100
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of the same runs without Ray."""
+    return penstock.run("quickstart", sets=SHORT, runs=RUNS, out=tmp_path_factory.mktemp("alone") / "out").directory
+
+
+def same_tables(one: Path, other: Path) -> None:
+    for table in TABLES:
+        assert (one / f"{table}.parquet").read_bytes() == (other / f"{table}.parquet").read_bytes(), table
+
+
+@needs_ray
+def test_a_killed_worker_loses_only_its_run(alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    keep = ray_runs.RayPool._keep
+
+    def kill_then_keep(self: ray_runs.RayPool, job: Any, done: Any) -> None:
+        if not killed:
+            killed.append(_kill_a_worker())
+        keep(self, job, done)
+
+    monkeypatch.setattr(ray_runs.RayPool, "_keep", kill_then_keep)
+    result = penstock.run("quickstart", sets=SHORT, runs=RUNS, out=tmp_path / "out", jobs=4, ray="local")
+    assert killed
+    assert len(result.manifest["runs"]) == 2 * RUNS
+    same_tables(alone, result.directory)
+
+
+def _kill_a_worker() -> int:
+    """Kill a Ray worker that executes a run; its process id."""
+    for _ in range(100):
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit() and (folder / "cmdline").read_bytes().startswith(b"ray::execute"):
+                os.kill(int(folder.name), signal.SIGKILL)
+                return int(folder.name)
+        time.sleep(0.01)
+    pytest.fail("no Ray worker executes a run")
+
+
+@needs_ray
+def test_ctrl_c_keeps_finished_runs_and_ray_finishes_the_others(alone: Path, tmp_path: Path) -> None:
+    class Watch:
+        def update(self, finished: int, _total: int, _shares: Any) -> None:
+            if finished >= 3:
+                signal.raise_signal(signal.SIGINT)
+
+    assert threading.current_thread() is threading.main_thread()
+    out = tmp_path / "out"
+    with pytest.raises(penstock.Cancelled, match="are finished and kept"):
+        penstock.run("quickstart", sets=SHORT, runs=RUNS, out=out, ray="local", watch=Watch())
+    assert 3 <= len(list((out / "parts").iterdir())) < 2 * RUNS
+    same_tables(alone, penstock.run("quickstart", sets=SHORT, runs=RUNS, out=out, ray="local").directory)
+
+
+@needs_ray
+def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(PenstockError, match=r"--ray 127.0.0.1:1: there is no Ray cluster .*; start one with ray start"):
+        penstock.run("quickstart", out=tmp_path / "out", ray="127.0.0.1:1")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(HAS_RAY, reason="Ray is installed")
+def test_without_ray_the_error_names_the_extra() -> None:
+    with pytest.raises(PenstockError, match=r"install it with: pip install 'penstock\[ray\]'"):
+        penstock.run("quickstart", ray="local")
+
+
+def test_ray_has_no_testbed() -> None:
+    with pytest.raises(ScenarioError, match="--ray has no --world testbed and no --replay"):
+        penstock.run("quickstart", world="testbed", ray="local")
+
+
+def test_a_worker_refuses_another_build() -> None:
+    from penstock.output import Job
+
+    done = ray_runs.execute(ray_runs.Task("0.0.0", "", Job("default", -1, 1), 1))
+    assert "and this is 0.0.0; install the same build" in done.error
