@@ -1,8 +1,11 @@
 """Times over a quantity that differs between the variants, as in figure 13 of the EWMA paper."""
 
+from collections.abc import Sequence
+from itertools import cycle
+
 from penstock import stats, summary
 from penstock.figures import words
-from penstock.figures.ordered import find
+from penstock.figures.ordered import Sweep, find_all
 from penstock.figures.picture import Picture
 from penstock.figures.style import COLOURS, WIDE, legend_above, mark_values, time_panels
 from penstock.result import Result
@@ -13,12 +16,13 @@ QUANTILES = ((0.75, "75th percentile"), (0.5, "median"), (0.25, "25th percentile
 
 def draw(result: Result) -> Picture | None:
     """One row of panels per workload: quartiles of the time to first byte and of the download time."""
-    sweep = find(result.variants)
-    if sweep is None:
-        return None
-    workloads = summary.workloads(result.transfers, summary.counted(result.transfers))
+    sweeps = find_all(result.variants)
+    workloads = summary.workloads(result.transfers, summary.counted(result.transfers)) if sweeps else []
     if not workloads:
         return None
+    if len(sweeps) > 1:
+        return _several(result, sweeps, workloads)
+    sweep = sweeps[0]
     figure, panels = time_panels(workloads, sweep.quantity)
     x = list(sweep.values.values())
     said: list[str] = []
@@ -46,3 +50,28 @@ def draw(result: Result) -> Picture | None:
     return Picture(
         "sweep", f"Download times against the {sweep.quantity.split(' [')[0]}", caption, figure, " ".join(said)
     )
+
+
+def _several(result: Result, sweeps: Sequence[Sweep], workloads: Sequence[str]) -> Picture:
+    """The medians of several quantities, each with a curve; all other variants are horizontal lines."""
+    units = list(dict.fromkeys(sweep.quantity.partition(" [")[2].rstrip("]") for sweep in sweeps))
+    figure, panels = time_panels(workloads, f"value [{units[0]}]" if len(units) == 1 else "value")
+    said: list[str] = []
+    for axes, workload, metric in panels:
+        middle = {
+            name: stats.quantile(summary.sample(result.transfers, name, workload, metric).to_numpy(), 0.5)
+            for name in result.variants
+        }
+        for sweep, colour in zip(sweeps, cycle(COLOURS)):
+            label, x = sweep.quantity.partition(" [")[0], list(sweep.values.values())
+            axes.plot(x, [middle[name] for name in sweep.values], "o-", color=colour, markersize=3.5, label=label)
+        for name, label in sweeps[0].others.items():
+            axes.axhline(middle[name], color=COLOURS[-1], linestyle="--", linewidth=0.9, label=label)
+        said.append(
+            f"Median {metric.title} of {workload}: "
+            f"{words.listed({result.variants[name]: seconds(time) for name, time in middle.items()})}."
+        )
+        axes.set_ylim(bottom=0)
+    legend_above(figure, *figure.axes[0].get_legend_handles_labels())
+    caption = "Median times of all complete downloads of all runs that began after the warm-up."
+    return Picture("sweep", "Median times against several quantities", caption, figure, " ".join(said))
