@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.figures import tradeoffs as figure
-from penstock.paper import runner, tradeoffs
+from penstock.paper import measures, runner, tradeoffs
 from penstock.paper.claims import Tradeoffs, load
 from penstock.result import Result
 
@@ -78,6 +78,16 @@ def test_the_front_has_no_row_that_another_row_improves(tmp_path: Path) -> None:
     picture = figure.draw(compared)
     assert picture is not None
     assert picture.alt == "The front has LARGE, STOCK, FAST."
+
+
+def test_the_slowest_client_is_compared_with_the_mean(tmp_path: Path) -> None:
+    made(tmp_path)
+    rows = pl.read_parquet(tmp_path / "transfers.parquet").filter(variant="stock", seed=1)
+    other = rows.with_columns(client=pl.lit("other"), ttlb_s=pl.lit(1.0))
+    pl.concat([rows, other]).write_parquet(tmp_path / "transfers.parquet")
+    # A byte in 4 s and a byte in 1 s: rates of 0.25 and 1.
+    found = measures.sample(Result(tmp_path), "slowest_user", "stock", "web", "")
+    assert found["value"].to_list() == [0.25 / 0.625]
 
 
 def test_a_row_without_a_number_is_last_and_has_no_score(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ MEASURES = {
     "sendme_share": Measure("runs", "", (), of_rows=totals.of_sendmes),
     "jain_circuits": Measure("transfers", "", (), of_runs=shares.of_circuits),
     "jain_users": Measure("transfers", "", (), of_runs=shares.of_users),
+    "slowest_user": Measure("transfers", "", (), of_runs=shares.slowest_user),
     "equal_share": Measure("cells", "", (), of_rows=shares.of_equals),
     "backlog_cells": Measure("cells", "cells", (), of_rows=shares.backlog),
     "decrease_s": Measure("circuits", "s", ("step",), of_runs=steps.decrease),

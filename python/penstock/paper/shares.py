@@ -25,7 +25,16 @@ def of_circuits(result: Result, variant: str, workload: str, _hop: str) -> pl.Da
 
 def of_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
     """Jain's index of clients, each with all its circuits: one number for each run."""
-    return _index(_rates(result, variant, workload).group_by(*RUN, "client").agg(pl.col("rate").sum()))
+    return _index(_of_clients(result, variant, workload))
+
+
+def slowest_user(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """The rate of the slowest client divided by the mean rate of all clients [1]: one number for each run.
+
+    Max-min fairness makes this number as large as possible.
+    """
+    rate = pl.col("rate")
+    return _of_clients(result, variant, workload).group_by(RUN).agg(value=rate.min() / rate.mean()).sort(RUN)
 
 
 def of_equals(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
@@ -55,6 +64,11 @@ def _rates(result: Result, variant: str, workload: str) -> pl.DataFrame:
     if workload != "*":
         rows = rows.filter(workload=workload)
     return rows.group_by(*RUN, "client", "circuit").agg(rate=pl.col("bytes").sum() / pl.col("ttlb_s").sum())
+
+
+def _of_clients(result: Result, variant: str, workload: str) -> pl.DataFrame:
+    """The rate of each client with at least one complete download, with all its circuits."""
+    return _rates(result, variant, workload).group_by(*RUN, "client").agg(pl.col("rate").sum())
 
 
 def _index(rates: pl.DataFrame) -> pl.DataFrame:
