@@ -88,7 +88,9 @@ def _check_address(address: str) -> None:
 
 def _no_cluster(address: str, error: Exception) -> PenstockError:
     reason = str(error).strip().partition("\n")[0]
-    return PenstockError(f"--ray {address}: there is no Ray cluster ({reason}); start one with ray start")
+    return PenstockError(
+        f"--ray {address}: there is no Ray cluster ({reason}); start one with ray start, and check RAY_AUTH_MODE"
+    )
 
 
 def cores(ray: Any) -> int:

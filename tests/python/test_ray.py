@@ -78,7 +78,10 @@ def test_ctrl_c_keeps_finished_runs_and_ray_finishes_the_others(alone: Path, tmp
 
 @needs_ray
 def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(PenstockError, match=r"--ray 127.0.0.1:1: there is no Ray cluster .*; start one with ray start"):
+    with pytest.raises(
+        PenstockError,
+        match=r"--ray 127.0.0.1:1: there is no Ray cluster .*; start one with ray start, and check RAY_AUTH_MODE",
+    ):
         penstock.run("quickstart", out=tmp_path / "out", ray="127.0.0.1:1")
     assert not (tmp_path / "out").exists()
 
