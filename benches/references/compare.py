@@ -35,7 +35,7 @@ from rows import CONGESTION, EXPERIMENTS, GATES, read, refuse
 
 from penstock import generated
 from penstock.errors import PenstockError
-from penstock.figures.style import RC, Look, grid_of, legend_above, looks
+from penstock.figures.style import RC, CurveStyle, curve_styles, grid_of, legend_above
 
 MODEL = "model "
 """The prefix of the names in the model's rows."""
@@ -258,11 +258,11 @@ def _ratio(ratio: float) -> str:
     return "-" if np.isnan(ratio) else f"{ratio:.2f}{'*' if off(ratio) else ' '}"
 
 
-def appearance(runs: pl.DataFrame) -> dict[tuple[str, bool], Look]:
+def appearance(runs: pl.DataFrame) -> dict[tuple[str, bool], CurveStyle]:
     """A style for each reference and profile."""
     names = runs.select("who", "model").unique(maintain_order=True).sort("model", "who").rows()
     labels = {f"{model} {who}": f"model, {who}" if model else who for who, model in names}
-    return {(who, model): looks(labels)[f"{model} {who}"] for who, model in names}
+    return {(who, model): curve_styles(labels)[f"{model} {who}"] for who, model in names}
 
 
 LOSSES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -278,9 +278,9 @@ def draw_curves(runs: pl.DataFrame, experiment: str) -> Figure | None:
     handles: dict[str, Any] = {}
     for (congestion, rtt), axes in panels.items():
         here = chosen.filter(congestion=congestion, rtt_s=rtt)
-        for (who, model), look in appearance(chosen).items():
-            line = _curve(axes, here.filter(who=who, model=model), metric, look, model)
-            handles |= {look.label: line} if line else {}
+        for (who, model), style in appearance(chosen).items():
+            line = _curve(axes, here.filter(who=who, model=model), metric, style, model)
+            handles |= {style.label: line} if line else {}
         axes.set_xscale("symlog", linthresh=0.001, linscale=0.5)
         axes.set_xticks(LOSSES, [f"{100 * loss:g}" for loss in LOSSES])
         axes.set_xticks([], minor=True)
@@ -308,7 +308,7 @@ def _panels(
     return figure, dict(zip(places, figure.axes, strict=True))
 
 
-def _curve(axes: Axes, runs: pl.DataFrame, metric: Metric, look: Look, model: bool) -> Any:
+def _curve(axes: Axes, runs: pl.DataFrame, metric: Metric, style: CurveStyle, model: bool) -> Any:
     """Draw medians over loss with their range; the model without markers. None without a number."""
     found = [(loss, groups(here, metric)) for (loss,), here in runs.sort("loss").group_by("loss", maintain_order=True)]
     points = [(loss, *group[3:]) for loss, by in found for group in by.values() if group.finished]
@@ -319,8 +319,8 @@ def _curve(axes: Axes, runs: pl.DataFrame, metric: Metric, look: Look, model: bo
         x,
         y,
         yerr=[y - low, high - y],
-        color=look.colour,
-        linestyle=look.line,
+        color=style.colour,
+        linestyle=style.line,
         linewidth=1.6,
         marker="" if model else "o",
         markersize=4,
@@ -339,10 +339,10 @@ def draw_window(runs: pl.DataFrame) -> Figure | None:
     styles = appearance(chosen)
     handles: dict[str, Any] = {}
     for run in chosen.sort("model", "who").iter_rows(named=True):
-        look, samples = styles[run["who"], run["model"]], np.array(run["samples"])
+        style, samples = styles[run["who"], run["model"]], np.array(run["samples"])
         if len(samples):
-            (handles[look.label],) = panels[run["congestion"], run["rtt_s"]].step(
-                *samples.T, where="post", color=look.colour, linestyle=look.line, linewidth=1.3
+            (handles[style.label],) = panels[run["congestion"], run["rtt_s"]].step(
+                *samples.T, where="post", color=style.colour, linestyle=style.line, linewidth=1.3
             )
     for axes in panels.values():
         axes.set_ylim(bottom=0)

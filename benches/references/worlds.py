@@ -124,7 +124,7 @@ def table(rows: Rows) -> list[list[str]]:
     lines = []
     compared: set[str] = set()
 
-    def judge(*cells: str, holds: bool) -> None:
+    def add_verdict(*cells: str, holds: bool) -> None:
         lines.append([*cells, HOLDS if holds else "**fails**"])
 
     def medians(variant: str, position: str) -> None:
@@ -135,7 +135,7 @@ def table(rows: Rows) -> list[list[str]]:
             testbed, sim = (read_of(rows[backend, variant]) for backend in BACKENDS)
             if testbed is not None and sim is not None:
                 shown = f"{testbed * 1e3:.1f}", f"{sim * 1e3:.1f}", f"{sim / testbed - 1:+.1%}"
-                judge(variant, name, *shown, f"within {band:.0%}", holds=abs(sim / testbed - 1) <= band)
+                add_verdict(variant, name, *shown, f"within {band:.0%}", holds=abs(sim / testbed - 1) <= band)
 
     mechanisms = [("vanilla", variant, "exit") for variant in MECHANISMS]
     for before, after, position in [*PAIRS, *mechanisms]:
@@ -151,7 +151,7 @@ def table(rows: Rows) -> list[list[str]]:
             same = statistics.mean(testbed) * statistics.mean(sim) > 0
             criterion = "same sign" if must else "inside its interval"
             shown = show_change(testbed), show_change(sim), ""
-            judge(f"{before} to {after}", name, *shown, criterion, holds=same or not must)
+            add_verdict(f"{before} to {after}", name, *shown, criterion, holds=same or not must)
     return lines
 
 

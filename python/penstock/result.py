@@ -61,8 +61,8 @@ class Result:
         ]
         table = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
         names = "".join(f"<th>{name}</th>" for name in head)
-        told = f"{escape(self.title)}: {len(self.manifest['runs'])} runs in {escape(str(self.directory))}"
-        return f"<table><caption>{told}</caption><thead><tr>{names}</tr></thead><tbody>{table}</tbody></table>"
+        caption = f"{escape(self.title)}: {len(self.manifest['runs'])} runs in {escape(str(self.directory))}"
+        return f"<table><caption>{caption}</caption><thead><tr>{names}</tr></thead><tbody>{table}</tbody></table>"
 
     @property
     def scenario(self) -> dict[str, Any]:
@@ -177,8 +177,8 @@ class Result:
         try:
             yield
         except (OSError, pl.exceptions.PolarsError) as error:
-            told = " ".join(str(error).split())
-            raise OutputError(f"{self.directory} has changed or is damaged: start again ({told[:200]})") from error
+            reason = " ".join(str(error).split())
+            raise OutputError(f"{self.directory} has changed or is damaged: start again ({reason[:200]})") from error
 
     def _files(self, name: str) -> list[Path]:
         files = [part / f"{name}.parquet" for part in ([self.directory] if self._parts is None else self._parts)]

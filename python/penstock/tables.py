@@ -68,8 +68,8 @@ def show_points(result: Result, footer: str, to: Console) -> None:
     times = [column for metric in summary.METRICS for column in (metric.short, "95 % interval")]
     table = plain(result.title, point_columns(rows), ["downloads", *times])
     for row in rows.iter_rows(named=True):
-        told = [str(row[name]) for name in point_columns(rows)]
-        table.add_row(*told, str(row["downloads"]), *point_times(row))
+        values = [str(row[name]) for name in point_columns(rows)]
+        table.add_row(*values, str(row["downloads"]), *point_times(row))
     to.print(table)
     counts = rows["units"].to_list()
     to.print(f" {points_remark(result.replicates, counts)}", soft_wrap=True)
@@ -91,12 +91,12 @@ def point_columns(rows: pl.DataFrame) -> list[str]:
 
 def point_times(row: Mapping[str, Any]) -> list[str]:
     """Each time of a point [s] and its interval."""
-    told = []
+    cells = []
     for metric in summary.METRICS:
         short = metric.column.removesuffix("_s")
         mean, low, high = row[f"{short}_s"], row[f"{short}_low_s"], row[f"{short}_high_s"]
-        told += ["-" if mean is None else seconds(mean), "-" if low is None else f"{seconds(low)} to {seconds(high)}"]
-    return told
+        cells += ["-" if mean is None else seconds(mean), "-" if low is None else f"{seconds(low)} to {seconds(high)}"]
+    return cells
 
 
 def points_remark(replicates: Replicates, counts: Sequence[int]) -> str:

@@ -44,8 +44,8 @@ def test_the_page_of_commands_has_every_option(penstock: Command) -> None:
     for command in COMMANDS:
         options = set(re.findall(r"^  (--[a-z-]+)", penstock(*command.split(), "--help").out, flags=re.MULTILINE))
         section = page.partition(f"\n## `penstock {command.split()[0]}`\n")[2].partition("\n## ")[0]
-        told = {f"--{name}" for name in re.findall(r"--(?:no-)?([a-z-]+)", section + "--json --csv")}
-        assert not options - told, f"penstock {command}: docs/reference/commands.md lacks {options - told}"
+        documented = {f"--{name}" for name in re.findall(r"--(?:no-)?([a-z-]+)", section + "--json --csv")}
+        assert not options - documented, f"penstock {command}: docs/reference/commands.md lacks {options - documented}"
 
 
 def test_the_version_names_the_build(penstock: Command) -> None:

@@ -35,9 +35,9 @@ def test_overrides_may_be_python_values(small: Path, tmp_path: Path) -> None:
 
 
 def test_check_and_entries_are_the_json_of_the_commands(small: Path) -> None:
-    told = penstock.check(small, sets={"run.duration": "5 s"})
-    assert [each["name"] for each in told["variants"]] == ["stock", "small"]
-    assert told["variants"][0]["estimate"]["sim_seconds"] == 5
+    checked = penstock.check(small, sets={"run.duration": "5 s"})
+    assert [each["name"] for each in checked["variants"]] == ["stock", "small"]
+    assert checked["variants"][0]["estimate"]["sim_seconds"] == 5
     assert "quickstart" in [each["name"] for each in penstock.entries()]
     assert get_args(verbs.List) == listing.KINDS
     with pytest.raises(penstock.ScenarioError, match="there is no list 'relays'; there are scenarios"):

@@ -78,9 +78,9 @@ def test_probabilities_find_the_information_of_a_known_law() -> None:
     made, lost = [], []
     for k in range(2000):
         scores = rng.normal(scale=2.0, size=50)
-        law = np.exp(scores) / np.exp(scores).sum()
-        made.append(Guess(f"v{k}", int(rng.choice(50, p=law)), GUARDS, scores))
-        lost.append(np.log2(50) + np.sum(law * np.log2(law)))
+        probabilities = np.exp(scores) / np.exp(scores).sum()
+        made.append(Guess(f"v{k}", int(rng.choice(50, p=probabilities)), GUARDS, scores))
+        lost.append(np.log2(50) + np.sum(probabilities * np.log2(probabilities)))
     assert of_probabilities(made).mean() == pytest.approx(np.mean(lost), abs=0.12)
 
 
@@ -101,7 +101,7 @@ def test_an_empty_set_keeps_all_candidates() -> None:
 
 
 def test_each_fold_uses_the_law_of_the_others() -> None:
-    # One network leaks everything, and the other nothing: neither law fits the other network.
+    # One network leaks everything, and the other nothing: neither model fits the other network.
     made = oracle(40) + guesses(0.0, count=40)
     gains = of_sets(made, 0.5, [0] * 40 + [1] * 40)
     assert gains[:40].mean() < 1.0

@@ -193,8 +193,8 @@ def test_escape_sequences_of_a_scenario_reach_no_terminal(penstock: Command, sma
     small.write_text(text)
     done = penstock("run", small, "--runs", "1", "--no-report", "--out", "done")
     assert done.status == 0, done
-    for told in (done, penstock("check", small), penstock("compare", "done:stock", "done:small")):
-        assert not {"\x1b", "\x07"} & {*told.out, *told.err}, told
+    for ended in (done, penstock("check", small), penstock("compare", "done:stock", "done:small")):
+        assert not {"\x1b", "\x07"} & {*ended.out, *ended.err}, ended
     small.write_text(text.replace('size = "100 KiB"', 'size = "1 \\u001b[2Jfurlong"'))
     assert "\x1b" not in sentence(penstock("run", small))
 

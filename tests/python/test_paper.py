@@ -352,7 +352,7 @@ def test_a_paper_ends_in_verdicts_and_a_report(penstock: Command, own: Path) -> 
         assert said in page
     manifest = json.loads((out / "small" / "manifest.json").read_text())
     assert manifest["scenario"]["sets"] == ['run.duration="15 s"']
-    # The same again runs nothing and judges anew; a failed claim is an error only if that is asked for.
+    # The same again runs nothing and checks the claims again; a failed claim is an error only if that is asked for.
     before = (out / "small" / "transfers.parquet").stat().st_mtime_ns
     again = penstock("paper", own, "--runs", "2", "--scale", "0.5", "--out", "out", "--strict")
     assert (again.status, again.err) == (1, "")
@@ -432,7 +432,7 @@ def test_a_foreign_directory_and_an_unknown_paper_are_refused(penstock: Command,
     done = penstock("paper", own, "--out", "mine")
     assert (done.status, done.err) == (
         2,
-        "penstock: mine exists and is no output of penstock paper; choose another --out\n",
+        "penstock: mine exists and is not an output of penstock paper; choose another --out\n",
     )
     done = penstock("paper", "torrent")
     assert done.status == 2

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import figures, report, stats, summary, tables
 from penstock.figures.downloads import curve_of, how_drawn, right_edge
-from penstock.figures.style import looks
+from penstock.figures.style import curve_styles
 from penstock.replicates import Replicates, first_run
 from penstock.result import Result
 
@@ -156,9 +156,9 @@ def test_the_report_and_the_terminal_name_the_replicates(
 ) -> None:
     result = Result(untraced(make_up(seeds=2, networks=3)))
     tables.show(result, "", tables.console())
-    told = capsys.readouterr().out
-    assert "Runs in the same network are paired. A network's median is the mean over its seeds." in told
-    assert "With 3 networks only" in told
+    printed = capsys.readouterr().out
+    assert "Runs in the same network are paired. A network's median is the mean over its seeds." in printed
+    assert "With 3 networks only" in printed
     page = " ".join(report.render([result]).split())
     for words in (
         "3 networks, 2 seeds, penstock",
@@ -213,9 +213,9 @@ def test_figures_of_networks_are_drawn_and_a_trace_is_that_of_one_run(make_up: C
 
 def test_an_axis_ends_where_the_slowest_curve_has_most_of_its_downloads() -> None:
     slow, fast = (curve_of([[np.arange(1.0, 101.0) * scale]]) for scale in (2.0, 1.0))
-    look = looks({"a": "a", "b": "b"})
-    assert right_edge({look["a"]: slow, look["b"]: fast}, 0.99) == pytest.approx(1.04 * 198)
-    assert right_edge({look["a"]: curve_of([])}, 0.99) == 1.04
+    style = curve_styles({"a": "a", "b": "b"})
+    assert right_edge({style["a"]: slow, style["b"]: fast}, 0.99) == pytest.approx(1.04 * 198)
+    assert right_edge({style["a"]: curve_of([])}, 0.99) == 1.04
     assert "band" not in how_drawn(Replicates.of([("", 1), ("", 2)]))
 
 

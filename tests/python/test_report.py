@@ -115,13 +115,13 @@ def test_identical_and_missing_curves_are_named(make_up: Callable[..., Path]) ->
 
 
 def test_ordered_variants_have_a_sequential_palette_and_many_variants_have_markers() -> None:
-    ordered = style.looks({"off": "off", "a": "half-life 10 s", "b": "half-life 1.5 s", "c": "half-life 66 s"})
+    ordered = style.curve_styles({"off": "off", "a": "half-life 10 s", "b": "half-life 1.5 s", "c": "half-life 66 s"})
     assert ordered["off"].colour == style.COLOURS[1]
     bright = [sum(int(ordered[name].colour[i : i + 2], 16) for i in (1, 3, 5)) for name in ("b", "a", "c")]
     assert bright == sorted(bright)
-    many = style.looks({f"v{i}": f"variant {'abcdefghijklmnop'[i]}" for i in range(16)})
-    assert [look.marker for look in many.values()] == [""] * 7 + ["o"] * 7 + ["s"] * 2
-    assert len({look[1:] for look in many.values()}) == 16
+    many = style.curve_styles({f"v{i}": f"variant {'abcdefghijklmnop'[i]}" for i in range(16)})
+    assert [style.marker for style in many.values()] == [""] * 7 + ["o"] * 7 + ["s"] * 2
+    assert len({style[1:] for style in many.values()}) == 16
 
 
 def test_the_page_has_the_runs_their_uncertainty_and_how_to_repeat_them(

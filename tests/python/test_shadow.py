@@ -373,9 +373,9 @@ def pretend(out: Path, *, faster: float = 1.0) -> None:
         (hosts / name / "tgen.1001.stdout").write_text("".join(lines))
     # The first three streams have one circuit. Another circuit is that of a directory request.
     entry, last, middle = sorted(facts["relays"], key=lambda relay: str(relay["name"]))
-    told = [connected(2.2 + 2 * n, 70 if n < 3 else 71, [entry, middle, last]) for n in range(9)]
-    told.insert(1, connected(3.0, 72, [last, middle, entry]))
-    (hosts / "web" / "fake-tor.1000.stdout").write_text("".join(told))
+    lines = [connected(2.2 + 2 * n, 70 if n < 3 else 71, [entry, middle, last]) for n in range(9)]
+    lines.insert(1, connected(3.0, 72, [last, middle, entry]))
+    (hosts / "web" / "fake-tor.1000.stdout").write_text("".join(lines))
     for relay in facts["relays"]:
         (hosts / relay["host"]).mkdir()
         beats = [beat(0, "512 kB", "1.00 MB"), beat(1, "1.00 MB", "1.50 MB"), beat(2, "1.25 MB", "3.00 MB")]

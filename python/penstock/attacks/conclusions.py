@@ -61,7 +61,7 @@ Made = Sequence[tuple[Run, Guess]]
 
 
 def rows_of(attack: Attack, variant: str, made: Made) -> list[dict[str, Any]]:
-    """A row for each victim of one attack under one variant. The laws of gains are fitted to the other replicates."""
+    """A row for each victim of one attack under one variant. Gains use probabilities fitted to the other replicates."""
     guesses = [guess for _, guess in made]
     several = len({run.network for run, _ in made}) > 1
     folds = [run.network if several else (run.network, run.seed) for run, _ in made]
@@ -118,13 +118,13 @@ def concluded(
     counts = np.array([guess.candidates for guess in guesses], dtype=float)
     match attack.conclusion.kind:
         case "probabilities":
-            laws = information.posteriors(guesses, folds)
-            spread = [float(2 ** -np.sum(law * np.log2(np.maximum(law, 1e-300)))) for law in laws]
+            fitted = information.posteriors(guesses, folds)
+            spread = [float(2 ** -np.sum(each * np.log2(np.maximum(each, 1e-300)))) for each in fitted]
             found = [
                 Remaining(count, guess.rank == 1, _others(count, guess))
                 for count, guess in zip(spread, guesses, strict=True)
             ]
-            true = np.array([law[guess.truth] for law, guess in zip(laws, guesses, strict=True)])
+            true = np.array([each[guess.truth] for each, guess in zip(fitted, guesses, strict=True)])
             return found, list(np.log2(np.maximum(true, 1e-300) * counts))
         case "rank":
             found = [Remaining(guess.rank, guess.rank == 1, _others(guess.rank, guess)) for guess in guesses]

@@ -4,7 +4,7 @@ A guess has a score for each candidate, and a higher score means a more likely c
 a candidate set, a rank or probabilities. The papers count the entropy lost: the logarithm of the candidates before,
 divided by those that remain. This number is also positive if an adversary discards random candidates. Therefore each
 conclusion also has the information gain: the logarithm of the probability that the adversary gives the true candidate,
-divided by that of a uniform choice. A law with one parameter turns a conclusion into probabilities. The parameter is
+divided by that of a uniform choice. A model with one parameter turns a conclusion into probabilities. The parameter is
 fitted to other victims, so that an adversary that learns nothing gains nothing, or less than nothing.
 
 Source: entropy lost: throttling section 5.2; remaining candidates: KIST section 6; information gain: the logarithmic
@@ -23,7 +23,7 @@ SHUFFLES = 999
 """The number of permutations of a permutation test."""
 
 STEEPEST = 20.0
-"""The largest parameter of a law. With it, the law is certain."""
+"""The largest parameter of a model. With it, the model is certain."""
 
 FOLDS = 10
 """The number of parts into which the victims of a single fold are divided."""
@@ -97,7 +97,7 @@ def said(guess: Guess) -> NDArray[np.bool_]:
 def gain_of_sets(sizes: Floats, candidates: Floats, hits: NDArray[np.bool_], folds: Sequence[object]) -> Floats:
     """The information gain of candidate sets [bit], one number for each victim.
 
-    The law: a candidate in the set is exp(w) times as likely as a candidate outside. Each fold uses the parameter w of
+    The model: a candidate in the set is exp(w) times as likely as one outside. Each fold uses the parameter w of
     the other folds. A gain is 0 if all candidates are in the set.
     """
 
@@ -120,7 +120,7 @@ def gain_of_sets(sizes: Floats, candidates: Floats, hits: NDArray[np.bool_], fol
 def gain_of_ranks(ranks: Floats, candidates: Floats, folds: Sequence[object]) -> Floats:
     """The information gain of ranks [bit], one number for each victim.
 
-    The law: the probability of rank r is proportional to r ** -s, with s of at least 0, where all ranks are as likely.
+    The model: the probability of rank r is proportional to r ** -s, with s of at least 0, where all ranks are equal.
     """
     logs = np.log(np.arange(1, int(candidates.max()) + 1))
 
@@ -148,7 +148,7 @@ def posteriors(guesses: Sequence[Guess], folds: Sequence[object]) -> list[Floats
     for row, guess in zip(table, guesses, strict=True):
         row[: guess.candidates] = _standard(guess.scores)
     truths = np.array([guess.truth for guess in guesses])
-    laws = np.zeros_like(table)
+    distributions = np.zeros_like(table)
 
     def log_of(t: float, chosen: NDArray[np.bool_]) -> Floats:
         # A product of 0 and the infinite score of a missing candidate would be NaN.
@@ -160,11 +160,11 @@ def posteriors(guesses: Sequence[Guess], folds: Sequence[object]) -> list[Floats
         return -float(np.sum(log_of(t, chosen)[np.arange(int(chosen.sum())), truths[chosen]])) + 0.05 * t
 
     def score(t: float, chosen: NDArray[np.bool_]) -> Floats:
-        laws[chosen] = np.exp(log_of(t, chosen))
+        distributions[chosen] = np.exp(log_of(t, chosen))
         return np.zeros(int(np.sum(chosen)))
 
     _by_folds(folds, loss, score, 0.0)
-    return [law[: guess.candidates] for law, guess in zip(laws, guesses, strict=True)]
+    return [each[: guess.candidates] for each, guess in zip(distributions, guesses, strict=True)]
 
 
 def _standard(scores: Floats) -> Floats:

@@ -9,7 +9,7 @@ from penstock.compare.source import CLOCKS, Source
 from penstock.errors import OutputError, naming
 from penstock.figures.downloads import Panel, curve_of, draw_panels, hidden, result_of
 from penstock.figures.picture import Picture
-from penstock.figures.style import looks
+from penstock.figures.style import curve_styles
 from penstock.output import fresh
 from penstock.replicates import BAND
 from penstock.report.inline import inline
@@ -60,22 +60,24 @@ def write(comparison: Comparison, to: Path, command: str) -> Path:
 
 def draw(comparison: Comparison) -> Picture:
     """A row of panels for each kind of downloads, with the times of A and B."""
-    styled = list(zip(comparison.sources, looks({"A": "A", "B": "B"}).values(), strict=True))
+    styled = list(zip(comparison.sources, curve_styles({"A": "A", "B": "B"}).values(), strict=True))
     rows = [
         [
             Panel(
                 f"{kind.name}: {metric.title}",
                 f"{metric.title} [s]",
                 {
-                    look: curve_of(source.replicates.samples(source.downloads.filter(kind.where, outcome="ok"), column))
-                    for source, look in styled
+                    style: curve_of(
+                        source.replicates.samples(source.downloads.filter(kind.where, outcome="ok"), column)
+                    )
+                    for source, style in styled
                 },
             )
             for metric, column in zip(METRICS, CLOCKS[comparison.clock], strict=True)
         ]
         for kind in comparison.kinds
     ]
-    figure = draw_panels(rows, (3.9, 2.75), [f"{look.label}: {source.label}" for source, look in styled])
+    figure = draw_panels(rows, (3.9, 2.75), [f"{style.label}: {source.label}" for source, style in styled])
     bands = " ".join(_banded(letter, source) for letter, source in comparison.lettered)
     caption = (
         "Each curve shows the fraction of complete downloads that finished within the time on the x axis. A curve "

@@ -65,8 +65,8 @@ def parsed(path: Path, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        told = " ".join(str(error).split())[:120]
-        raise OutputError(f"{path} is not JSON ({told}); it may be incomplete") from error
+        reason = " ".join(str(error).split())[:120]
+        raise OutputError(f"{path} is not JSON ({reason}); it may be incomplete") from error
     return parse(_Object, value, path, OutputError).root
 
 

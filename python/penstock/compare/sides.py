@@ -167,8 +167,8 @@ def _kinds(a: Source, b: Source) -> tuple[list[Kind], tuple[str, ...]]:
     in_a, in_b = _names(a, column), _names(b, column)
     shared = {name: min(in_a[name], in_b[name]) for name in in_a if name in in_b}
     if not shared:
-        told = "; ".join(f"{each.label} has {_listed(names, column)}" for each, names in ((a, in_a), (b, in_b)))
-        raise PenstockError(f"the two sources have no download size in common: {told}")
+        described = "; ".join(f"{each.label} has {_listed(names, column)}" for each, names in ((a, in_a), (b, in_b)))
+        raise PenstockError(f"the two sources have no download size in common: {described}")
     chosen = set(sorted(shared, key=lambda name: -shared[name])[:MOST])
     if column == "bytes":
         for source in (a, b):
@@ -236,12 +236,12 @@ def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Re
     for name, q in QUANTILES.items():
         if a.ours and b.ours:
             of_a, of_b = (rows.group_by(RUN).agg(value=pl.col(column).quantile(q, "linear")) for rows in values)
-            told = (_paired(of_a, of_b, common) if common else None) or _unpaired(
+            columns = (_paired(of_a, of_b, common) if common else None) or _unpaired(
                 a.replicates.average(of_a), b.replicates.average(of_b)
             )
         else:
-            told = _bootstrapped(first, second, q)
-        found.append(Row(kind.name, metric, name, int(first.size), int(second.size), *told, distance))
+            columns = _bootstrapped(first, second, q)
+        found.append(Row(kind.name, metric, name, int(first.size), int(second.size), *columns, distance))
     return found
 
 

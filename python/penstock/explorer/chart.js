@@ -34,9 +34,9 @@ export function short(value) {
 
 /** Sentences about curves that a reader cannot see: identical ones, and those without values. */
 export function remarks(series) {
-  const told = [];
+  const sentences = [];
   const empty = series.filter((each) => each.values.every((value) => value == null));
-  if (empty.length) told.push(`No values: ${empty.map((each) => each.label).join(", ")}.`);
+  if (empty.length) sentences.push(`No values: ${empty.map((each) => each.label).join(", ")}.`);
   const groups = new Map();
   for (const each of series) {
     if (empty.includes(each)) continue;
@@ -44,9 +44,9 @@ export function remarks(series) {
     groups.set(key, [...(groups.get(key) ?? []), each.label]);
   }
   for (const labels of groups.values()) {
-    if (labels.length > 1) told.push(`Identical curves: ${labels.join(", ")}.`);
+    if (labels.length > 1) sentences.push(`Identical curves: ${labels.join(", ")}.`);
   }
-  return told.join(" ");
+  return sentences.join(" ");
 }
 
 const tint = (each, index) => each.tint ?? `c${index % COLOURS}`;

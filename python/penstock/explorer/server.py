@@ -182,8 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
         except PenstockError as error:
             status, body = HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)})
         except Exception as error:
-            told = f"penstock has a bug, please report it: {type(error).__name__}: {error}"
-            status, body = HTTPStatus.INTERNAL_SERVER_ERROR, json.dumps({"error": " ".join(told.split())})
+            message = f"penstock has a bug, please report it: {type(error).__name__}: {error}"
+            status, body = HTTPStatus.INTERNAL_SERVER_ERROR, json.dumps({"error": " ".join(message.split())})
         self._send(status, body.encode(), TYPES[".json"])
 
     def _refuse(self, status: HTTPStatus) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from penstock.attacks import probe, wave
 from penstock.figures import words
 from penstock.figures.picture import Picture
-from penstock.figures.style import grid_of, legend_above, looks
+from penstock.figures.style import curve_styles, grid_of, legend_above
 from penstock.replicates import first_run
 from penstock.result import Result
 
@@ -30,17 +30,17 @@ def draw_probe(result: Result) -> Picture | None:
     figure, [[axes]] = grid_of(1, 1, 7.2, 3.2)
     handles: list[Artist] = []
     middle: dict[str, str] = {}
-    styles = looks(result.variants)
-    for name, look in styles.items():
+    styles = curve_styles(result.variants)
+    for name, style in styles.items():
         at, rate = _throughput(cells, name, PROBE_BIN)
-        handles += axes.step(at, rate, where="post", color=look.colour, linestyle=look.line, linewidth=1.5)
-        middle[look.label] = f"{np.median(rate) if len(rate) else 0:.0f} KiB/s"
+        handles += axes.step(at, rate, where="post", color=style.colour, linestyle=style.line, linewidth=1.5)
+        middle[style.label] = f"{np.median(rate) if len(rate) else 0:.0f} KiB/s"
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylim(bottom=1)
     axes.set_xlabel("time [s]")
     axes.set_ylabel("throughput [KiB/s]")
-    legend_above(figure, handles, [look.label for look in styles.values()])
+    legend_above(figure, handles, [style.label for style in styles.values()])
     alt = f"Median throughput of the probe: {words.listed(middle)}."
     caption = (
         f"Payload that reached the probing client in intervals of {PROBE_BIN:g} s, in the first seed. The y axis is "
@@ -56,7 +56,7 @@ def draw_wave(result: Result) -> Picture | None:
     there = next((each for each in made if each is not None), None)
     if cells.is_empty() or there is None:
         return None
-    styles = looks(result.variants)
+    styles = curve_styles(result.variants)
     names = list(styles)
     of_all = {name: wave.targets(result, name, TARGET, "client") for name in names}
     most_similar = max(names, key=lambda name: of_all[name]["correlation"].mean() or 0.0)
@@ -66,8 +66,8 @@ def draw_wave(result: Result) -> Picture | None:
     begin, most = float(there.begins[0]), 0.0
     for name in shown:
         at, rate = _throughput(cells, name, TARGET_BIN)
-        look = styles[name]
-        handles += over_time.step(at, rate, where="post", color=look.colour, linestyle=look.line, linewidth=1.3)
+        style = styles[name]
+        handles += over_time.step(at, rate, where="post", color=style.colour, linestyle=style.line, linewidth=1.3)
         most = max(most, float(np.quantile(rate[at > begin], 0.99, method="higher")) if (at > begin).any() else 0.0)
     for k in range(SHOWN):
         on = begin + k * there.period

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from penstock import stats, summary
 from penstock.figures import words
 from penstock.figures.picture import Picture
-from penstock.figures.style import Look, grid_of, legend_above, letters, looks
+from penstock.figures.style import CurveStyle, curve_styles, grid_of, legend_above, letters
 from penstock.replicates import BAND, Replicates
 from penstock.result import Result
 
@@ -25,7 +25,7 @@ class Panel(NamedTuple):
 
     title: str
     x_label: str
-    curves: Mapping[Look, stats.Curve]
+    curves: Mapping[CurveStyle, stats.Curve]
 
 
 def draw(result: Result) -> Picture | None:
@@ -33,7 +33,7 @@ def draw(result: Result) -> Picture | None:
     workloads = summary.workloads(result.transfers, summary.counted(result.transfers))
     if not workloads:
         return None
-    styles = looks(result.variants)
+    styles = curve_styles(result.variants)
     rows = [
         [
             Panel(f"{workload}: {metric.title}", f"{metric.title} [s]", curves_of(result, styles, workload, metric))
@@ -41,7 +41,7 @@ def draw(result: Result) -> Picture | None:
         ]
         for workload in workloads
     ]
-    figure = draw_panels(rows, (3.9, 2.75), [look.label for look in styles.values()])
+    figure = draw_panels(rows, (3.9, 2.75), [style.label for style in styles.values()])
     caption = (
         "Each curve shows the fraction of downloads that finished within the time on the x axis. A curve further left "
         f"is faster. Downloads are complete and began after the warm-up. {how_drawn(result.replicates)} Each x axis "
@@ -63,16 +63,16 @@ def result_of(rows: Sequence[Sequence[Panel]]) -> str:
 
 
 def _labelled(panel: Panel) -> dict[str, stats.Curve]:
-    return {look.label: curve for look, curve in panel.curves.items()}
+    return {style.label: curve for style, curve in panel.curves.items()}
 
 
 def curves_of(
-    result: Result, styles: Mapping[str, Look], workload: str, metric: summary.Metric
-) -> dict[Look, stats.Curve]:
+    result: Result, styles: Mapping[str, CurveStyle], workload: str, metric: summary.Metric
+) -> dict[CurveStyle, stats.Curve]:
     """The distribution functions of a workload's times, for each variant in `styles`."""
     return {
-        look: curve_of(summary.by_replicate(result.transfers, result.replicates, variant, workload, metric))
-        for variant, look in styles.items()
+        style: curve_of(summary.by_replicate(result.transfers, result.replicates, variant, workload, metric))
+        for variant, style in styles.items()
     }
 
 
@@ -116,26 +116,26 @@ def draw_panels(
     return figure
 
 
-def draw_distributions(axes: Axes, curves: Mapping[Look, stats.Curve]) -> list[Artist]:
+def draw_distributions(axes: Axes, curves: Mapping[CurveStyle, stats.Curve]) -> list[Artist]:
     """Draw distribution functions over their bands."""
     handles: list[Artist] = []
-    for look, curve in curves.items():
+    for style, curve in curves.items():
         at = _thinned(curve.y)
         if curve.low.size:
             low, high = curve.low[at], curve.high[at]
-            axes.fill_between(curve.x[at], low, high, step="post", color=look.colour, alpha=0.16, linewidth=0)
-    for look, curve in curves.items():
+            axes.fill_between(curve.x[at], low, high, step="post", color=style.colour, alpha=0.16, linewidth=0)
+    for style, curve in curves.items():
         at = _thinned(curve.y)
         x, y = curve.x[at], curve.y[at]
         if x.size:
             x, y = np.concatenate([[x[0]], x]), np.concatenate([[0.0], y])
-        marks: dict[str, Any] = {"marker": look.marker, "markersize": 4, "markevery": 0.12} if look.marker else {}
-        handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7, **marks)
+        marks: dict[str, Any] = {"marker": style.marker, "markersize": 4, "markevery": 0.12} if style.marker else {}
+        handles += axes.step(x, y, where="post", color=style.colour, linestyle=style.line, linewidth=1.7, **marks)
     axes.set_ylim(0, 1.02)
     return handles
 
 
-def right_edge(curves: Mapping[Look, stats.Curve], q: float) -> float:
+def right_edge(curves: Mapping[CurveStyle, stats.Curve], q: float) -> float:
     """Slightly more than the largest of the curves' quantiles `q`."""
     ends = [float(curve.x[curve.y >= min(q, curve.y[-1])][0]) for curve in curves.values() if curve.x.size]
     return 1.04 * max(ends, default=1.0)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from penstock import grid, points, summary
 from penstock.figures.picture import Picture
-from penstock.figures.style import WIDE, grid_of, legend_above, letters, looks, mark_values, time_panels
+from penstock.figures.style import WIDE, curve_styles, grid_of, legend_above, letters, mark_values, time_panels
 from penstock.result import Result
 from penstock.summary import METRICS
 from penstock.tables import seconds
@@ -75,14 +75,14 @@ def _slices(table: pl.DataFrame, further: Sequence[str]) -> list[Slice]:
     several = table["variant"].n_unique() > 1
     found = []
     for (variant, *values), rows in table.group_by(["variant", *further], maintain_order=True):
-        told = [f"{name}={value}" for name, value in zip(further, values, strict=True)]
-        found.append(Slice(", ".join([str(variant)] * several + told), rows))
+        settings = [f"{name}={value}" for name, value in zip(further, values, strict=True)]
+        found.append(Slice(", ".join([str(variant)] * several + settings), rows))
     return found
 
 
 def _lines(slices: Sequence[Slice], workloads: Sequence[str], name: str, values: Sequence[str]) -> Figure:
     x, unit = _quantities(values)
-    styles = looks({each.label: each.label for each in slices})
+    styles = curve_styles({each.label: each.label for each in slices})
     figure, panels = time_panels(workloads, f"{name} [{unit}]" if unit else name)
     for axes, workload, metric in panels:
         for each in slices:
@@ -90,10 +90,10 @@ def _lines(slices: Sequence[Slice], workloads: Sequence[str], name: str, values:
             y, low, high = (
                 rows[f"{metric.column.removesuffix('_s')}{end}_s"].to_numpy() for end in ("", "_low", "_high")
             )
-            look = styles[each.label]
-            line: dict[str, Any] = {"color": look.colour, "linestyle": look.line, "marker": look.marker or "o"}
+            style = styles[each.label]
+            line: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "marker": style.marker or "o"}
             axes.plot(x, y, markersize=3.5, linewidth=1.5, label=each.label, **line)
-            axes.vlines(x, low, high, color=look.colour, linewidth=1.2)
+            axes.vlines(x, low, high, color=style.colour, linewidth=1.2)
         axes.set_ylim(bottom=0)
         if unit is None or (min(x) > 0 and max(x) / min(x) > WIDE):
             axes.set_xscale("linear" if unit is None else "log")
@@ -120,8 +120,8 @@ def _maps(
             at = {(a, b): time for a, b, time in of.select(*names[:2], column).iter_rows()}
             field = np.array([[at.get((a, b)) for a in across] for b in up], dtype=np.float64)
             _map(axes, field, float(everyone.min() or 0), float(everyone.max() or 0))  # type: ignore[arg-type]
-            told = f", {each.label}" if each.label else ""
-            axes.set_title(f"({next(letter)}) {workload}{told}: {metric.title}")
+            suffix = f", {each.label}" if each.label else ""
+            axes.set_title(f"({next(letter)}) {workload}{suffix}: {metric.title}")
             axes.set_xticks(range(len(across)), [value.strip("\"'") for value in across])
             axes.set_yticks(range(len(up)), [value.strip("\"'") for value in up])
         row[0].set_ylabel(names[1])

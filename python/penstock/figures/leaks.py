@@ -11,7 +11,7 @@ from penstock.attacks.model import Attack
 from penstock.figures import words
 from penstock.figures.downloads import Panel, curve_of, draw_panels, how_drawn
 from penstock.figures.picture import Picture
-from penstock.figures.style import Look, looks
+from penstock.figures.style import CurveStyle, curve_styles
 from penstock.result import Result
 
 
@@ -53,7 +53,7 @@ def draw(result: Result) -> Picture | None:
     if "attacks" not in result.manifest:
         return None
     found = study.of(result)
-    styles = looks(result.variants)
+    styles = curve_styles(result.variants)
     rows = [_row(result, attack, found.victims.filter(attack=attack.name), styles) for attack in found.attacks]
     rows = [row for row in rows if row]
     if not rows:
@@ -61,7 +61,7 @@ def draw(result: Result) -> Picture | None:
     columns = max(map(len, rows))
     # A grid needs rows of the same length; the last panel of a short row is repeated and then removed.
     padded = [row + [row[-1]] * (columns - len(row)) for row in rows]
-    figure = draw_panels(padded, (3.6, 2.9), [look.label for look in styles.values()], end=1.0, of="victims")
+    figure = draw_panels(padded, (3.6, 2.9), [style.label for style in styles.values()], end=1.0, of="victims")
     for k, axes in enumerate(list(figure.axes)):
         if k % columns >= len(rows[k // columns]):
             axes.remove()
@@ -90,7 +90,7 @@ def _alt(found: study.Study) -> str:
     )
 
 
-def _row(result: Result, attack: Attack, rows: pl.DataFrame, styles: Mapping[str, Look]) -> list[Panel]:
+def _row(result: Result, attack: Attack, rows: pl.DataFrame, styles: Mapping[str, CurveStyle]) -> list[Panel]:
     if rows.is_empty():
         return []
     return [
@@ -98,12 +98,12 @@ def _row(result: Result, attack: Attack, rows: pl.DataFrame, styles: Mapping[str
             f"{attack.name}: {view.title}",
             view.x_label,
             {
-                look: curve_of(
+                style: curve_of(
                     result.replicates.samples(
                         rows.filter(variant=name).select("network", "seed", value=view.value), "value"
                     )
                 )
-                for name, look in styles.items()
+                for name, style in styles.items()
             },
         )
         for view in VIEWS[attack.estimator.kind]

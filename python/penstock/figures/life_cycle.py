@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from penstock import summary
 from penstock.figures import words
 from penstock.figures.picture import Picture
-from penstock.figures.style import STATIONS, grid_of, legend_above, looks
+from penstock.figures.style import STATIONS, curve_styles, grid_of, legend_above
 from penstock.replicates import RUN, first_run
 from penstock.result import Result
 
@@ -27,20 +27,20 @@ def draw(result: Result) -> Picture | None:
     cells = lived.filter(pl.col("workload") == workload)
     hop = _slowest_hop(cells, next(iter(result.variants)))
     cells = cells.filter(pl.col("hop") == hop)
-    styles = looks(result.variants)
+    styles = curve_styles(result.variants)
     longest: dict[str, str] = {}
     figure, panels = grid_of(len(styles) + 1, 1, 7.8, 1.9, sharex=True)
     waits = panels[-1][0]
-    for (variant, look), (axes,) in zip(styles.items(), panels, strict=False):
-        axes.set_title(look.label)
+    for (variant, style), (axes,) in zip(styles.items(), panels, strict=False):
+        axes.set_title(style.label)
         rows = _one_download(whole.filter(variant=variant, workload=workload), cells.filter(variant=variant))
         if rows is None:
             axes.text(0.5, 0.5, "no whole download", transform=axes.transAxes, ha="center", color="#777777")
             continue
         _life(axes, rows)
         wait = rows["outbuf_ns"] - rows["queued_ns"]
-        longest[look.label] = f"{words.largest(wait):.2f} s"
-        waits.plot(rows["place"], wait, color=look.colour, linestyle=look.line, linewidth=1.5)
+        longest[style.label] = f"{words.largest(wait):.2f} s"
+        waits.plot(rows["place"], wait, color=style.colour, linestyle=style.line, linewidth=1.5)
     # One scale for all variants, so that shorter waits look shorter.
     top = max((axes.get_ylim()[1] for (axes,) in panels[:-1]), default=1.0)
     for (axes,) in panels[:-1]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from penstock import summary
 from penstock.figures.downloads import Panel, curves_of, draw_panels, hidden, how_drawn, result_of
 from penstock.figures.picture import Picture
-from penstock.figures.style import looks
+from penstock.figures.style import curve_styles
 from penstock.result import Result
 
 FEWEST = 2
@@ -42,19 +42,19 @@ def draw(result: Result) -> Picture | None:
         return None
     ttfb, ttlb = summary.METRICS
     columns = [(workloads[0], ttfb), *((workload, ttlb) for workload in workloads)]
-    styles = looks(found.algorithms)
+    styles = curve_styles(found.algorithms)
     rows = [
         [
             Panel(
                 f"{load}, {workload}",
                 f"{metric.title} [s]",
-                curves_of(result, {f"{name}-{load}": look for name, look in styles.items()}, workload, metric),
+                curves_of(result, {f"{name}-{load}": style for name, style in styles.items()}, workload, metric),
             )
             for workload, metric in columns
         ]
         for load in found.loads
     ]
-    figure = draw_panels(rows, (3.3, 2.3), [look.label for look in styles.values()], end=0.95)
+    figure = draw_panels(rows, (3.3, 2.3), [style.label for style in styles.values()], end=0.95)
     caption = (
         "Each curve shows the fraction of downloads that finished within the time on the x axis, for one load. "
         f"Downloads are complete and began after the warm-up. {how_drawn(result.replicates)} Each x axis ends at the "

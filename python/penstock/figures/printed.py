@@ -20,7 +20,7 @@ from penstock.figures.downloads import (
     right_edge,
 )
 from penstock.figures.picture import Picture
-from penstock.figures.style import Look, grid_of, legend_above, looks
+from penstock.figures.style import CurveStyle, curve_styles, grid_of, legend_above
 from penstock.paper.printed import Point
 from penstock.result import Result
 
@@ -54,7 +54,7 @@ def draw(result: Result, points: Sequence[Point]) -> Picture | None:
     """The distribution functions of all variants, with points of one figure, workload and time."""
     first = points[0]
     shown = [point for point in points if point.variant in result.variants]
-    styles = looks(result.variants)
+    styles = curve_styles(result.variants)
     found = _curves(result, styles, first) if shown else None
     if found is None:
         return None
@@ -63,15 +63,15 @@ def draw(result: Result, points: Sequence[Point]) -> Picture | None:
     panel = Panel(f"{first.workload}: {quantity.title}", f"{quantity.title}{unit}", curves)
     figure, [[axes]] = grid_of(1, 1, 6.4, 3.6)
     handles: list[Artist] = []
-    labels = [look.label for look in styles.values()]
+    labels = [style.label for style in styles.values()]
     for point in shown:
-        look = styles[point.variant]
+        style = styles[point.variant]
         # Behind the curves, and larger than their lines.
         handles += axes.plot(
-            point.value, point.share, "D", markersize=9, markerfacecolor="none", markeredgecolor=look.colour,
+            point.value, point.share, "D", markersize=9, markerfacecolor="none", markeredgecolor=style.colour,
             markeredgewidth=1.6, zorder=1.5, clip_on=False,
         )  # fmt: skip
-        labels.append(f"{look.label}, the paper: {point.share:.0%} within {point.value:g} {quantity.unit}".rstrip())
+        labels.append(f"{style.label}, the paper: {point.share:.0%} within {point.value:g} {quantity.unit}".rstrip())
     handles = [*draw_distributions(axes, panel.curves), *handles]
     axes.set_title(panel.title)
     axes.set_xlabel(panel.x_label)
@@ -83,19 +83,19 @@ def draw(result: Result, points: Sequence[Point]) -> Picture | None:
         f"Figure {first.figure} of the paper. Diamonds are points of the paper ({read}). Curves are Penstock's. "
         f"{how_drawn(result.replicates)}{hidden([[panel]])}"
     )
-    told = ", ".join(labels[len(styles) :])
+    paper = ", ".join(labels[len(styles) :])
     return Picture(
         f"figure-{first.figure}-{first.workload}-{quantity.short}",
         f"Figure {first.figure}: {quantity.title} of {first.workload}",
         caption,
         figure,
-        f"{result_of([[panel]])} {told}.",
+        f"{result_of([[panel]])} {paper}.",
     )
 
 
 def _curves(
-    result: Result, styles: Mapping[str, Look], point: Point
-) -> tuple[Quantity, dict[Look, stats.Curve]] | None:
+    result: Result, styles: Mapping[str, CurveStyle], point: Point
+) -> tuple[Quantity, dict[CurveStyle, stats.Curve]] | None:
     """The distributions of a point's measure and workload; None for other measures, and without victims."""
     if metric := next((each for each in summary.METRICS if each.column == point.measure), None):
         return Quantity(metric.title, "s", metric.short.lower()), curves_of(result, styles, point.workload, metric)
@@ -107,10 +107,10 @@ def _curves(
     rows = study.of(result).victims.filter(attack=name)
     column = point.measure.removeprefix("attack_")
     return quantity, {
-        look: curve_of(
+        style: curve_of(
             result.replicates.samples(
                 rows.filter(variant=variant).select("network", "seed", value=pl.col(column)), "value"
             )
         )
-        for variant, look in styles.items()
+        for variant, style in styles.items()
     }

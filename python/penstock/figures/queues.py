@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from penstock import summary
 from penstock.figures import words
 from penstock.figures.picture import Picture
-from penstock.figures.style import Look, grid_of, looks
+from penstock.figures.style import CurveStyle, curve_styles, grid_of
 from penstock.replicates import RUN, first_run
 from penstock.result import Result
 
@@ -25,10 +25,10 @@ def draw_length(result: Result) -> Picture | None:
         return None
     workload = workloads[-1]
 
-    def one(axes: Axes, look: Look, rows: pl.DataFrame, start_s: float) -> None:
+    def one(axes: Axes, style: CurveStyle, rows: pl.DataFrame, start_s: float) -> None:
         time, length = rows["t_s"] - start_s, rows["queue_cells"]
-        axes.fill_between(time, length, step="post", color=look.colour, alpha=0.18, linewidth=0)
-        axes.step(time, length, where="post", color=look.colour, linewidth=0.9)
+        axes.fill_between(time, length, step="post", color=style.colour, alpha=0.18, linewidth=0)
+        axes.step(time, length, where="post", color=style.colour, linewidth=0.9)
 
     figure = _panel_per_variant(result, traced, workload, _first, pl.col("t_s"), one)
     figure.supylabel("queue length [cells]", fontsize=9.5, color="#333333")
@@ -52,9 +52,9 @@ def draw_delays(result: Result) -> Picture | None:
         return None
     workload = workloads[0]
 
-    def one(axes: Axes, look: Look, rows: pl.DataFrame, start_s: float) -> None:
+    def one(axes: Axes, style: CurveStyle, rows: pl.DataFrame, start_s: float) -> None:
         time, delay = rows["queued_ns"] / 1e9 - start_s, rows["circuit_queue_s"]
-        axes.plot(time, delay, "o", color=look.colour, markersize=2.6, markeredgewidth=0, clip_on=False)
+        axes.plot(time, delay, "o", color=style.colour, markersize=2.6, markeredgewidth=0, clip_on=False)
 
     figure = _panel_per_variant(result, tracked, workload, _slowest_cell, pl.col("queued_ns") / 1e9, one)
     figure.supylabel("time in the circuit queue [s]", fontsize=9.5, color="#333333")
@@ -78,15 +78,15 @@ def _panel_per_variant(
     workload: str,
     choose: Callable[[pl.DataFrame, pl.DataFrame], dict[str, Any]],
     time: pl.Expr,
-    one: Callable[[Axes, Look, pl.DataFrame, float], None],
+    one: Callable[[Axes, CurveStyle, pl.DataFrame, float], None],
 ) -> Figure:
     """Stacked panels with common axes; `one` draws a variant's rows during the chosen download."""
-    styles = looks(result.variants)
+    styles = curve_styles(result.variants)
     # A single panel needs space for the label at its side.
     height = 1.75 if len(styles) > 1 else 2.6
     figure, panels = grid_of(len(styles), 1, 7.8, height, sharex=True, sharey=True)
-    for (variant, look), (axes,) in zip(styles.items(), panels, strict=True):
-        axes.set_title(look.label)
+    for (variant, style), (axes,) in zip(styles.items(), panels, strict=True):
+        axes.set_title(style.label)
         mine = rows.filter(variant=variant, workload=workload)
         downloads = summary.counted(result.transfers, variant=variant, workload=workload)
         downloads = first_run(downloads.join(mine, on=CIRCUIT, how="semi"))
@@ -97,7 +97,7 @@ def _panel_per_variant(
         start = download["start_s"]
         during = time.is_between(start, start + download["ttlb_s"])
         of_circuit = rows.filter(variant=variant, **{key: download[key] for key in CIRCUIT})
-        one(axes, look, of_circuit.filter(during).sort(time), start)
+        one(axes, style, of_circuit.filter(during).sort(time), start)
     bottom = panels[-1][0]
     bottom.set_xlabel("time since the request [s]")
     bottom.set_xlim(left=0)

@@ -4,7 +4,7 @@ import polars as pl
 
 from penstock.figures import words
 from penstock.figures.picture import Picture
-from penstock.figures.style import grid_of, legend_above, looks
+from penstock.figures.style import curve_styles, grid_of, legend_above
 from penstock.paper.steps import ALONG, onset
 from penstock.replicates import RUN
 from penstock.result import Result
@@ -28,7 +28,7 @@ def draw(result: Result) -> Picture | None:
     columns = 1 if len(changes) == 1 else 2
     rows = -(-len(changes) // columns)
     figure, panels = grid_of(rows, columns, 7.8 / columns, 1.9, sharex=True, sharey=True)
-    styles = looks(result.variants)
+    styles = curve_styles(result.variants)
     # Panels are filled column by column, so that neighbours in the scenario are above each other.
     places = [panels[row][column] for column in range(columns) for row in range(rows)]
     longest: dict[str, str] = {}

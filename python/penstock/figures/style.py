@@ -73,7 +73,7 @@ STATIONS = dict(
 """The stations of a cell in order: columns of `cells`, names and colours."""
 
 
-class Look(NamedTuple):
+class CurveStyle(NamedTuple):
     """The style of a variant."""
 
     label: str
@@ -83,7 +83,7 @@ class Look(NamedTuple):
     """A marker for variants whose colour another variant has, too."""
 
 
-def looks(variants: Mapping[str, str]) -> dict[str, Look]:
+def curve_styles(variants: Mapping[str, str]) -> dict[str, CurveStyle]:
     """The style of each variant, by its position in the scenario.
 
     Variants that differ in one quantity have the colours of a sequential palette, from dark to bright.
@@ -91,14 +91,14 @@ def looks(variants: Mapping[str, str]) -> dict[str, Look]:
     sweep = find(variants)
     ordered = dict(zip(sweep.values, sequence(len(sweep.values)), strict=True)) if sweep else {}
     # Beside the sequential palette, other variants have warm colours.
-    others = (look_of(i) for i in count() if not sweep or COLOURS[i % len(COLOURS)] not in COOL)
+    others = (category_style(i) for i in count() if not sweep or COLOURS[i % len(COLOURS)] not in COOL)
     return {
-        name: Look(label, ordered[name], "-") if name in ordered else Look(label, *next(others))
+        name: CurveStyle(label, ordered[name], "-") if name in ordered else CurveStyle(label, *next(others))
         for name, label in variants.items()
     }
 
 
-def look_of(place: int) -> tuple[str, Any, str]:
+def category_style(place: int) -> tuple[str, Any, str]:
     """Colour, line and marker of the category at a place; only the first categories need no marker."""
     return COLOURS[place % len(COLOURS)], LINES[place % len(LINES)], MARKERS[place // len(COLOURS) % len(MARKERS)]
 

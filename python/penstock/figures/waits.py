@@ -5,7 +5,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from penstock.figures.downloads import Panel, curve_of, draw_panels, hidden, how_drawn, result_of
 from penstock.figures.picture import Picture
-from penstock.figures.style import looks
+from penstock.figures.style import curve_styles
 from penstock.paper import waits
 from penstock.replicates import RUN
 from penstock.result import Result
@@ -24,13 +24,13 @@ def draw(result: Result) -> Picture | None:
     cells = result.cells.filter(pl.col("kernel_out_s").is_not_null() | (pl.col("hop") == "client"))
     if cells.filter(pl.col("hop") != "client").is_empty():
         return None
-    styles = looks(result.variants)
+    styles = curve_styles(result.variants)
     samples = {
-        title: {look: cells.filter(where, variant=name).select(*RUN, value=value) for name, look in styles.items()}
+        title: {style: cells.filter(where, variant=name).select(*RUN, value=value) for name, style in styles.items()}
         for title, (where, value) in PANELS.items()
     }
     samples["wait on the whole circuit"] = {
-        look: waits.of_circuit(cells.filter(variant=name), "client") for name, look in styles.items()
+        style: waits.of_circuit(cells.filter(variant=name), "client") for name, style in styles.items()
     }
     shown = pl.col("value").clip(LEAST)
     panels = [
@@ -38,13 +38,13 @@ def draw(result: Result) -> Picture | None:
             title,
             "wait of a cell [s]",
             {
-                look: curve_of(result.replicates.samples(rows.with_columns(shown), "value"))
-                for look, rows in values.items()
+                style: curve_of(result.replicates.samples(rows.with_columns(shown), "value"))
+                for style, rows in values.items()
             },
         )
         for title, values in samples.items()
     ]
-    labels = [look.label for look in styles.values()]
+    labels = [style.label for style in styles.values()]
     figure = draw_panels([panels], (3.1, 2.9), labels, of="cells", sharey=True)
     for axes in figure.axes:
         axes.set_xscale("log")

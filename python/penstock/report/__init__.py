@@ -109,7 +109,7 @@ def _points(result: Result) -> dict[str, Any]:
     table = points.write(result)
     columns = tables.point_columns(table) if table.height else []
     rows = [
-        {"told": [row[name] for name in columns], "downloads": row["downloads"], "times": tables.point_times(row)}
+        {"values": [row[name] for name in columns], "downloads": row["downloads"], "times": tables.point_times(row)}
         for row in table.iter_rows(named=True)
     ]
     counts = table["units"].to_list() if table.height else []
