@@ -50,7 +50,7 @@ const FEW_EVENTS: u64 = 20;
 const TURNS_PER_REPORT: u64 = 64;
 
 /// The state that the threads of all shards share.
-struct Crew<'a> {
+struct SharedState<'a> {
     plan: &'a Plan<'a>,
     control: &'a Control,
     shards: Vec<Shard<'a>>,
@@ -64,67 +64,67 @@ struct Crew<'a> {
 
 impl<'a> Run<'a> {
     pub(super) fn in_threads(mut self, control: &'a Control) -> Result<crate::Outcome, Error> {
-        let crew = Crew::new(self.plan, control);
+        let shared = SharedState::new(self.plan, control);
         let end = std::thread::scope(|scope| {
-            let _end = EndOnDrop(&crew.gate);
-            for shard in 1..crew.shards.len() {
-                let crew = &crew;
-                scope.spawn(move || crew.in_thread(shard));
+            let _end = EndOnDrop(&shared.gate);
+            for shard in 1..shared.shards.len() {
+                let shared = &shared;
+                scope.spawn(move || shared.in_thread(shard));
             }
-            self.lead(&crew)
+            self.lead(&shared)
         });
-        crew.continue_panic();
+        shared.continue_panic();
         let end = end?;
-        let worlds = crew.shards.into_iter().map(|shard| shard.world.into_inner().expect(NO_PANIC));
+        let worlds = shared.shards.into_iter().map(|shard| shard.world.into_inner().expect(NO_PANIC));
         Ok(self.finish(worlds.map(|world| world.expect(CREATED)).collect(), end))
     }
 
     /// Runs the first shard. Returns the time at which the run ends.
-    fn lead(&mut self, crew: &Crew<'a>) -> Result<Instant, Error> {
-        crew.barrier[0].store(self.next_barrier().as_nanos(), Ordering::Release);
-        crew.create(0);
+    fn lead(&mut self, shared: &SharedState<'a>) -> Result<Instant, Error> {
+        shared.barrier[0].store(self.next_barrier().as_nanos(), Ordering::Release);
+        shared.create(0);
         let mut was_shared = false;
         for turn in 1.. {
             // If another thread has panicked, the caller continues its panic.
-            if !crew.gate.wait() || crew.control.is_cancelled() {
+            if !shared.gate.wait() || shared.control.is_cancelled() {
                 return Err(Error::Cancelled);
             }
             if std::mem::take(&mut was_shared) {
-                let events = || crew.published(turn, |turn| &turn.events);
+                let events = || shared.published(turn, |turn| &turn.events);
                 self.parallel_events += events().sum::<u64>() - events().max().unwrap_or_default();
             }
-            let next = crew.next(turn);
+            let next = shared.next(turn);
             if let Next::Window(window) = &next
                 && turn.is_multiple_of(TURNS_PER_REPORT)
             {
-                let downloads = crew.published(turn, |turn| &turn.downloads).sum();
-                crew.control.report(window.start, self.fraction(window.start, downloads));
+                let downloads = shared.published(turn, |turn| &turn.downloads).sum();
+                shared.control.report(window.start, self.fraction(window.start, downloads));
             }
             match next {
-                Next::Window(window) if crew.has_few_events(turn) => {
-                    (0..crew.shards.len()).for_each(|shard| crew.run_window(shard, turn, window));
+                Next::Window(window) if shared.has_few_events(turn) => {
+                    (0..shared.shards.len()).for_each(|shard| shared.run_window(shard, turn, window));
                 }
                 Next::Window(window) => {
-                    crew.run_window(0, turn, window);
+                    shared.run_window(0, turn, window);
                     was_shared = true;
                 }
                 Next::Barrier(now) => {
-                    let mut worlds: Vec<_> = crew.shards.iter().map(Shard::lock).collect();
+                    let mut worlds: Vec<_> = shared.shards.iter().map(Shard::lock).collect();
                     let mut worlds: Vec<_> =
                         worlds.iter_mut().map(|world| world.as_mut().expect(CREATED)).collect();
-                    (0..worlds.len()).for_each(|shard| crew.deliver(worlds[shard], shard, turn));
+                    (0..worlds.len()).for_each(|shard| shared.deliver(worlds[shard], shard, turn));
                     self.at_barrier(&mut worlds, now);
                     if self.is_over(&worlds, now) {
                         return Ok(now);
                     }
-                    let events = crew.published(turn, |turn| &turn.events);
+                    let events = shared.published(turn, |turn| &turn.events);
                     for ((world, events), shard) in worlds.into_iter().zip(events).zip(0..) {
                         assert!(world.net.outbox.is_empty(), "a host sent a message at a barrier");
-                        crew.publish(world, shard, turn, events);
+                        shared.publish(world, shard, turn, events);
                     }
                 }
             }
-            crew.barrier[place(turn)].store(self.next_barrier().as_nanos(), Ordering::Release);
+            shared.barrier[place(turn)].store(self.next_barrier().as_nanos(), Ordering::Release);
         }
         unreachable!("a run ends at a barrier")
     }
@@ -146,9 +146,9 @@ impl<'a> Shard<'a> {
     }
 }
 
-impl<'a> Crew<'a> {
+impl<'a> SharedState<'a> {
     fn new(plan: &'a Plan<'a>, control: &'a Control) -> Self {
-        Crew {
+        SharedState {
             plan,
             control,
             shards: (0..plan.shards).map(|_| Shard::new(plan.shards)).collect(),
