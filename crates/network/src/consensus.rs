@@ -75,7 +75,7 @@ impl From<&str> for LineError {
 
 impl From<Malformed> for LineError {
     fn from(_: Malformed) -> Self {
-        LineError("the line is no text in UTF-8".to_owned())
+        LineError("the line is not text in UTF-8".to_owned())
     }
 }
 
@@ -237,16 +237,16 @@ impl<'a> Reader<'a> {
         };
         if !(1..=19).contains(&nickname.len()) || !nickname.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             let nickname = quoted(nickname.as_bytes());
-            return Err(format!("{nickname} is no nickname: one has 1 to 19 letters and digits").into());
+            return Err(format!("{nickname} is not a nickname, which has 1 to 19 letters and digits").into());
         }
         let id = document::base64::<20>(identity).map_err(|_| {
             format!(
-                "{} is no identity: one is 20 bytes in base64, 27 characters",
+                "{} is not an identity, which is 20 bytes in base64, 27 characters",
                 quoted(identity.as_bytes())
             )
         })?;
         let parsed = address.parse();
-        let address = parsed.map_err(|_| format!("{} is no IPv4 address", quoted(address.as_bytes())));
+        let address = parsed.map_err(|_| format!("{} is not an IPv4 address", quoted(address.as_bytes())));
         let entry = Entry {
             line: self.number,
             name: format!("${}~{nickname}", document::to_hex(&id)),
@@ -292,7 +292,7 @@ impl<'a> Reader<'a> {
             Part::Signatures => {}
         }
         let lacks = |what| {
-            Err(Error::in_line(file, self.footer, format!("the relays are over here, without {what}")))
+            Err(Error::in_line(file, self.footer, format!("the list of relays ends here, without {what}")))
         };
         if !self.is_consensus {
             return lacks("a line \"vote-status consensus\" before them");
@@ -354,7 +354,7 @@ fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, LineError> {
     for word in words {
         let said = quoted(word.as_bytes());
         let (key, value) = document::pair(word).map_err(|why| match why {
-            BadPair::NoPair => format!("{said} is no key=value"),
+            BadPair::NoPair => format!("{said} is not key=value"),
             BadPair::NoNumber => format!("{said} must end in a whole number of at most 18 digits"),
         })?;
         if pairs.insert(key, value).is_some() {
@@ -369,24 +369,26 @@ fn weight(words: &[&str]) -> Result<u32, LineError> {
     let value = words.iter().find_map(|word| word.strip_prefix("Bandwidth="));
     let value = value.ok_or_else(|| "a w line without Bandwidth= and a number behind it".to_owned())?;
     let wrong =
-        || format!("the weight {} is no number from 0 to {}", quoted(value.as_bytes()), u32::MAX).into();
+        || format!("the weight {} is not a number from 0 to {}", quoted(value.as_bytes()), u32::MAX).into();
     value.parse().map_err(|_| wrong())
 }
 
 fn accepts(words: &[&str], port: u16) -> Result<bool, LineError> {
     let [rule @ ("accept" | "reject"), list] = words else {
         let said = quoted(words.join(" ").as_bytes());
-        return Err(format!("the policy {said} is no accept or reject with ports").into());
+        return Err(format!("the policy {said} is not accept or reject with ports").into());
     };
     let mut listed = false;
     for range in list.split(',') {
         let (low, high) = range.split_once('-').unwrap_or((range, range));
         let bounds = (low.parse::<u16>(), high.parse::<u16>());
         let (Ok(low), Ok(high)) = bounds else {
-            return Err(format!("{} is no port and no range of ports", quoted(range.as_bytes())).into());
+            return Err(format!("{} is neither a port nor a range of ports", quoted(range.as_bytes())).into());
         };
         if low == 0 || low > high {
-            return Err(format!("{} is no range of ports from 1 to 65535", quoted(range.as_bytes())).into());
+            return Err(
+                format!("{} is not a range of ports from 1 to 65535", quoted(range.as_bytes())).into()
+            );
         }
         listed |= (low..=high).contains(&port);
     }

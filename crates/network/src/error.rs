@@ -5,7 +5,7 @@ use crate::relay::Position;
 /// The error for a mistake in a document, or for a network in which no circuit can be built.
 ///
 /// ```text
-/// consensus.txt:46: the weight "lots" is no number from 0 to 4294967295
+/// consensus.txt:46: the weight "lots" is not a number from 0 to 4294967295
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -38,7 +38,7 @@ pub struct Edge {
 
 /// The delay and the loss of packets from one place to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Way {
+pub struct Route {
     /// The one-way delay.
     pub delay: Duration,
     /// The largest deviation from the delay; at most the delay.
@@ -87,12 +87,12 @@ impl Places {
 
     /// The path of packets between two places, given by their indices. `from` and `to` may be the same place, whose loss
     /// then counts twice.
-    pub fn between(&self, from: usize, to: usize) -> Way {
+    pub fn between(&self, from: usize, to: usize) -> Route {
         let Edge { latency, jitter, loss } = self.edges[from * self.places.len() + to];
         let arrives = (1.0 - self.places[from].loss) * (1.0 - loss) * (1.0 - self.places[to].loss);
         // A packet needs some time even if the jitter is as large as the delay.
         let jitter = jitter.min(latency - 1);
-        Way { delay: micros(latency), jitter: micros(jitter), loss: 1.0 - arrives }
+        Route { delay: micros(latency), jitter: micros(jitter), loss: 1.0 - arrives }
     }
 
     /// The shortest one-way delay of a packet.

@@ -142,14 +142,14 @@ fn errors_are_one_sentence_with_their_line() {
         (changed("vote-status consensus", "vote-status vote"), "doc:3: vote-status is \"vote\""),
         (
             changed("vote-status consensus\n", ""),
-            "doc:45: the relays are over here, without a line \"vote-status consensus\" before them",
+            "doc:45: the list of relays ends here, without a line \"vote-status consensus\" before them",
         ),
         (changed("valid-after 2030-01-01 00:00:00", "valid-after soon"), "doc:5: valid-after is \"soon\""),
         (
             changed("valid-after 2030-01-01 00:00:00\n", ""),
-            "doc:45: the relays are over here, without a line valid-after before them",
+            "doc:45: the list of relays ends here, without a line valid-after before them",
         ),
-        (changed("cc_alg=2", "cc_alg"), "doc:7: \"cc_alg\" is no key=value"),
+        (changed("cc_alg=2", "cc_alg"), "doc:7: \"cc_alg\" is not key=value"),
         (
             changed("cc_alg=2", "cc_alg=two"),
             "doc:7: \"cc_alg=two\" must end in a whole number of at most 18 digits",
@@ -160,9 +160,9 @@ fn errors_are_one_sentence_with_their_line() {
             changed(" 10.1.0.1 9001 0", ""),
             "doc:11: an r line of 6 words is cut short; it has 9 in this consensus",
         ),
-        (changed("10.1.0.1", "10.1.0"), "doc:11: \"10.1.0\" is no IPv4 address"),
-        (changed("r alpha", "r al\u{e9}"), "doc:11: \"al\u{e9}\" is no nickname"),
-        (changed(&identity('A'), "AAAA"), "doc:11: \"AAAA\" is no identity"),
+        (changed("10.1.0.1", "10.1.0"), "doc:11: \"10.1.0\" is not an IPv4 address"),
+        (changed("r alpha", "r al\u{e9}"), "doc:11: \"al\u{e9}\" is not a nickname"),
+        (changed(&identity('A'), "AAAA"), "doc:11: \"AAAA\" is not an identity"),
         (changed(&identity('B'), &identity('A')), "doc:18: relay $0000"),
         (changed("r beta", &format!("{second}r beta")), "doc:18: relay $0000"),
         (changed("s Fast Guard Running Stable V2Dir Valid\n", ""), "doc:17: relay $0000"),
@@ -171,13 +171,13 @@ fn errors_are_one_sentence_with_their_line() {
             changed("w Bandwidth=900", "w Unmeasured=1"),
             "doc:16: a w line without Bandwidth= and a number behind it",
         ),
-        (changed("=900", "=-1"), "doc:16: the weight \"-1\" is no number from 0 to 4294967295"),
+        (changed("=900", "=-1"), "doc:16: the weight \"-1\" is not a number from 0 to 4294967295"),
         (
             changed("=900", "=99999999999999999999"),
-            "doc:16: the weight \"99999999999999999999\" is no number",
+            "doc:16: the weight \"99999999999999999999\" is not a number",
         ),
         (changed("w Bandwidth=900", "w Bandwidth=1\nw Bandwidth=900"), "doc:17: there is a second w line"),
-        (changed("accept 80,443", "accept 80,"), "doc:24: \"\" is no port"),
+        (changed("accept 80,443", "accept 80,"), "doc:24: \"\" is neither a port"),
         (changed("r alpha", "s Fast\nr alpha"), "doc:11: a line \"s\" belongs to a relay"),
         (changed("Wgd=0 ", ""), "doc:47: Wgd is missing"),
         (changed("Wgd=0", "Wgd=10001"), "doc:47: Wgd=10001 is not from 0 to 10000"),
@@ -193,7 +193,7 @@ fn errors_are_one_sentence_with_their_line() {
                     .map(|byte| if *byte == b'F' { 0xff } else { *byte })
                     .collect::<Vec<_>>(),
             ),
-            "doc:13: the line is no text",
+            "doc:13: the line is not text",
         ),
     ] {
         assert!(sentence.contains(expected), "{sentence}\ninstead of {expected}");
@@ -207,7 +207,7 @@ fn a_document_without_relays_is_rejected() {
     let [from, to] = ["r alpha", "directory-footer"].map(|word| whole.find(word).unwrap());
     assert_eq!(
         error_of(format!("{}{}", &whole[..from], &whole[to..])),
-        "doc:11: the relays are over here, without one of them"
+        "doc:11: the list of relays ends here, without one of them"
     );
 }
 
