@@ -69,8 +69,8 @@ def test_tables_of_the_testbed_are_read_as_any(monkeypatch: pytest.MonkeyPatch, 
 def test_a_late_run_is_refused_and_another_backend_cannot_continue_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path
 ) -> None:
-    stand_in(monkeypatch, tmp_path, void="one packet in a hundred was 3 ms late or more")
-    with pytest.raises(OutputError, match="default, seed 1, is invalid: one packet in a hundred"):
+    stand_in(monkeypatch, tmp_path, void="1 % of the packets were at least 3 ms late")
+    with pytest.raises(OutputError, match="default, seed 1, is invalid: 1 % of the packets"):
         penstock.run(scenario, world="testbed", runs=1, out=tmp_path / "out")
     assert not list((tmp_path / "out" / "parts").iterdir())
     with pytest.raises(OutputError, match="holds unfinished runs of --world testbed"):

@@ -35,7 +35,7 @@ fn world(arguments: Vec<String>) -> Result<String, Error> {
     use penstock_testbed::worlds::options::{Ask, run};
     let row = run(&Ask::parse(arguments)?)?;
     if let Some(why) = row.emulation.as_ref().and_then(|emulation| emulation.void.as_ref()) {
-        eprintln!("penstock-testbed: this run is void: {why}");
+        eprintln!("penstock-testbed: this run is invalid: {why}");
     }
     Ok(line(&row))
 }

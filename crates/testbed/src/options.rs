@@ -82,7 +82,7 @@ impl Command {
             "sndbuf" => sndbuf_experiment(Options::read(arguments)?).map(Command::Sndbuf),
             "limits" => limits_experiment(Options::read(arguments)?).map(Command::Limits),
             "world" => Ok(Command::World(arguments.collect())),
-            _ => Err(usage!("{command:?} is no command: write tcp, sndbuf, limits, world or help")),
+            _ => Err(usage!("{command:?} is not a command: write tcp, sndbuf, limits, world or help")),
         }
     }
 }
@@ -164,7 +164,7 @@ impl Options {
         let mut pairs: Vec<(String, String)> = Vec::new();
         while let Some(key) = arguments.next() {
             let Some(name) = key.strip_prefix("--") else {
-                return Err(usage!("{key:?} is no option: write --key value"));
+                return Err(usage!("{key:?} is not an option: write --key value"));
             };
             let Some(value) = arguments.next() else { return Err(usage!("--{name} needs a value")) };
             if pairs.iter().any(|(known, _)| known == name) {
@@ -194,7 +194,7 @@ impl Options {
     fn probability(&mut self, key: &str) -> Result<f64, Error> {
         let value = self.take(key, 0.0)?;
         if !(0.0..=1.0).contains(&value) {
-            return Err(usage!("--{key} {value} is no probability: write a number from 0 to 1"));
+            return Err(usage!("--{key} {value} is not a probability: write a number from 0 to 1"));
         }
         Ok(value)
     }
@@ -214,7 +214,7 @@ impl Options {
     fn finish(self) -> Result<(), Error> {
         match self.0.first() {
             Some((key, _)) => {
-                Err(usage!("--{key} is no option of this command; `penstock-testbed help` lists them"))
+                Err(usage!("--{key} is not an option of this command; `penstock-testbed help` lists them"))
             }
             None => Ok(()),
         }
@@ -258,7 +258,7 @@ mod tests {
         assert!(error("tcp,goodput,--loss,2").contains("from 0 to 1"));
         assert!(error("tcp,goodput,--loss,NaN").contains("from 0 to 1"));
         assert!(error("tcp,goodput,--loss").contains("needs a value"));
-        assert!(error("tcp,goodput,--lost,0").contains("--lost is no option"));
+        assert!(error("tcp,goodput,--lost,0").contains("--lost is not an option"));
         assert!(error("tcp,goodput,--loss,0,--loss,0").contains("twice"));
         assert!(error("tcp,goodput,loss").contains("write --key value"));
         assert!(error("tcp,goodput,--congestion,bbr").contains("cubic or reno"));

@@ -82,7 +82,7 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
     tcp(scenario)?;
     if hosts(scenario).len() > MOST_HOSTS {
         return Err(unsupported!(
-            "it has {} nodes; the testbed takes {MOST_HOSTS} at most",
+            "the scenario has {} nodes; the testbed supports at most {MOST_HOSTS}",
             hosts(scenario).len()
         ));
     }
@@ -103,7 +103,7 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
             return not(key(host, "send_buffer and receive_buffer"), "write \"auto\": Linux tunes them");
         }
         if host.group.cpu.is_some() {
-            return not(key(host, "cpu"), "leave it out: the processor is this machine's");
+            return not(key(host, "cpu"), "leave it out: relays use the processor of this machine");
         }
     }
     scenario.clients.iter().try_for_each(|client| {
@@ -125,16 +125,16 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
 }
 
 fn not(key: impl Display, right: &str) -> Result<(), Error> {
-    Err(unsupported!("{key} is not for the testbed: {right}"))
+    Err(unsupported!("{key} is not supported by the testbed: {right}"))
 }
 
 fn tcp(scenario: &Scenario) -> Result<(), Error> {
     let tcp = &scenario.tcp;
     if tcp.profile != TcpProfile::Linux6 {
-        return not("tcp.profile", "write \"linux-6\", which this kernel is");
+        return not("tcp.profile", "write \"linux-6\", the profile of this kernel");
     }
     if tcp.mss != MSS {
-        return not("tcp.mss", "write \"1448 B\", what packets of 1500 B carry");
+        return not("tcp.mss", "write \"1448 B\", the payload of packets of 1500 B");
     }
     if tcp.initial_send_buffer.is_some() {
         return not("tcp.initial_send_buffer", "write \"auto\"");
@@ -163,7 +163,7 @@ fn client_does(scenario: &Scenario, client: &Client) -> Result<(), Error> {
         return not("at", "write \"host\": live relays download nothing");
     }
     let [workload] = client.group.workloads[..] else {
-        return not("workload", "give it one; more clients can do more");
+        return not("workload", "give each client one workload");
     };
     if client.group.config.datagrams.is_some() {
         return not("transport", "write \"tcp\": only relays use datagrams");
@@ -172,7 +172,7 @@ fn client_does(scenario: &Scenario, client: &Client) -> Result<(), Error> {
         return not("start", "set the start of its workload");
     }
     if client.group.circuit_lifetime.is_some() || client.group.build_timeout.is_some() {
-        return not("a circuit_lifetime or build_timeout", "it keeps its circuit");
+        return not("a circuit_lifetime or build_timeout", "leave it out: a client keeps its circuit");
     }
     loops(&scenario.workloads[workload])
         .map_err(|why| unsupported!("workloads.{}: {why}", scenario.workloads[workload].name))
@@ -180,13 +180,16 @@ fn client_does(scenario: &Scenario, client: &Client) -> Result<(), Error> {
 
 fn loops(workload: &Workload) -> Result<(), Error> {
     if !matches!(workload.does, Activity::Download(_)) {
-        return not("what it does", "give it a size");
+        return not("a Markov model or hold", "set size");
     }
     if workload.circuits != 1 || workload.fresh_circuit || workload.timeout.is_some() {
-        return not("circuits, fresh_circuit or timeout", "it keeps one circuit, and patience");
+        return not(
+            "circuits, fresh_circuit or timeout",
+            "leave them out: a client keeps one circuit, and has no timeout",
+        );
     }
     if workload.request < Bytes::new(REQUEST_HEAD as u64) {
-        return not("request", &format!("it has {REQUEST_HEAD} B at least, which say what is asked for"));
+        return not("request", &format!("it must have at least {REQUEST_HEAD} B, for its header"));
     }
     Ok(())
 }
@@ -253,31 +256,43 @@ mod tests {
     #[test]
     fn unsupported_settings_are_rejected_with_key_and_remedy() {
         for (set, expected) in [
-            ("tcp.profile='linux-3.2'", "tcp.profile is not for the testbed: write \"linux-6\""),
+            ("tcp.profile='linux-3.2'", "tcp.profile is not supported by the testbed: write \"linux-6\""),
             ("tcp.mss='536 B'", "tcp.mss is not"),
             ("tcp.initial_send_buffer='64 KiB'", "tcp.initial_send_buffer is not"),
             ("tcp.interface_batch='1 ms'", "tcp.interface_batch is not"),
-            ("tcp.congestion='newreno'", "tcp.congestion is not for the testbed: write \"reno\""),
-            ("trace.clients='1 s'", "trace.clients is not for the testbed: the testbed does not count"),
+            ("tcp.congestion='newreno'", "tcp.congestion is not supported by the testbed: write \"reno\""),
+            (
+                "trace.clients='1 s'",
+                "trace.clients is not supported by the testbed: the testbed does not count",
+            ),
             (
                 "tcp.send_buffer='64 KiB'",
-                "entry.send_buffer and receive_buffer is not for the testbed: write \"auto\"",
+                "entry.send_buffer and receive_buffer is not supported by the testbed: write \"auto\"",
             ),
             ("relay.cpu={ cell = '1 us' }", "entry.cpu is not"),
-            ("clients.one.path=[]", "clients.one: path is not for the testbed: name its relays"),
+            ("clients.one.path=[]", "clients.one: path is not supported by the testbed: name its relays"),
             (
                 "workloads.web.timeout='1 s'",
                 "clients.one: workloads.web: circuits, fresh_circuit or timeout is not",
             ),
-            ("network.loss_of='data'", "network.loss_of is not for the testbed: write \"all\" or \"none\""),
-            ("servers.server.think_time='1 s'", "server.think_time is not for the testbed: leave it out"),
+            (
+                "network.loss_of='data'",
+                "network.loss_of is not supported by the testbed: write \"all\" or \"none\"",
+            ),
+            (
+                "servers.server.think_time='1 s'",
+                "server.think_time is not supported by the testbed: leave it out",
+            ),
             (
                 "clients.one.start='1 s'",
-                "clients.one: start is not for the testbed: set the start of its workload",
+                "clients.one: start is not supported by the testbed: set the start of its workload",
             ),
-            ("workloads.web.request='4 B'", "request is not for the testbed: it has 12 B at least"),
+            (
+                "workloads.web.request='4 B'",
+                "request is not supported by the testbed: it must have at least 12 B",
+            ),
             ("run.stop={ workload = 'web', downloads = 3 }", "run.stop is not"),
-            ("clients.one.count=300", "it has 303 nodes; the testbed takes 200 at most"),
+            ("clients.one.count=300", "the scenario has 303 nodes; the testbed supports at most 200"),
         ] {
             let why = check(&scenario(&[set])).expect_err(set).to_string();
             assert!(why.contains(expected), "{set}: {why}");

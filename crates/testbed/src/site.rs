@@ -128,7 +128,7 @@ fn route(number: usize, segments: u32) -> String {
 fn queue_drops(said: &str) -> Result<u64, Error> {
     let mut words = said.split([' ', ',', '(', '\n']).skip_while(|word| *word != "dropped");
     let drops = words.nth(1).and_then(|number| number.parse().ok());
-    drops.ok_or_else(|| machine!("tc does not tell what was dropped: {said:?}"))
+    drops.ok_or_else(|| machine!("the output of tc has no number of dropped packets: {said:?}"))
 }
 
 #[cfg(test)]

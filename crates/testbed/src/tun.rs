@@ -66,7 +66,7 @@ pub fn drops(name: &str) -> Result<u64, Error> {
     let line = table.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
     // Columns: eight for receiving, then bytes, packets, errors and drops for sending.
     let drops = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
-    drops.ok_or_else(|| machine!("/proc/net/dev does not tell of {name}"))
+    drops.ok_or_else(|| machine!("/proc/net/dev has no line for {name}"))
 }
 
 /// Assigns an interface name to a TUN file with TUNSETIFF, linux/if_tun.h.

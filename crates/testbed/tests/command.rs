@@ -110,7 +110,7 @@ fn errors_are_one_sentence_and_status_2() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        "penstock-testbed: --loss 2 is no probability: write a number from 0 to 1\n"
+        "penstock-testbed: --loss 2 is not a probability: write a number from 0 to 1\n"
     );
     let help = testbed(&["help"]);
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--recovery"));
@@ -185,7 +185,7 @@ mod relays {
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(
             String::from_utf8_lossy(&output.stderr),
-            "penstock-testbed: tcp.profile is not for the testbed: write \"linux-6\", which this kernel is\n"
+            "penstock-testbed: tcp.profile is not supported by the testbed: write \"linux-6\", the profile of this kernel\n"
         );
     }
 }

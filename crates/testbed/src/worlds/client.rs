@@ -62,17 +62,17 @@ pub fn check(model: &model::Client) -> Result<(), Error> {
     let (config, name) = (&model.group.config, &model.host.name);
     if !matches!(config.edge_control, EdgeControlConfig::Windows(_) | EdgeControlConfig::Vegas(_)) {
         return Err(unsupported!(
-            "{name}.edge_control is not for the testbed: write \"windows\" or \"vegas\""
+            "{name}.edge_control is not supported by the testbed: write \"windows\" or \"vegas\""
         ));
     }
     if let HopControlConfig::N23(N23Config { adapt: Some(_), .. }) = &config.hop_control {
         return Err(unsupported!(
-            "{name}.hop_control.adapt is not for the testbed: the client's N3 is constant; leave it out"
+            "{name}.hop_control.adapt is not supported by the testbed: the client's N3 is constant; leave it out"
         ));
     }
     if config.conflux.is_some() {
         return Err(unsupported!(
-            "{name}.conflux is not for the testbed: its clients link no circuits; set conflux = false"
+            "{name}.conflux is not supported by the testbed: its clients link no circuits; set conflux = false"
         ));
     }
     Ok(())

@@ -53,7 +53,7 @@ impl Ask {
                 "--world" => ask.world = word("--world", &value)?,
                 "--variant" => ask.variant = Some(value),
                 "--seed" => {
-                    let wrong = |_| usage!("--seed {value:?} is none: write a whole number");
+                    let wrong = |_| usage!("--seed is {value:?}: write a whole number");
                     ask.seed = value.parse().map_err(wrong)?;
                 }
                 "--set" => ask.sets.push(value),
@@ -61,7 +61,7 @@ impl Ask {
                 "--out" => ask.out = Some(value.into()),
                 _ => {
                     return Err(usage!(
-                        "{option:?} is no option: write --world, --variant, --seed, --set, --network or --out"
+                        "{option:?} is not an option: write --world, --variant, --seed, --set, --network or --out"
                     ));
                 }
             }

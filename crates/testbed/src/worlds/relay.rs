@@ -58,8 +58,8 @@ pub struct Record {
 
 impl Relay {
     /// Runs the relay in the network namespace of the calling thread until `over` is set. Sends the relay's address
-    /// and keys to `says`. The times of all rows are those of the testbed's clock.
-    pub fn run(self, keys: Keys, says: &Sender<(u64, Hop)>, over: &AtomicBool) -> Result<Record, Error> {
+    /// and keys to `sender`. The times of all rows are those of the testbed's clock.
+    pub fn run(self, keys: Keys, sender: &Sender<(u64, Hop)>, over: &AtomicBool) -> Result<Record, Error> {
         let fail = |error: &dyn std::fmt::Display| broken!("relay {}: {error}", self.name);
         let identities = keys.identities();
         let onion =
@@ -90,7 +90,7 @@ impl Relay {
         let offset = self.clock.now().since(Instant::ZERO).saturating_sub(node.now().since(Instant::ZERO));
         let spec = node.link_spec().map_err(|error| fail(&error))?;
         // The receiver may have ended.
-        let _ = says.send((self.number, Hop { spec, onion }));
+        let _ = sender.send((self.number, Hop { spec, onion }));
 
         let (mut record, mut last) = (Record::default(), node.observe());
         let mut next = last.at + self.sample;

@@ -89,11 +89,11 @@ impl Emulation {
     /// Decides whether the run is valid.
     pub fn assessed(mut self) -> Self {
         self.void = if self.late_p99_s > LATEST_S {
-            Some(format!("one packet in a hundred was {} ms late or more", self.late_p99_s * 1e3))
+            Some(format!("1 % of the packets were at least {} ms late", self.late_p99_s * 1e3))
         } else if self.unseen > 0 {
             Some(format!("the testbed itself dropped {} packets", self.unseen))
         } else {
-            self.broken.first().map(|why| format!("not all clients came to the end: {why}"))
+            self.broken.first().map(|why| format!("a client stopped before the end: {why}"))
         };
         self
     }

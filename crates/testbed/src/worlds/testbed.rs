@@ -104,23 +104,23 @@ fn people(
 ) -> Result<Ran, Error> {
     let [relays_over, clients_over] = [const { AtomicBool::new(false) }; 2];
     scope(|threads| {
-        let (says, hears) = channel();
+        let (sender, receiver) = channel();
         let relays: Vec<_> = relay_keys
             .into_iter()
             .enumerate()
             .map(|(index, keys)| {
                 let relay = relay(scenario, seed, site, tcp, index);
-                let (says, over) = (says.clone(), &relays_over);
+                let (sender, over) = (sender.clone(), &relays_over);
                 threads.spawn(move || {
                     site.enter(relay_host(index));
-                    relay.run(keys, &says, over)
+                    relay.run(keys, &sender, over)
                 })
             })
             .collect();
         let mut hops: Vec<Option<Hop>> = vec![None; scenario.relays.len()];
         while hops.iter().any(Option::is_none) {
             // A failed relay returns its error when its thread is joined.
-            let Ok((number, hop)) = hears.recv_timeout(BEGINNING) else { break };
+            let Ok((number, hop)) = receiver.recv_timeout(BEGINNING) else { break };
             hops[number as usize - 1] = Some(hop);
         }
         let begins = site.clock.now();
@@ -239,8 +239,8 @@ fn outcome(ran: Ran, closed: &Closed) -> Outcome {
         tables,
         lateness: report.lateness.clone(),
         longest_wait: report.longest_wait,
-        packets: report.packet_counts.iter().map(|tally| tally.carried).sum(),
-        dropped: report.packet_counts.iter().map(|tally| tally.dropped).sum(),
+        packets: report.packet_counts.iter().map(|count| count.carried).sum(),
+        dropped: report.packet_counts.iter().map(|count| count.dropped).sum(),
         unseen: closed.unseen,
         broken,
     }
