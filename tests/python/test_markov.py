@@ -156,7 +156,7 @@ def test_streams_without_end_at_one_instant_are_refused(tmp_path: Path) -> None:
         graph.edges["s1", observation].update(distribution="uniform", param_low=0.0, param_high=0.0)
     path = written(tmp_path / "x.graphml", graph)
     markov.read(path, "packets")
-    with pytest.raises(PenstockError, match=r'a walk never ends after the state "s1", and has no delay'):
+    with pytest.raises(PenstockError, match=r'the model never ends after the state "s1", and has no delay'):
         markov.read(path, "streams")
 
 
@@ -173,7 +173,7 @@ def test_a_file_that_is_no_graphml_is_refused_with_a_reason(penstock: Command, m
         assert sentence(penstock("workload", "x", "--packets", str(path))).startswith(f"penstock: {path}: it")
     missing = sentence(penstock("workload", "x", "--packets", str(tmp_path / "none")))
     assert missing.startswith(f"penstock: cannot read {tmp_path / 'none'}: ")
-    assert "is no valid name of a workload" in sentence(penstock("workload", "a b", "--packets", str(model)))
+    assert "is not a valid name of a workload" in sentence(penstock("workload", "a b", "--packets", str(model)))
 
 
 def outcome(path: Path, kind: str = "packets") -> str:
@@ -253,9 +253,9 @@ def test_any_graph_is_taken_or_refused(tmp_path: Path, data: st.DataObject) -> N
         ends = [f"n{data.draw(st.integers(0, count - 1))}" for _ in range(2)]
         keys = ["weight", "param_location", "param_scale", "param_rate", "param_low", "param_high", "param_shape"]
         chosen = {key: str(data.draw(VALUES)) for key in keys if data.draw(st.booleans())}
-        law = data.draw(st.sampled_from(["normal", "lognormal", "exponential", "uniform", "pareto", "", "x"]))
+        distribution = data.draw(st.sampled_from(["normal", "lognormal", "exponential", "uniform", "pareto", "", "x"]))
         kind = data.draw(st.sampled_from(["transition", "emission", "Emission", ""]))
-        graph.add_edge(*ends, type=kind, distribution=law, **chosen)
+        graph.add_edge(*ends, type=kind, distribution=distribution, **chosen)
     path = tmp_path / "any.graphml"
     networkx.write_graphml(graph, path)
     outcome(path, data.draw(st.sampled_from(["packets", "streams", "flows"])))

@@ -139,11 +139,11 @@ fn of_network(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
     let why = "network.loss_of is \"none\"; set another value, or leave this out";
     add(keys, read, "loss", loses, why);
     let uses_matrix = matches!(latency, Latency::RttMatrix(..));
-    let why = "network.latency is another; set latency = \"rtt-matrix\" too";
+    let why = "network.latency has another value; set latency = \"rtt-matrix\" too";
     add(keys, read, "rtt_matrix", uses_matrix, why);
     let uses_places = matches!(latency, Latency::Places(..));
     for key in ["places", "edges"] {
-        let why = "network.latency is another; set latency = \"places\" too";
+        let why = "network.latency has another value; set latency = \"places\" too";
         add(keys, read, key, uses_places, why);
     }
     let uses_circuits = scenario.clients.iter().any(|client| client.group.path == Path::Listed);
@@ -285,7 +285,8 @@ fn of_clients(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
         let why = "the client has one workload; leave isolate_workloads out";
         add(keys, (read, &all), "isolate_workloads", isolates, why);
         for key in of_host.iter().filter(|_| client.group.at_entry) {
-            let why = "the client is at its entry, and has the settings of this relay; leave this out";
+            let why =
+                "the client has at = \"entry\", so the settings of its first relay apply; leave this out";
             add(keys, (read, &of_all), key, false, why);
         }
         for key in of_tor.iter().filter(|_| !client.group.at_entry) {

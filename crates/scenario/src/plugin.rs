@@ -27,7 +27,7 @@
 //! and the core do not know it. They get a `Factory`, as from any other caller.
 
 use crate::error::ConfigError;
-use crate::keys::{Default as Fallback, Read, Reader, parameter, with_defaults};
+use crate::keys::{self, Read, Reader, parameter, with_defaults};
 use crate::tree::is_name;
 use crate::values::{Flag, Fraction, Parameter, RATE, Size, TIME, ValueType, Whole};
 use penstock_core::channel_map::ChannelMapConfig;
@@ -83,11 +83,11 @@ struct Key {
     name: &'static str,
     default: &'static str,
     meaning: &'static str,
-    form: Form,
+    parameter_type: ParameterType,
 }
 
 #[derive(Clone, Copy)]
-enum Form {
+enum ParameterType {
     Flag,
     Whole(&'static str),
     Fraction,
@@ -115,17 +115,17 @@ impl<C> Plugin<C> {
 
     /// Adds a size above zero [B]. `default` is written as in a scenario file: `8 KiB`.
     pub fn size(self, name: &'static str, default: &'static str, meaning: &'static str) -> Self {
-        self.key(name, default, meaning, Form::Size)
+        self.key(name, default, meaning, ParameterType::Size)
     }
 
     /// Adds a time above zero, such as `5 ms`.
     pub fn time(self, name: &'static str, default: &'static str, meaning: &'static str) -> Self {
-        self.key(name, default, meaning, Form::Time)
+        self.key(name, default, meaning, ParameterType::Time)
     }
 
     /// Adds a rate, such as `5 KiB/s`.
     pub fn rate(self, name: &'static str, default: &'static str, meaning: &'static str) -> Self {
-        self.key(name, default, meaning, Form::Rate)
+        self.key(name, default, meaning, ParameterType::Rate)
     }
 
     /// Adds a whole number from 0, with its unit, such as `cell`.
@@ -136,21 +136,27 @@ impl<C> Plugin<C> {
         unit: &'static str,
         meaning: &'static str,
     ) -> Self {
-        self.key(name, default, meaning, Form::Whole(unit))
+        self.key(name, default, meaning, ParameterType::Whole(unit))
     }
 
     /// Adds a fraction from 0 to below 1 [1].
     pub fn fraction(self, name: &'static str, default: &'static str, meaning: &'static str) -> Self {
-        self.key(name, default, meaning, Form::Fraction)
+        self.key(name, default, meaning, ParameterType::Fraction)
     }
 
     /// Adds `true` or `false`.
     pub fn flag(self, name: &'static str, default: &'static str, meaning: &'static str) -> Self {
-        self.key(name, default, meaning, Form::Flag)
+        self.key(name, default, meaning, ParameterType::Flag)
     }
 
-    fn key(mut self, name: &'static str, default: &'static str, meaning: &'static str, form: Form) -> Self {
-        self.keys.push(Key { name, default, meaning, form });
+    fn key(
+        mut self,
+        name: &'static str,
+        default: &'static str,
+        meaning: &'static str,
+        parameter_type: ParameterType,
+    ) -> Self {
+        self.keys.push(Key { name, default, meaning, parameter_type });
         self
     }
 
@@ -184,29 +190,29 @@ impl<C> Plugin<C> {
 impl Key {
     fn parameter(&self) -> Parameter {
         fn of<V: ValueType>(key: &Key, value_type: &V) -> Parameter {
-            parameter(key.name, value_type, Fallback::Is(key.default), key.meaning)
+            parameter(key.name, value_type, keys::Default::Is(key.default), key.meaning)
         }
-        match self.form {
-            Form::Flag => of(self, &Flag),
-            Form::Whole(unit) => of(self, &whole(unit)),
-            Form::Fraction => of(self, &Fraction),
-            Form::Size => of(self, &Size::ANY),
-            Form::Time => of(self, &TIME),
-            Form::Rate => of(self, &RATE),
+        match self.parameter_type {
+            ParameterType::Flag => of(self, &Flag),
+            ParameterType::Whole(unit) => of(self, &whole(unit)),
+            ParameterType::Fraction => of(self, &Fraction),
+            ParameterType::Size => of(self, &Size::ANY),
+            ParameterType::Time => of(self, &TIME),
+            ParameterType::Rate => of(self, &RATE),
         }
     }
 
     fn read(&self, reader: &mut Reader<'_>) -> Result<Setting, ConfigError> {
         fn get<V: ValueType>(key: &Key, reader: &mut Reader<'_>, of: &V) -> Result<V::Value, ConfigError> {
-            reader.get(key.name, of, Fallback::Is(key.default))
+            reader.get(key.name, of, keys::Default::Is(key.default))
         }
-        Ok(match self.form {
-            Form::Flag => Setting::Flag(get(self, reader, &Flag)?),
-            Form::Whole(unit) => Setting::Whole(get(self, reader, &whole(unit))?),
-            Form::Fraction => Setting::Fraction(get(self, reader, &Fraction)?),
-            Form::Size => Setting::Size(get(self, reader, &Size::ANY)?),
-            Form::Time => Setting::Time(get(self, reader, &TIME)?),
-            Form::Rate => Setting::Rate(get(self, reader, &RATE)?),
+        Ok(match self.parameter_type {
+            ParameterType::Flag => Setting::Flag(get(self, reader, &Flag)?),
+            ParameterType::Whole(unit) => Setting::Whole(get(self, reader, &whole(unit))?),
+            ParameterType::Fraction => Setting::Fraction(get(self, reader, &Fraction)?),
+            ParameterType::Size => Setting::Size(get(self, reader, &Size::ANY)?),
+            ParameterType::Time => Setting::Time(get(self, reader, &TIME)?),
+            ParameterType::Rate => Setting::Rate(get(self, reader, &RATE)?),
         })
     }
 }
@@ -363,7 +369,7 @@ fn check<C: Pluggable>(plugins: &Plugins) -> Result<(), String> {
     for (index, plugin) in all.iter().enumerate() {
         let name = format!("{} = {:?}", C::KEY, plugin.kind);
         if !is_name(plugin.kind, false) {
-            return Err(format!("{name} is no name; it must be of letters, digits, '_' and '-'"));
+            return Err(format!("{name} is not a name; it must consist of letters, digits, '_' and '-'"));
         }
         if C::built_in().contains(&plugin.kind) {
             return Err(format!("{name} is taken by an algorithm of Penstock; give yours another name"));
@@ -415,7 +421,7 @@ mod tests {
             "throttle = \"static\" is taken by an algorithm of Penstock; give yours another name"
         );
         assert!(refused([lenient("new"), lenient("new")]).contains("registered twice"));
-        assert!(refused([lenient("two words")]).contains("is no name"));
+        assert!(refused([lenient("two words")]).contains("is not a name"));
         assert!(refused([lenient("new").flag("kind", "true", "")]).contains("needs another name"));
         let wrong = refused([lenient("new").size("most", "8", "")]);
         assert!(

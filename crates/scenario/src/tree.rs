@@ -177,7 +177,7 @@ pub(crate) fn expand(key: &str, node: &mut Node) {
 pub(crate) fn nested(path: &str, node: Node) -> Result<Table, ConfigError> {
     let at = node.at;
     if path.split('.').any(str::is_empty) {
-        let message = "this is no key; a key is a path with dots, like relays.middle.link";
+        let message = "this is not a key; a key is a path with dots, like relays.middle.link";
         return Err(ConfigError::new(at, path, message));
     }
     let (outer, last) = path.rsplit_once('.').map_or((None, path), |(outer, last)| (Some(outer), last));

@@ -112,7 +112,7 @@ pub(crate) const TEXT: Parsed<String> =
 pub(crate) const NAME: Parsed<String> = Parsed {
     parse: |name, site| match is_name(name, true) {
         true => Ok(name.to_owned()),
-        false => Err(site.wrong(format!("{name:?} is no name; it must be {}", NAME.describe))),
+        false => Err(site.wrong(format!("{name:?} is not a name; it must be {}", NAME.describe))),
     },
     print: String::clone,
     describe: "a name of letters, digits, '_', '-' and '.'",
@@ -396,7 +396,7 @@ pub(crate) const SAMPLED_RATE: Parsed<NodeRate> = Parsed {
         None => rate.typical.to_string(),
         Some(rates) => rates.print(|rate| DataRate::new(rate).unwrap_or(MOST_RATE).to_string()),
     },
-    describe: "a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of such",
+    describe: "a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of rates",
     unit: "B/s",
 };
 
@@ -407,7 +407,7 @@ pub(crate) const LINK_RATE: Parsed<NodeRate> = Parsed {
         _ => sampled_rate(text, site),
     },
     print: |rate| if rate.of_place { "place".to_owned() } else { (SAMPLED_RATE.print)(rate) },
-    describe: "a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of such, or \"place\"",
+    describe: "a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of rates, or \"place\"",
     ..SAMPLED_RATE
 };
 
@@ -445,7 +445,7 @@ pub(crate) const SAMPLED_TIME: Parsed<Quantiles> = Parsed {
         let [least, most] = spans.ends();
         if least == most { show(least) } else { spans.print(show) }
     },
-    describe: "a duration with its unit, like \"80 ms\", or \"quantiles(LEAST, ..., GREATEST)\" of such",
+    describe: "a duration with its unit, like \"80 ms\", or \"quantiles(LEAST, ..., GREATEST)\" of durations",
     unit: "s",
 };
 
@@ -470,7 +470,7 @@ fn amount(text: &str, site: &Site<'_>) -> Result<Amount, ConfigError> {
                 let share = weight.parse::<f64>().ok().filter(|share| (1e-9..=1e9).contains(share));
                 let wrong = || {
                     site.wrong(format!(
-                        "{weight:?} is no weight of {value:?}; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\""
+                        "{weight:?} is not a weight of {value:?}; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\""
                     ))
                 };
                 Ok((share.ok_or_else(wrong)?, size(value)?))
@@ -543,7 +543,7 @@ fn span(text: &str, site: &Site<'_>) -> Result<Span, ConfigError> {
         ("pareto", [least, shape]) => {
             let exponent = shape.parse().ok().filter(|shape| (0.01..=1000.0).contains(shape));
             let exponent = exponent.ok_or_else(|| site.wrong(format!(
-                "{shape:?} is no shape of a Pareto distribution; it must be a number from 0.01 to 1000, as in \"pareto(1 s, 1.5)\""
+                "{shape:?} is not a shape of a Pareto distribution; it must be a number from 0.01 to 1000, as in \"pareto(1 s, 1.5)\""
             )))?;
             Ok(Span::Pareto(time(least)?, exponent))
         }
@@ -551,7 +551,7 @@ fn span(text: &str, site: &Site<'_>) -> Result<Span, ConfigError> {
         ("lognormal", [median, sigma, most]) => {
             let deviation = sigma.parse().ok().filter(|sigma| (0.0..=10.0).contains(sigma));
             let deviation = deviation.ok_or_else(|| site.wrong(format!(
-                "{sigma:?} is no deviation of the logarithm; it must be a number from 0 to 10, as in \"lognormal(10 s, 1.0, 120 s)\""
+                "{sigma:?} is not a deviation of the logarithm; it must be a number from 0 to 10, as in \"lognormal(10 s, 1.0, 120 s)\""
             )))?;
             let [median, most] = [time_above_zero(median, site)?, time_above_zero(most, site)?];
             if median > most {
@@ -595,14 +595,14 @@ const MOST_WEIGHT: f64 = 1e12;
 
 fn weight(text: &str, site: &Site<'_>) -> Result<f64, ConfigError> {
     let weight = text.trim().parse().ok().filter(|weight| (0.0..=MOST_WEIGHT).contains(weight));
-    weight.ok_or_else(|| site.wrong(format!("{:?} is no weight; it must be a number from 0", text.trim())))
+    weight.ok_or_else(|| site.wrong(format!("{:?} is not a weight; it must be a number from 0", text.trim())))
 }
 
 fn state(text: &str, site: &Site<'_>) -> Result<String, ConfigError> {
     let name = text.trim();
     if !is_name(name, true) {
-        let letters = "it must be of letters, digits, '_', '-' and '.'";
-        return Err(site.wrong(format!("{name:?} is no name of a state; {letters}")));
+        let letters = "it must consist of letters, digits, '_', '-' and '.'";
+        return Err(site.wrong(format!("{name:?} is not a name of a state; {letters}")));
     }
     Ok(name.to_owned())
 }
@@ -618,7 +618,7 @@ pub(crate) const TRANSITIONS: Lines<Transition> =
     Lines { parse: transition, describe: "a list of transitions, like [\"start -> a: 1\", \"a -> a: 0.9\"]" };
 
 fn transition(line: &str, site: &Site<'_>) -> Result<Transition, ConfigError> {
-    let wrong = || site.wrong(format!("{line:?} is no transition; write it like \"start -> a: 0.5\""));
+    let wrong = || site.wrong(format!("{line:?} is not a transition; write it like \"start -> a: 0.5\""));
     let (from, to, rest) = arrow(line).ok_or_else(wrong)?;
     Ok(Transition { from: state(from, site)?, to: state(to, site)?, weight: weight(rest, site)? })
 }
@@ -630,13 +630,13 @@ pub(crate) const EMISSIONS: Lines<Emission> = Lines {
 
 fn emission(line: &str, site: &Site<'_>) -> Result<Emission, ConfigError> {
     let example = "\"a -> +: 0.5 after exponential(3 ms)\"";
-    let wrong = || site.wrong(format!("{line:?} is no emission; write it like {example}"));
+    let wrong = || site.wrong(format!("{line:?} is not an emission; write it like {example}"));
     let (from, to, rest) = arrow(line).ok_or_else(wrong)?;
     let observation = match to {
         "+" => Observation::ToServer,
         "-" => Observation::ToOrigin,
         "F" => Observation::End,
-        _ => return Err(site.wrong(format!("{to:?} is no observation; it must be one of +, -, F"))),
+        _ => return Err(site.wrong(format!("{to:?} is not an observation; it must be one of +, -, F"))),
     };
     let (share, delay) =
         rest.split_once(" after ").map_or((rest, None), |(share, delay)| (share, Some(delay)));

@@ -161,7 +161,7 @@ mistakes! {
         "x.toml:20: workloads.web.pause: \"lognormal(10 s, 1, 3 s)\" has its median above its end; it must be \"lognormal(MEDIAN, SIGMA, MOST)\"";
     a_log_normal_pause_with_a_wrong_deviation_is_rejected:
         "\"uniform(1 s, 3 s)\"" => "\"lognormal(10 s, 1 s, 30 s)\"",
-        "x.toml:20: workloads.web.pause: \"1 s\" is no deviation of the logarithm; it must be a number from 0 to 10, as in \"lognormal(10 s, 1.0, 120 s)\"";
+        "x.toml:20: workloads.web.pause: \"1 s\" is not a deviation of the logarithm; it must be a number from 0 to 10, as in \"lognormal(10 s, 1.0, 120 s)\"";
     a_client_without_tor_that_uses_several_circuits_is_rejected:
         "pause = \"uniform(1 s, 3 s)\"\n[clients.web]\nworkload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]" =>
             "circuits = 2\n[clients.web]\nworkload = \"web\"\npath = []",
@@ -171,7 +171,7 @@ mistakes! {
         "x.toml:11: this is not TOML: duplicate key";
     a_missing_unit_is_rejected:
         "link = \"128 KiB/s\"" => "link = 128",
-        "x.toml:15: relays.middle.link: 128 is an integer; it must be a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of such, or \"place\"";
+        "x.toml:15: relays.middle.link: 128 is an integer; it must be a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of rates, or \"place\"";
     a_missing_unit_in_a_string_is_rejected:
         "link = \"128 KiB/s\"" => "link = \"128\"",
         "x.toml:15: relays.middle.link: \"128\" is no rate: the unit is missing; write it like \"128 KiB/s\" (B/s, kB/s, KiB/s, MB/s, MiB/s, GiB/s, kbit/s, Mbit/s, Gbit/s)";
@@ -228,7 +228,7 @@ mistakes! {
         "x.toml:16: this is not TOML: duplicate key";
     a_name_with_other_characters_is_rejected:
         "[relays.exit]" => "[relays.\"ex it\"]",
-        "x.toml:16: relays.ex it: \"ex it\" is no name; it must be of letters, digits, '_' and '-'";
+        "x.toml:16: relays.ex it: \"ex it\" is not a name; it must consist of letters, digits, '_' and '-'";
     a_circuit_window_out_of_range_is_rejected:
         "circuit_window = 1000" => "circuit_window = 50",
         "x.toml:12: relay.edge_control.circuit_window: 50 is out of range; it must be a whole number [cell] from 100 to 1000";
@@ -279,7 +279,7 @@ mistakes! {
         "x.toml:12: relays.entry.edge_control.cwnd_min: 30 is less than sendme_inc, 31: no SENDME would ever come; it must be at least as many";
     a_congestion_window_above_its_maximum_is_rejected:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"dctcp\", cwnd_init = 1001",
-        "x.toml:12: relays.entry.edge_control.cwnd_init: 1001 is more than cwnd_max, 1000; it must be as many at most";
+        "x.toml:12: relays.entry.edge_control.cwnd_init: 1001 is more than cwnd_max, 1000; it must be at most as many";
     a_t_low_above_t_high_is_rejected:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"timely\", t_low = \"200 ms\"",
         "x.toml:12: relays.entry.edge_control.t_low: t_low is \"200 ms\" and t_high is \"100 ms\"; the low mark must be below the high one";
@@ -318,10 +318,10 @@ mistakes! {
         "x.toml:2: this is not TOML: invalid basic string, expected `\"`";
     a_size_of_a_mix_without_a_weight_is_rejected:
         "size = \"300 KiB\"" => "size = \"mix(0.5: 50 KiB, 1 MiB)\"",
-        "x.toml:19: workloads.web.size: \"\" is no weight of \"1 MiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
+        "x.toml:19: workloads.web.size: \"\" is not a weight of \"1 MiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
     a_negative_weight_is_rejected:
         "size = \"300 KiB\"" => "size = \"mix(-1: 50 KiB)\"",
-        "x.toml:19: workloads.web.size: \"-1\" is no weight of \"50 KiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
+        "x.toml:19: workloads.web.size: \"-1\" is not a weight of \"50 KiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
     decreasing_size_quantiles_are_rejected:
         "size = \"300 KiB\"" => "size = \"quantiles(2 KiB, 1 KiB)\"",
         "x.toml:19: workloads.web.size: quantiles must grow; \"2 KiB\" is above \"1 KiB\"; or \"none\"";
@@ -339,7 +339,7 @@ mistakes! {
         "x.toml:19: workloads.web.tgen.packets.transitions: the model can enter the state \"a\", which has no emission; add one";
     a_negative_weight_of_a_transition_is_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: -1\"], emissions = [\"a -> F: 1\"] } }",
-        "x.toml:19: workloads.web.tgen.packets.transitions: \"-1\" is no weight; it must be a number from 0";
+        "x.toml:19: workloads.web.tgen.packets.transitions: \"-1\" is not a weight; it must be a number from 0";
     an_emission_without_a_delay_is_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> +: 1\"] } }",
         "x.toml:19: workloads.web.tgen.packets.emissions: \"a -> +: 1\" needs a delay until the next emission, and the end has none; write it like \"a -> +: 0.5 after exponential(3 ms)\"";
@@ -348,7 +348,7 @@ mistakes! {
         "x.toml:19: workloads.web.tgen.packets.emissions: \"pareto(1 s)\" has other parameters; it must be \"pareto(LEAST, SHAPE)\"";
     endless_streams_without_delays_are_rejected:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> F: 1\"] }, streams = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"a -> +: 1 after 0 s\"] } }",
-        "x.toml:19: workloads.web.tgen.streams: a walk never ends after the state \"a\", and has no delay; add an emission F or a delay";
+        "x.toml:19: workloads.web.tgen.streams: the model never ends after the state \"a\", and has no delay; add an emission F or a delay";
     uniform_bounds_in_the_wrong_order_are_rejected:
         "uniform(1 s, 3 s)" => "uniform(3 s, 1 s)",
         "x.toml:20: workloads.web.pause: \"uniform(3 s, 1 s)\" starts above its end; it must be \"uniform(LOW, HIGH)\"";
@@ -581,7 +581,7 @@ fn invalid_windows_are_rejected() {
         let sentence = sets(&["relay.transport=datagram", &format!("relay.hop_control={hop_control}")]);
         assert!(sentence.contains(key) && sentence.ends_with(expected), "{sentence}");
     };
-    let backwards = "3 is less than alpha, 4; it must be as much at least";
+    let backwards = "3 is less than alpha, 4; it must be at least as much";
     refused("{ kind = 'backtap', alpha = 4, beta = 3 }", "hop_control.beta", backwards);
     let never = "2500 cells never wait: a circuit is closed at max_circuit_queue, 2500; it must be less";
     refused("{ kind = 'marut', queue_cap = 2500 }", "hop_control.queue_cap", never);
@@ -741,7 +741,7 @@ fn a_key_without_effect_gives_a_warning() {
         (
             &["network.rtt_matrix={ DE-DE = '1 ms' }"][..],
             "network.rtt_matrix",
-            "network.latency is another; set latency = \"rtt-matrix\" too",
+            "network.latency has another value; set latency = \"rtt-matrix\" too",
         ),
         (
             &["network.access=1 ms"],

@@ -321,7 +321,7 @@ fn errors_in_networks_are_sentences() {
         ),
         (
             sentence("era = \"2014\"", "flags = [\"Guard\"]"),
-            "x.toml:11: relays.relay.flags: \"Guard\" is no flag; it must be a list of \"guard\" and \"exit\", or []",
+            "x.toml:11: relays.relay.flags: \"Guard\" is not a flag; it must be a list of \"guard\" and \"exit\", or []",
         ),
         (
             sentence("era = \"2014\"", "flags = [\"guard\"]"),
@@ -450,9 +450,9 @@ fn an_error_in_a_network_file_names_the_file_and_its_line() {
         (
             "US-DE",
             "USA-DE",
-            "net.toml:7: network.rtt_matrix.USA-DE: \"USA\" is no country; a pair is two codes",
+            "net.toml:7: network.rtt_matrix.USA-DE: \"USA\" is not a country; a pair is two codes",
         ),
-        ("US-DE", "US", "net.toml:7: network.rtt_matrix.US: \"US\" is no country"),
+        ("US-DE", "US", "net.toml:7: network.rtt_matrix.US: \"US\" is not a country"),
         (
             "\"100 ms\"",
             "\"-100 ms\"",
@@ -474,7 +474,7 @@ fn an_error_in_a_network_file_names_the_file_and_its_line() {
             "country = \"FR\"",
             "net.toml:5: network.rtt_matrix: nodes may be in countries without a round trip between them: DE-FR, FR-US; it",
         ),
-        ("a-1", "\"a 1\"", "net.toml:9: relays.a 1: \"a 1\" is no name"),
+        ("a-1", "\"a 1\"", "net.toml:9: relays.a 1: \"a 1\" is not a name"),
         ("[\"exit\"]", "[\"guard\"]", "clients: no path \"tor\" can be drawn"),
     ] {
         let said = said(from, to);

@@ -188,7 +188,7 @@ fn errors_in_places_are_sentences() {
         ),
         (
             sentence("\"0 0.1\"", "\"0 1.5\""),
-            "x.toml:25: network.edges.loss: row 1: \"1.5\" is no number from 0 to 0.999999; or \"none\"",
+            "x.toml:25: network.edges.loss: row 1: \"1.5\" is not a number from 0 to 0.999999; or \"none\"",
         ),
         (
             sentence("order = [\"paris\", \"berlin\"]", "order = [\"paris\", \"rome\"]"),
@@ -395,6 +395,6 @@ fn a_client_at_its_entry_has_the_host_of_this_relay() {
     assert!(traced.contains("a client at its entry has no host; leave trace.clients out"), "{traced}");
     let linked = parse(&good.replace("at = \"entry\"\n", "at = \"entry\"\nlink = \"1 Mbit/s\"\n")).unwrap();
     let warning =
-        "link has no effect, because the client is at its entry, and has the settings of this relay";
+        "link has no effect, because the client has at = \"entry\", so the settings of its first relay apply";
     assert!(linked.warnings().iter().any(|text| text.contains(warning)), "{:?}", linked.warnings());
 }

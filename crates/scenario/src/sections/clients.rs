@@ -47,9 +47,9 @@ section! {
             ("better", PriorityClass::Better),
             ("worse", PriorityClass::Worse),
         ]), Is("better");
-        /// With `conflux = true`, what the client wishes for its downloads (torrc ConfluxClientUX). The wish decides
-        /// which leg the exit uses for the next cell: with "throughput", the fastest leg that has space in its window;
-        /// otherwise always the fastest leg.
+        /// With `conflux = true`, the algorithm that the client requests from the exit (torrc ConfluxClientUX). With
+        /// "throughput", the exit sends the next cell on the fastest leg that has space in its window; otherwise always
+        /// on the fastest leg.
         conflux_ux: DesiredUx = Choice(&[
             ("throughput", DesiredUx::HighThroughput),
             ("latency", DesiredUx::MinLatency),

@@ -331,7 +331,7 @@ fn bounds<S>(
             ));
         }
         if cells > cwnd_max {
-            return wrong(format!("{cells} is more than cwnd_max, {cwnd_max}; it must be as many at most"));
+            return wrong(format!("{cells} is more than cwnd_max, {cwnd_max}; it must be at most as many"));
         }
     }
     let sendme_inc = u8::try_from(sendme_inc).ok().and_then(NonZeroU8::new);

@@ -187,7 +187,7 @@ impl HopControl {
 fn checked<S>(config: WindowConfig, node: &Read<S>) -> Result<WindowConfig, ConfigError> {
     let WindowConfig { alpha, beta, .. } = config;
     if beta < alpha {
-        let message = format!("{beta} is less than alpha, {alpha}; it must be as much at least");
+        let message = format!("{beta} is less than alpha, {alpha}; it must be at least as much");
         return Err(node.wrong("hop_control.beta", message));
     }
     Ok(config)

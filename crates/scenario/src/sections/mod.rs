@@ -178,7 +178,7 @@ fn named<S: Section>(
             return Err(site.wrong(message));
         };
         if !is_name(name, false) {
-            let message = format!("{name:?} is no name; it must be of letters, digits, '_' and '-'");
+            let message = format!("{name:?} is not a name; it must consist of letters, digits, '_' and '-'");
             return Err(site.wrong(message));
         }
         let mut read = Read::<S>::new(keys.clone(), &site)?;

@@ -146,7 +146,7 @@ impl ValueType for RoundTrips {
             let site = Site { at: node.at, path: &path, ..*site };
             let pair = pair(key).map_err(|text| {
                 site.wrong(format!(
-                    "{text:?} is no country; a pair is two codes of ISO 3166-1 that [relays.NAME] may have, like DE-US"
+                    "{text:?} is not a country; a pair is two codes of ISO 3166-1 that [relays.NAME] may have, like DE-US"
                 ))
             })?;
             let (rtt, value) = TIME.read(node, &site)?;

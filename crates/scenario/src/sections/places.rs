@@ -55,7 +55,7 @@ impl Rows {
         })?;
         let one = |word: &str| {
             let value = word.parse::<f64>().ok().filter(|value| (0.0..=self.most).contains(value));
-            value.ok_or_else(|| wrong(format!("{word:?} is no number from 0 to {}", self.most)))
+            value.ok_or_else(|| wrong(format!("{word:?} is not a number from 0 to {}", self.most)))
         };
         numbers.split_ascii_whitespace().map(one).collect()
     }
@@ -112,7 +112,8 @@ impl ValueType for PlaceTables {
             let path = join(site.path, name);
             let site = Site { at: node.at, path: &path, ..*site };
             if !is_name(name, false) || name == "any" {
-                let message = format!("{name:?} is no name; it must be of letters, digits, '_' and '-'");
+                let message =
+                    format!("{name:?} is not a name; it must consist of letters, digits, '_' and '-'");
                 return Err(site.wrong(message));
             }
             let Some(table) = node.table() else {

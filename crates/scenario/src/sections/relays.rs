@@ -102,7 +102,7 @@ impl ValueType for FlagList {
     fn read(&self, node: &Node, site: &Site<'_>) -> Result<([bool; 2], Value), ConfigError> {
         let (flags, shown) = Texts.read(node, site)?;
         if let Some(unknown) = flags.iter().find(|flag| !FLAGS.contains(&&flag[..])) {
-            return Err(site.wrong(format!("{unknown:?} is no flag; it must be {}", self.describe())));
+            return Err(site.wrong(format!("{unknown:?} is not a flag; it must be {}", self.describe())));
         }
         Ok((FLAGS.map(|name| flags.iter().any(|flag| flag == name)), shown))
     }

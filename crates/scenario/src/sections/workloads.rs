@@ -126,7 +126,7 @@ fn markov(
         .map_err(|error| read.wrong(&format!("tgen.{key}.transitions"), error.to_string()))?;
     let Some(state) = model.endless().filter(|_| must_pause) else { return Ok(Arc::new(model)) };
     let message = format!(
-        "a walk never ends after the state {state:?}, and has no delay; add an emission F or a delay"
+        "the model never ends after the state {state:?}, and has no delay; add an emission F or a delay"
     );
     Err(read.wrong(&format!("tgen.{key}"), message))
 }
