@@ -116,7 +116,7 @@ def _sources(given: Path | None) -> Path:
             f"penstock build needs Penstock's sources, and this installation has none; "
             f"check out {_plain(_core.version())} and add --sources DIR"
         )
-    raise PenstockError(f"{given} is no checkout of Penstock: it has no crates/py/Cargo.toml")
+    raise PenstockError(f"{given} is not a checkout of Penstock: it has no crates/py/Cargo.toml")
 
 
 def _plain(version: str) -> str:
@@ -128,14 +128,14 @@ def _crate(cargo: str, folder: Path) -> Crate:
     folder = folder.resolve()
     manifest = folder / "Cargo.toml"
     if not manifest.is_file():
-        raise PenstockError(f"{folder} is no crate: it has no Cargo.toml; name the folder of a library crate")
+        raise PenstockError(f"{folder} is not a crate: it has no Cargo.toml; name the folder of a library crate")
     packages = _metadata(cargo, manifest, "--no-deps")["packages"]
     package = next((each for each in packages if Path(each["manifest_path"]) == manifest), None)
     if package is None:
         raise PenstockError(f"{manifest} is a workspace without a package; name the folder of one of its crates")
     libraries = [each["name"] for each in package["targets"] if {"lib", "rlib"} & {*each["kind"]}]
     if not libraries:
-        raise PenstockError(f"{folder} is no library crate; add src/lib.rs with `pub fn register`")
+        raise PenstockError(f"{folder} is not a library crate; add src/lib.rs with `pub fn register`")
     return Crate(folder, package["name"], libraries[0].replace("-", "_"))
 
 

@@ -38,7 +38,7 @@ class _Finder(MetaPathFinder):
             record = json.loads((file.parent / RECORD).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise ExtensionError(
-                f"{VARIABLE} is {str(file)!r}, and this is no extension of penstock build; correct or unset it"
+                f"{VARIABLE} is {str(file)!r}, which is not an extension of penstock build; correct or unset it"
             ) from None
         if not file.is_file() or record.get("belongs_to") != belongs_to(path):
             raise ExtensionError(

@@ -68,7 +68,7 @@ def workload(name: str, models: Mapping[str, Path]) -> str:
         PenstockError: if a file cannot be read or is no model; the sentence names it.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        raise PenstockError(f"{name!r} is no valid name of a workload; use letters, digits, '_' and '-'")
+        raise PenstockError(f"{name!r} is not a valid name of a workload; use letters, digits, '_' and '-'")
     parts = [read(path, kind).toml(f"workloads.{name}.tgen.{kind}") for kind, path in models.items()]
     names = ", ".join(ascii(path.name)[1:-1] for path in models.values())
     return f"# Made by penstock workload from {names}\n\n" + "\n".join(parts)
@@ -101,7 +101,7 @@ def _model(data: bytes) -> Model:
             graph = networkx.read_graphml(BytesIO(data), force_multigraph=True)
     # networkx raises many kinds of errors for invalid GraphML.
     except Exception as error:
-        raise _WrongError(f"it is no GraphML ({_words(error)})") from error
+        raise _WrongError(f"it is not GraphML ({_words(error)})") from error
     if not graph.is_directed():
         raise _WrongError('its edges have no direction; a model is a graph with edgedefault="directed"')
     states, observations = _vertices(graph.nodes(data=True))

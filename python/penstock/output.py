@@ -351,7 +351,7 @@ def read_json(path: Path) -> dict[str, Any]:
         with naming(path, "read"):
             value = printable_strings(json.loads(path.read_text(encoding="utf-8")))
     except RecursionError as error:
-        raise OutputError(f"{path} is no output of penstock: its nesting is too deep") from error
+        raise OutputError(f"{path} is not an output of penstock: its nesting is too deep") from error
     except ValueError as error:
         raise OutputError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):

@@ -35,8 +35,8 @@ class Record:
         if not lost.is_empty():
             client = lost["client"][0]
             raise ScenarioError(
-                f"{self.directory} cannot be replayed: a download of {client!r} went over no circuit, "
-                "and only downloads over circuits can be made again"
+                f"{self.directory} cannot be replayed: a download of {client!r} used no circuit, "
+                "and a replay repeats only downloads over circuits"
             )
         nanos = [(pl.col(f"{name}_s") * 1e9).round().cast(pl.UInt64).alias(name) for name in ("begun", "start")]
         asked = asked.with_columns(*nanos)

@@ -199,7 +199,8 @@ def _run(
                 each = threads_of_each(origin.document, variants, threads, at_once, cores)
                 if threads is not None and each < threads:
                     catalog.warn(
-                        f"--threads {threads} is reduced to {each}: runs at the same time {at_once}, cores {cores}"
+                        f"--threads {threads} is reduced to {each}, because {at_once} runs at the same time "
+                        f"share {cores} cores"
                     )
                 pool = _RunPool(output, left, at_once, each, replays)
             _finish(pool, output, len(todo) - len(left), watch)

@@ -87,7 +87,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     if manifest is None:
         raise OutputError(f"{path} is not an output of penstock: it has no manifest.json")
     if "shard" not in manifest:
-        raise OutputError(f"{path} is no shard; make shards with penstock run --shard K/N --out DIR")
+        raise OutputError(f"{path} is not a shard; make shards with penstock run --shard K/N --out DIR")
     return manifest
 
 

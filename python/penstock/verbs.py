@@ -392,7 +392,9 @@ def partition(
     switch: Annotated[
         float,
         typer.Option(
-            min=0.0, max=1.0, help="The share of upgraded relays from which the consensus activates a new flow control."
+            min=0.0,
+            max=1.0,
+            help="The consensus activates the new flow control if at least this share of relays is upgraded.",
         ),
     ] = 0.8,
     markdown: Annotated[
@@ -537,7 +539,9 @@ def compare(
     ] = None,
     clock: Annotated[
         Literal["start", "request"] | None,
-        typer.Option(help="The starting point of times; by default the start if both have it, otherwise the request."),
+        typer.Option(
+            help="The event from which times count; by default the start if both have it, otherwise the request."
+        ),
     ] = None,
     skip: Annotated[
         float,
@@ -750,7 +754,7 @@ def version_(as_json: Json = False) -> None:
 def completion_(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.", metavar="SHELL")],
 ) -> None:
-    """Print the script that completes words of the command in a shell."""
+    """Print the script for completion in a shell."""
     print(completion.script(shell))
 
 

@@ -508,7 +508,7 @@ def test_an_invalid_request_is_refused(make_up: Callable[..., Path], tmp_path: P
     cases: list[tuple[str, dict[str, Any], str]] = [
         (str(ours), {}, f"{ours} has the variants stock, small; name one, such as {ours}:stock"),
         (f"{ours}:large", {}, "has no variant 'large'; it has stock, small"),
-        (f"{theirs}:stock", {}, "is no output of penstock; only outputs of penstock have variants like 'stock'"),
+        (f"{theirs}:stock", {}, "is not an output of penstock; only outputs of penstock have variants like 'stock'"),
         (f"{ours}:stock", {"workloads": ["bluk"]}, "has no downloads of a workload 'bluk'; it has web, bulk"),
         (str(tmp_path / "nowhere"), {}, "nowhere does not exist"),
         (str(tmp_path / "empty"), {}, "empty has nothing to compare; supported are an output of penstock"),

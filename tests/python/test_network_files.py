@@ -127,7 +127,7 @@ def test_a_consensus_gives_relays_with_their_weight_as_link(write: Any) -> None:
         f"# A network, made by penstock {_core.version()}.",
         "# consensus.xz, microdesc consensus, valid after 2030-01-01 00:00:00 UTC.",
         "# links are consensus weights: no descriptors were given.",
-        "# 1 relay left out that no client chooses: not Fast, Running and Valid, or of no weight or rate.",
+        "# 1 relay left out: not Fast, Running and Valid, or without weight or rate.",
     ]
     assert re.findall(r"^\[.*\]$", text, re.MULTILINE) == [
         "[relays.relay0-0001]",
@@ -192,7 +192,7 @@ def test_relays_that_tornettools_staged(write: Any) -> None:
     assert "bandwidth_rate" not in other
     assert "country" not in table(text, "relays.relay-0003"), "a nickname without a letter becomes one with"
     assert text.count("[relays.") == 3
-    assert "1 relay left out that were running less" in text
+    assert "1 relay left out: running less than half of the time" in text
     assert "without country, since scenarios have no place for AQ." in text
     resolved(text)
 
@@ -264,9 +264,9 @@ def broken_staging() -> list[tuple[str, str]]:
             f":6: relays.{'A' * 40}.weight: -1 is there",
             f'{{\n"relays": {{\n"{"A" * 40}": {{\n"running_frequency": 1,\n\n"weight": -1}}}}}}',
         ),
-        (":4: Infinity is no number of JSON", '{\n"relays": {\n"A": {\n"weight": Infinity}}}'),
+        (":4: Infinity is not a number in JSON", '{\n"relays": {\n"A": {\n"weight": Infinity}}}'),
         (".weight: 1e+30 is there", of(weight=1e30)),
-        (": NaN is no number of JSON", of(weight=float("nan"))),
+        (": NaN is not a number in JSON", of(weight=float("nan"))),
         (".bandwidth_capacity: true is there", of(bandwidth_capacity=True)),
         (
             ".bandwidth_rate: 1099511627777 is there; it must be a number from 0 to 1099511627776",
@@ -293,14 +293,14 @@ def test_broken_staged_relays_are_refused(write: Any, said: str, text: str) -> N
         (":3: node 1: the country_code is 'DEU'; it must have two letters", 'country_code "DE"', 'country_code "DEU"'),
         (":3: node 1: the country_code is 49; it must", 'country_code "DE"', "country_code 49"),
         (": there is no path from node 1 to node 4", '  edge [ source 4 target 2 latency "0.02" ]\n', ""),
-        (":7: this is no graph in GML: edge #0 has undefined", "target 2 ", "target 9 "),
-        (":3: this is no graph in GML: node #0 has no 'id'", "id 1 ", ""),
-        (":4: this is no graph in GML: node id 1 is duplicated", "id 2 ", "id 1 "),
-        (": this is no graph in GML", "source 1 target 2", "source 1"),
-        (":12: this is no graph in GML", "\n]\n", "\n"),
-        (":3: this is no graph in GML: cannot tokenize", "  node [ id 1", "  node ? id 1"),
-        (":4: this is no graph in GML: input is not ASCII-encoded", "exchange", "Börse"),
-        (": this is no graph in GML: it is nested too deeply", GRAPH, "graph [" * 3000),
+        (":7: this is not a graph in GML: edge #0 has undefined", "target 2 ", "target 9 "),
+        (":3: this is not a graph in GML: node #0 has no 'id'", "id 1 ", ""),
+        (":4: this is not a graph in GML: node id 1 is duplicated", "id 2 ", "id 1 "),
+        (": this is not a graph in GML", "source 1 target 2", "source 1"),
+        (":12: this is not a graph in GML", "\n]\n", "\n"),
+        (":3: this is not a graph in GML: cannot tokenize", "  node [ id 1", "  node ? id 1"),
+        (":4: this is not a graph in GML: input is not ASCII-encoded", "exchange", "Börse"),
+        (": this is not a graph in GML: it is nested too deeply", GRAPH, "graph [" * 3000),
         (": it has no node", GRAPH, "graph [ ]"),
         (": it has no edge", GRAPH, 'graph [ node [ id 1 country_code "DE" ] ]'),
         (": no node has a country_code", GRAPH, 'graph [ node [ id 1 country_code "AQ" ] ]'),

@@ -138,13 +138,13 @@ def test_a_mistake_in_a_crate_is_one_sentence(penstock: Command, tmp_path: Path)
     def refused() -> str:
         return sentence(penstock("build", "--with", folder))
 
-    assert "is no crate: it has no Cargo.toml" in refused()
+    assert "is not a crate: it has no Cargo.toml" in refused()
     (folder / "Cargo.toml").write_text("[package]\nname = 1\n")
     assert "cargo refuses" in refused()
     head = '[package]\nname = "mine"\nversion = "0.1.0"\nedition = "2024"\n[workspace]\n'
     (folder / "Cargo.toml").write_text(head)
     (folder / "src" / "main.rs").write_text("fn main() {}\n")
-    assert "is no library crate; add src/lib.rs" in refused()
+    assert "is not a library crate; add src/lib.rs" in refused()
     (folder / "src" / "lib.rs").write_text("")
     other = tmp_path / "other"
     (other / "src").mkdir(parents=True)
@@ -172,14 +172,14 @@ def test_a_crate_that_does_not_compile_is_one_sentence_behind_the_errors(penstoc
 
 
 def test_a_package_without_sources_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(PenstockError, match="is no checkout of Penstock"):
+    with pytest.raises(PenstockError, match="is not a checkout of Penstock"):
         build.build([CRATE], tmp_path)
 
 
 def test_a_wrong_extension_is_one_sentence(penstock: Command, tmp_path: Path) -> None:
     penstock.env[extension.VARIABLE] = str(tmp_path / "_core.abi3.so")
     done = penstock.run(penstock.words("list"))
-    assert "this is no extension of penstock build; correct or unset it" in sentence(done)
+    assert "which is not an extension of penstock build; correct or unset it" in sentence(done)
     (tmp_path / extension.RECORD).write_text(json.dumps({"belongs_to": [1, 2], "command": "penstock build --with x"}))
     (tmp_path / "_core.abi3.so").write_text("")
     done = penstock.run(penstock.words("run", "quickstart"))

@@ -62,19 +62,19 @@ def test_a_scenario_that_cannot_be_replayed_is_refused_with_a_reason(
     small, out = original / "small.toml", original / "out"
     other = tmp_path / "other.toml"
     other.write_text(small.read_text().replace("clients.web]", "clients.other]"))
-    told = sentence(penstock("run", other, "--replay", out))
-    assert told.endswith(
+    message = sentence(penstock("run", other, "--replay", out))
+    assert message.endswith(
         f'{out} cannot be replayed: it has downloads of the client "web", which the scenario does not have'
     )
     other.write_text(small.read_text().replace("[workloads.web]", "[workloads.x]").replace('"web"', '"x"'))
-    told = sentence(penstock("run", other, "--replay", out))
-    assert told.endswith(
+    message = sentence(penstock("run", other, "--replay", out))
+    assert message.endswith(
         f'{out} cannot be replayed: it has downloads of the workload "web", which the client "web" does not have'
     )
-    told = sentence(penstock("run", small, "--seed", "7", "--replay", out))
-    assert told.endswith(f"{out} has no downloads of 'stock' with seed 7 to replay; it has those of 1, 2")
-    told = sentence(penstock("run", small, "--replay", out, "--replay-variant", "x"))
-    assert told.endswith(f"there is no variant 'x' in {out} to replay; it ran stock, small")
+    message = sentence(penstock("run", small, "--seed", "7", "--replay", out))
+    assert message.endswith(f"{out} has no downloads of 'stock' with seed 7 to replay; it has those of 1, 2")
+    message = sentence(penstock("run", small, "--replay", out, "--replay-variant", "x"))
+    assert message.endswith(f"there is no variant 'x' in {out} to replay; it ran stock, small")
     assert "add --replay DIR" in sentence(penstock("run", small, "--replay-variant", "x"))
     assert "does not exist" in sentence(penstock("run", small, "--replay", tmp_path / "none"))
     assert not (tmp_path / "runs").exists()
@@ -84,5 +84,5 @@ def test_downloads_without_tor_cannot_be_replayed(tmp_path: Path, original: Path
     plain = tmp_path / "plain.toml"
     plain.write_text((original / "small.toml").read_text().replace('path = ["entry", "middle", "exit"]', "path = []"))
     package.run(plain, variants=["stock"], out=tmp_path / "out")
-    with pytest.raises(ScenarioError, match=r"a download of 'web' went over no circuit"):
+    with pytest.raises(ScenarioError, match=r"a download of 'web' used no circuit"):
         package.run(plain, variants=["stock"], replay=tmp_path / "out", out=tmp_path / "again")

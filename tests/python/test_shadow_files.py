@@ -308,8 +308,8 @@ WRONG = [
     (CONFIG, GRAPHML.replace("</graphml>", ""), "this is not XML: no element found"),
     (CONFIG, BOMB, "g:1: it declares an entity; remove the declaration, since Shadow's files have none"),
     (BOMB, GRAPHML, "h:1: it declares an entity"),
-    (CONFIG, HOSTS, "this is no graph of Shadow: it begins with <hosts>"),
-    (TOPOLOGY, GRAPHML, "these are no hosts of Shadow: it begins with <topology>"),
+    (CONFIG, HOSTS, "this is not a graph of Shadow: it begins with <hosts>"),
+    (TOPOLOGY, GRAPHML, "these are not hosts of Shadow: it begins with <topology>"),
     (
         CONFIG.replace("relay 1310", "relay many"),
         GRAPHML,
@@ -408,8 +408,8 @@ def test_arguments_that_do_not_fit_are_refused(penstock: Command, write: Any) ->
         ([], "no input is given; name a FILE with relays, --graph FILE or --circuits FILE"),
         ([str(hosts)], "hosts of Shadow need the graph of their places; add --graph FILE"),
         (["--graph", str(graph), "--clients", str(hosts)], "need a FILE with relays"),
-        (["--circuits", str(write("c", "a b!\n"))], "c:1: 'b!' is no name of a relay"),
-        (["--circuits", str(write("d", NSTOR.replace("3584000", "x", 1)))], "d:1: this is no circuit of nstor"),
-        (["--circuits", str(write("e", NSTOR.replace("1536000", "9", 1)))], "has another bandwidth before"),
+        (["--circuits", str(write("c", "a b!\n"))], "c:1: 'b!' is not a name of a relay"),
+        (["--circuits", str(write("d", NSTOR.replace("3584000", "x", 1)))], "d:1: this is not a circuit of nstor"),
+        (["--circuits", str(write("e", NSTOR.replace("1536000", "9", 1)))], "has another bandwidth in an earlier line"),
     ):
         assert said in sentence(penstock("network", *arguments))

@@ -107,7 +107,7 @@ def test_only_shards_of_one_command_are_merged(penstock: Command, small: Path) -
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": "0.1.0+g0000000"}))
     assert "d has another build of penstock than a" in sentence(penstock("merge", "a", "d", "--out", "all"))
     assert penstock("run", small, "--runs", "1", "--no-report", "--out", "whole").status == 0
-    assert "whole is no shard; " in sentence(penstock("merge", "whole", "--out", "all"))
+    assert "whole is not a shard; " in sentence(penstock("merge", "whole", "--out", "all"))
     assert "small.toml is not an output of penstock" in sentence(penstock("merge", "small.toml", "--out", "all"))
     assert not (penstock.directory / "all").exists()
 

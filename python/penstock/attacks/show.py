@@ -23,9 +23,9 @@ COLUMNS = {
 
 NOTE = (
     "Entropy lost: from all candidates to those that remain, for victims whose true candidate remains. False "
-    "eliminations: the other victims. Gain: information about the true one, with a law fitted to other networks or "
-    "victims. Left out: victims without a guess. p: permutation test of a leak. Intervals: 95 %; those of rates are in "
-    "[0, 1]."
+    "eliminations: the other victims. Gain: information about the true one, with probabilities fitted to other "
+    "networks or victims. Left out: victims without a guess. p: permutation test of a leak. Intervals: 95 %; those of "
+    "rates are in [0, 1]."
 )
 
 

@@ -32,7 +32,9 @@ def read(spec: str, *, workloads: Sequence[str] = (), skip: float = 0.0) -> Sour
     if (path / "manifest.json").is_file():
         return ours.read(spec, path, variant, workloads)
     if variant:
-        raise OutputError(f"{path} is no output of penstock; only outputs of penstock have variants like {variant!r}")
+        raise OutputError(
+            f"{path} is not an output of penstock; only outputs of penstock have variants like {variant!r}"
+        )
     source = _directory(spec, path) if path.is_dir() else _file(spec, path)
     if not skip:
         return source

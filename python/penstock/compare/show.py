@@ -95,18 +95,18 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def _unpaired(comparison: Comparison) -> list[str]:
-    told = [
+    counts = [
         f"{source.replicates.range_text([source.replicates.size])} in {letter}"
         for letter, source in comparison.lettered
     ]
-    why = comparison.apart or "no kind of downloads is in a run that both have"
+    why = comparison.apart or "A and B have no common run with the same kind of download"
     single = any(source.replicates.size < 2 for source in comparison.sources)
     intervals = (
         "The differences have no intervals"
         if single
         else "The intervals are Welch's t intervals of the differences between the means"
     )
-    said = [f"A and B are not paired, because {why}. {intervals}{': ' if single else ' of '}{' and '.join(told)}."]
+    said = [f"A and B are not paired, because {why}. {intervals}{': ' if single else ' of '}{' and '.join(counts)}."]
     for letter, source in comparison.lettered:
         replicates = source.replicates
         if replicates.size < 2:

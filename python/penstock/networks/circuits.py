@@ -50,7 +50,9 @@ def read(data: bytes, path: Path) -> Circuits:
         if not names:
             continue
         if wrong := next((name for name in names if not re.fullmatch("[A-Za-z0-9_-]+", name)), None):
-            raise PenstockError(f"{path}:{number}: {wrong[:40]!r} is no name of a relay; a line has names and blanks")
+            raise PenstockError(
+                f"{path}:{number}: {wrong[:40]!r} is not a name of a relay; a line has names and blanks"
+            )
         each.append(names)
     if not each:
         raise PenstockError(f"{path}: it has no circuit; a line has the names of relays from the entry to the exit")
@@ -67,11 +69,11 @@ def _nstor(lines: list[str], path: Path) -> Circuits:
         relays, rates = words[1::3], words[3::3]
         right = len(words) == 10 and all(rate.isdecimal() and 0 < int(rate) <= MOST for rate in rates)
         if not right or not all(re.fullmatch("[0-9A-Fa-f]{40}", relay) for relay in relays):
-            raise PenstockError(f"{path}:{number}: this is no circuit of nstor; a line is {FORM}")
+            raise PenstockError(f"{path}:{number}: this is not a circuit of nstor; a line is {FORM}")
         for relay, rate in zip(relays, map(int, rates), strict=True):
             if bandwidths.setdefault(relay, rate) != rate:
                 raise PenstockError(
-                    f"{path}:{number}: the relay {relay} has another bandwidth before; it must have one"
+                    f"{path}:{number}: the relay {relay} has another bandwidth in an earlier line; both must be equal"
                 )
         each.append(relays)
     short = _short(list(bandwidths))

@@ -20,9 +20,7 @@ def read(data: bytes, path: Path, descriptors: Sequence[Path]) -> Source:
     notes = [
         f"{path.name}, {found['flavor']} consensus, valid after {found['valid_after']} UTC",
         f"links are {links}",
-        *counted(
-            found["unused"], "left out that no client chooses: not Fast, Running and Valid, or of no weight or rate"
-        ),
+        *counted(found["unused"], "left out: not Fast, Running and Valid, or without weight or rate"),
         *counted(found["undescribed"], "without descriptor, with the consensus weight as link and no buckets"),
     ]
     return Source([Relay(*each) for each in found["relays"]], notes)

@@ -163,7 +163,7 @@ def _check_circuits(circuits: Sequence[Sequence[str]], source: Source, path: Pat
 def _read(path: Path, descriptors: Sequence[Path]) -> Source:
     data = paths.read(path)
     if path.suffix == ".json" and data.lstrip()[:1] != b"{":
-        raise PenstockError(f"{path}:1: this is no staging file of tornettools; it must be a JSON object in {{ }}")
+        raise PenstockError(f"{path}:1: this is not a staging file of tornettools; it must be a JSON object in {{ }}")
     if data.lstrip()[:1] != b"{":
         return consensus.read(data, path, descriptors)
     if descriptors:

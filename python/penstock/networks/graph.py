@@ -96,7 +96,7 @@ def parse(data: bytes, path: Path) -> Any:
             why = "it is nested too deeply"
         line = _line(said, data)
         place = f"{path}:{line}" if line else f"{path}"
-        raise PenstockError(f"{place}: this is no graph in GML: {why}") from error
+        raise PenstockError(f"{place}: this is not a graph in GML: {why}") from error
     if not graph.nodes:
         raise PenstockError(f"{path}: it has no node; a graph has nodes with a country_code, and edges")
     return graph

@@ -67,7 +67,7 @@ def read(data: bytes, path: Path, places: Sequence[Place], seed: int) -> Hosts:
     """The hosts of a file, at the places of a graph."""
     root = xml.read(data, path)
     if root.name not in ("shadow", "hosts"):
-        root.wrong(f"these are no hosts of Shadow: it begins with <{root.name}>; it must be <shadow> or <hosts>")
+        root.wrong(f"these are not hosts of Shadow: it begins with <{root.name}>; it must be <shadow> or <hosts>")
     lost: list[str] = []
     nodes = list(_nodes(root, places, seed, lost))
     relays = [node for node in nodes if ROLES.get(node.role) == "relay"]

@@ -146,7 +146,7 @@ def read(data: bytes, path: Path) -> Internet:
     if root.name == "graphml":
         return _graphml(root, path)
     if root.name != "topology":
-        root.wrong(f"this is no graph of Shadow: it begins with <{root.name}>; it must be <graphml> or <topology>")
+        root.wrong(f"this is not a graph of Shadow: it begins with <{root.name}>; it must be <graphml> or <topology>")
     return _topology(root, path)
 
 

@@ -107,8 +107,8 @@ def read(data: bytes, path: Path) -> Source:
     notes = [
         f"{path.name}, relays staged by tornettools{document.period}",
         "links are the largest observed bandwidths of the descriptors",
-        *counted(len(document.relays) - len(running), "left out that were running less than half of the time"),
-        *counted(len(running) - len(found), "left out of no weight or no observed bandwidth"),
+        *counted(len(document.relays) - len(running), "left out: running less than half of the time"),
+        *counted(len(running) - len(found), "left out: no weight or no observed bandwidth"),
         *counted(
             len(elsewhere), f"without country, since scenarios have no place for {', '.join(sorted(set(elsewhere)))}"
         ),
@@ -149,7 +149,7 @@ def _parse(data: bytes, path: Path) -> Any:
 
     def refuse(word: str) -> NoReturn:
         line = text.count("\n", 0, max(0, text.find(word))) + 1
-        raise PenstockError(f"{path}:{line}: {word} is no number of JSON")
+        raise PenstockError(f"{path}:{line}: {word} is not a number in JSON")
 
     try:
         return json.loads(text, object_pairs_hook=once, parse_constant=refuse)

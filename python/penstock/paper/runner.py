@@ -262,7 +262,7 @@ def _directory(claims: Claims, out: str | Path | None, scale: float) -> tuple[Pa
                     )
             return directory, str(earlier.get("made", f"Penstock {earlier.get('version')}"))
         if directory.exists() and any(directory.iterdir()):
-            raise OutputError(f"{directory} exists and is no output of penstock paper; choose another --out")
+            raise OutputError(f"{directory} exists and is not an output of penstock paper; choose another --out")
         directory.mkdir(parents=True, exist_ok=True)
     made = generated.origin()
     write_json(path, {**head, "made": made, "finished": False, "figure": None, "claims": []})

@@ -139,10 +139,12 @@ def _variant(document: _core.Document, asked: str | None) -> str:
 
 
 def _notes(sampled: Sampled, networks: Sequence[int]) -> list[str]:
-    notes = ["Shadow has its own TCP, as the profile shadow-3.3; of [tcp], only fixed sizes of buffers have an effect"]
+    notes = [
+        "Shadow has its own TCP, which the profile shadow-3.3 models; of [tcp], only fixed buffer sizes have an effect"
+    ]
     kist = any(relay["tor"]["scheduler"] == "kist-deployed" for relay in sampled["relays"])
     if kist and not any(loss for _, _, _, _, loss, *_ in sampled["edges"]):
-        notes.append("without loss, congestion windows in Shadow grow without end, and KIST limits nothing")
+        notes.append("without loss, congestion windows in Shadow grow without end, so KIST limits nothing")
     if networks:
         others = f"; choose another with --set run.networks=[{networks[1]}]" if networks[1:] else ""
         notes.append(f"run.networks chooses network {networks[0]}, and the seed changes only Shadow{others}")

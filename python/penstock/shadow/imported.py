@@ -167,7 +167,7 @@ def read(directories: Sequence[Path], out: Path) -> None:
 
 def _facts(directory: Path) -> Facts:
     if not (directory / FACTS).is_file():
-        raise OutputError(f"{directory} is no export of penstock: it has no {FACTS}")
+        raise OutputError(f"{directory} is not an export of penstock: it has no {FACTS}")
     return parse(Facts, read_json(directory / FACTS), directory / FACTS, OutputError)
 
 
