@@ -298,7 +298,9 @@ def _panels(
     places = list(product(congestions, rtts))
     # The panels stand side by side if there is one round trip.
     rows = len(congestions) if len(rtts) > 1 else 1
-    figure, panels = grid_of(rows, len(places) // rows, 4.2, height, sharex=True, **shared)
+    columns = len(places) // rows
+    # All figures are as wide as two panels of 4.2 inches, so that their text has the same size on a page.
+    figure, panels = grid_of(rows, columns, 8.4 / columns, height, sharex=True, **shared)
     for (congestion, rtt), axes in zip(places, figure.axes, strict=True):
         axes.set_title(f"{congestion}, {rtt * 1e3:g} ms")
     for first, *_ in panels:
