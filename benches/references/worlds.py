@@ -191,7 +191,7 @@ def main() -> int:
     verdicts, hold = len(lines), sum(line[-1] == HOLDS for line in lines)
     first = ["variant", "median of", "testbed [ms]", "simulator [ms]", "difference", "criterion", "verdict"]
     second = ["variant", "relay", "receive buffer [ms]", "circuit queue [ms]", "output buffer [ms]", "send path [ms]"]
-    head, last, waits = f"runs: {counts}; {void} void", f"{hold} of {verdicts} criteria hold", stations(rows)
+    head, last, waits = f"runs: {counts}; {void} invalid", f"{hold} of {verdicts} criteria hold", stations(rows)
     print(f"{head}\n")
     show(first, lines)
     print()
