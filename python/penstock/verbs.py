@@ -101,8 +101,8 @@ def _main(
 
 @app.command("list")
 def list_(
-    what: Annotated[
-        List | None, typer.Argument(help="What to list; by default everything, with one line each.")
+    kind: Annotated[
+        List | None, typer.Argument(help="The kind of entries; by default all kinds, with one line each.")
     ] = None,
     name: Annotated[
         str | None, typer.Argument(help="Show only this algorithm, or the algorithms of this key.", metavar="NAME")
@@ -113,9 +113,9 @@ def list_(
     from penstock import facts, listing
 
     if as_json:
-        print(facts.text(facts.lists([what] if what else get_args(List), name)))
+        print(facts.text(facts.lists([kind] if kind else get_args(List), name)))
         return
-    print(listing.text(what, name))
+    print(listing.text(kind, name))
 
 
 @app.command()
