@@ -23,6 +23,7 @@ import argparse
 import json
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,14 @@ def stations(rows: Rows) -> list[list[str]]:
     return lines
 
 
+def counts(rows: Rows, void: int) -> str:
+    """The number of seeds of each variant, which both backends have, and of runs that were not counted."""
+    seeds = {variant: len(each) for (_, variant), each in sorted(rows.items())}
+    usual = Counter(seeds.values()).most_common(1)[0][0] if seeds else 0
+    others = "".join(f", {variant} {count}" for variant, count in seeds.items() if count != usual)
+    return f"Seeds of each variant: {usual}{others}. Invalid runs: {void}."
+
+
 def show(head: list[str], lines: list[list[str]]) -> None:
     """Print a table."""
     widths = [max(len(line[place]) for line in [head, *lines]) for place in range(len(head))]
@@ -186,12 +195,11 @@ def main() -> int:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables into FILE")
     asked = parser.parse_args()
     rows, void = read(asked.files)
-    counts = ", ".join(f"{backend} {variant} {len(each)}" for (backend, variant), each in sorted(rows.items()))
     lines = table(rows)
     verdicts, hold = len(lines), sum(line[-1] == HOLDS for line in lines)
     first = ["variant", "median of", "testbed [ms]", "simulator [ms]", "difference", "criterion", "verdict"]
     second = ["variant", "relay", "receive buffer [ms]", "circuit queue [ms]", "output buffer [ms]", "send path [ms]"]
-    head, last, waits = f"runs: {counts}; {void} invalid", f"{hold} of {verdicts} criteria hold", stations(rows)
+    head, last, waits = counts(rows, void), f"{hold} of {verdicts} criteria hold.", stations(rows)
     print(f"{head}\n")
     show(first, lines)
     print()
@@ -200,7 +208,7 @@ def main() -> int:
     if asked.markdown:
         tables = [generated.table(first, lines), generated.table(second, waits)]
         try:
-            generated.write(asked.markdown, "make worlds", "\n\n".join([f"{last}; {head}.", *tables]))
+            generated.write(asked.markdown, "make worlds", "\n\n".join([f"{last} {head}", *tables]))
         except PenstockError as error:
             print(f"worlds: {error}", file=sys.stderr)
             return 2
