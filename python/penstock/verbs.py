@@ -247,6 +247,9 @@ def paper(
         str | None,
         typer.Option(help="Check only claims about this figure: 5a, or 5 for all parts of figure 5.", metavar="ID"),
     ] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="Check only claims that this scenario of the paper decides.", metavar="NAME")
+    ] = None,
     scale: Annotated[
         float,
         typer.Option(
@@ -278,12 +281,21 @@ def paper(
     with raised():
         confirm = estimates.on_terminal(yes=yes)
         outcome = runner.run(
-            name, figure=figure, scale=scale, seeds=runs, out=out, jobs=jobs, ray=ray, watching=Shown, confirm=confirm
+            name,
+            figure=figure,
+            scenario=scenario,
+            scale=scale,
+            seeds=runs,
+            out=out,
+            jobs=jobs,
+            ray=ray,
+            watching=Shown,
+            confirm=confirm,
         )
     page = write(list(outcome.results.values()), outcome.directory / "report.html", outcome)
     outcome = runner.write(outcome)
     if markdown is not None:
-        generated.write(markdown, f"penstock paper {outcome.claims.paper}", table.markdown(outcome), outcome.made)
+        generated.write(markdown, outcome.block, table.markdown(outcome), outcome.made)
     if as_json:
         print(facts.text({"directory": outcome.directory, "report": page, **runner.describe(outcome)}))
     else:

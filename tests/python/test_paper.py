@@ -400,6 +400,19 @@ def test_a_figure_runs_only_the_variants_that_it_compares(penstock: Command, own
     assert manifest["asked"]["variants"] == ["small"]
 
 
+def test_a_scenario_has_its_claims_alone_in_a_block_of_its_own(penstock: Command, own: Path) -> None:
+    page = penstock.directory / "page.md"
+    page.write_text("<!-- begin generated: penstock paper made-up --scenario small -->\n<!-- end generated -->\n")
+    done = penstock("paper", own, "--scenario", "small", "--runs", "2", "--markdown", page)
+    assert done.status == 0, done.err
+    assert [row.split("`")[1] for row in page.read_text().splitlines() if row.startswith("| `")] == ["slow", "fast"]
+    refused = penstock("paper", own, "--scenario", "huge", "--runs", "2")
+    assert (refused.status, "--scenario is huge; these claims have the scenarios small, other" in refused.err) == (
+        2,
+        True,
+    )
+
+
 def test_a_stopped_paper_resumes_where_it_stopped(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     commit, kept = OutputDir.commit, list[str]()

@@ -5,7 +5,7 @@ The file is `claims.toml` in the folder of the paper's scenarios. docs/reference
 
 import tomllib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -22,6 +22,7 @@ COMPARES = {
     "difference": 2,
     "ratio": 2,
     "change": 2,
+    "worst-change": 2,
     "gain": 3,
     "ratio-change": 4,
     "mean-ratio": 6,
@@ -29,6 +30,9 @@ COMPARES = {
     "quantiles-below": 2,
 }
 """The comparisons that compute one number from the sides of a claim, with the number of sides of each comparison."""
+
+WORST = "worst-change"
+"""The comparison whose first side is the variant with the largest mean, not that with the smallest."""
 
 OF_SAMPLES = ("ks", "quantiles-below")
 """The comparisons that need every value of a run, not one number for each side."""
@@ -91,12 +95,13 @@ class Side:
     """One of the quantities that a claim compares."""
 
     variants: tuple[str, ...]
-    """The variants of the side; the variant with the smallest number counts."""
+    """The variants of the side; the variant with the smallest mean counts, or with `largest` that with the largest."""
     workload: str
     statistic: str
     """The statistic that reduces the values of one run to one number."""
     scenario: str
     """Name of a file beside the claims, without `.toml`."""
+    largest: bool = False
 
 
 class Claim(Strict):
@@ -148,6 +153,8 @@ class Claim(Strict):
         sides = tuple(Side(*side) for side in each)
         if len(set(sides)) != count:
             raise ValueError("two sides have the same variants; compare different variants")
+        if self.compare == WORST:
+            sides = (replace(sides[0], largest=True), *sides[1:])
         return sides
 
     @model_validator(mode="after")
@@ -272,21 +279,24 @@ class Claims(Strict):
         """Whether the scenario's file exists."""
         return (self.folder / f"{scenario}.toml").is_file()
 
-    def of(self, figure: str | None) -> list[Claim]:
-        """The claims about one figure, or all claims."""
-        if figure is None:
-            return list(self.claims)
-        chosen = [claim for claim in self.claims if claim.is_of(figure)]
-        if not chosen and not self.tradeoffs_of(figure):
-            figures = [claim.figure for claim in self.claims if claim.figure]
-            known = dict.fromkeys([*figures, *self.tradeoffs_of(None)])
+    def of(self, figure: str | None, scenario: str | None = None) -> list[Claim]:
+        """The claims about one figure, those that one scenario decides, or all claims."""
+        chosen = [claim for claim in self.claims if figure is None or claim.is_of(figure)]
+        if not chosen:
+            known = dict.fromkeys(claim.figure for claim in self.claims if claim.figure)
             raise PenstockError(f"--figure is {figure}; {self.paper} has claims about figures {', '.join(known)}")
-        return chosen
+        if scenario is None:
+            return chosen
+        names = [name for claim in chosen for name in claim.scenarios]
+        known = dict.fromkeys([*names, *self.tradeoffs_of(figure)])
+        if scenario not in known:
+            raise PenstockError(f"--scenario is {scenario}; these claims have the scenarios {', '.join(known)}")
+        return [claim for claim in chosen if scenario in claim.scenarios]
 
-    def tradeoffs_of(self, figure: str | None) -> list[str]:
-        """The scenarios of the table of trade-offs; with a figure, the scenario of this name."""
-        every = self.tradeoffs.scenarios if self.tradeoffs else []
-        return [name for name in every if figure in (None, name)]
+    def tradeoffs_of(self, figure: str | None, scenario: str | None = None) -> list[str]:
+        """The scenarios of the table of trade-offs, or one of them; none if only claims about a figure are requested."""
+        every = self.tradeoffs.scenarios if self.tradeoffs and figure is None else []
+        return [name for name in every if scenario in (None, name)]
 
 
 class _Group(BaseModel, extra="allow"):

@@ -41,10 +41,17 @@ class Outcome:
     """The outputs of the scenarios that were run, by their names in the claims file."""
     scale: float
     figure: str | None
+    scenario: str | None
     made: str
     """Version, commit and date of the first run into the directory."""
     compared: Sequence[tradeoffs.Compared] = ()
     """The tables of trade-offs."""
+
+    @property
+    def block(self) -> str:
+        """The name of the generated block of Markdown: claims of one scenario have a block of their own."""
+        only = f" --scenario {self.scenario}" if self.scenario else ""
+        return f"penstock paper {self.claims.paper}{only}"
 
     @property
     def missed(self) -> list[Checked]:
@@ -56,6 +63,7 @@ def run(
     name: str,
     *,
     figure: str | None = None,
+    scenario: str | None = None,
     scale: float = 1.0,
     seeds: int = RUNS,
     out: str | Path | None = None,
@@ -69,6 +77,7 @@ def run(
     Args:
         name: a shipped paper, or a folder with a claims file.
         figure: only claims about this figure, and only the variants that they compare.
+        scenario: only claims that this scenario decides, by its name in the claims file.
         scale: multiplies the numbers of downloads and the durations that the claims file lists.
         seeds: the number of seeds, from the first seed of each scenario upwards.
         out: the paper's directory, with a subdirectory for each scenario; by default `runs/paper-<name>-<n>`.
@@ -82,41 +91,40 @@ def run(
         Cancelled: on Ctrl-C; finished runs are kept.
     """
     claims = load(name)
-    chosen = claims.of(figure)
+    chosen = claims.of(figure, scenario)
     first = {claim.id: undecidable(claim, claims.has) for claim in chosen}
     needed: dict[str, list[Claim]] = {}
     for claim in chosen:
         if first[claim.id] is None:
-            for scenario in claim.scenarios:
-                needed.setdefault(scenario, []).append(claim)
-    for scenario, about in needed.items():
-        _check_variants(claims, scenario, about)
+            for each in claim.scenarios:
+                needed.setdefault(each, []).append(claim)
+    for each, about in needed.items():
+        _check_variants(claims, each, about)
     wanted_in = {
-        scenario: {variant for claim in about for variant in claim.variants_in(scenario)}
-        for scenario, about in needed.items()
+        each: {variant for claim in about for variant in claim.variants_in(each)} for each, about in needed.items()
     }
-    for scenario in claims.tradeoffs_of(figure):
-        wanted_in[scenario] = _all_variants(claims, scenario)
-    sets = {scenario: scaled(claims, scenario, scale) for scenario in wanted_in}
+    for each in claims.tradeoffs_of(figure, scenario):
+        wanted_in[each] = _all_variants(claims, each)
+    sets = {each: scaled(claims, each, scale) for each in wanted_in}
     if confirm:
         confirm(_cost(claims, wanted_in, sets, seeds, out, jobs))
     directory, made = _directory(claims, out, scale)
     results = {}
-    for scenario, wanted in wanted_in.items():
-        where = directory / scenario
-        name = claims.scenario(scenario)
+    for each, wanted in wanted_in.items():
+        where = directory / each
+        name = claims.scenario(each)
         with watching(name) if watching else nullcontext() as watch:
             try:
                 if not where.exists():
                     _refuse_other_build(directory)
-                results[scenario] = _one(name, wanted, sets[scenario], seeds, where, jobs, ray, watch)
+                results[each] = _one(name, wanted, sets[each], seeds, where, jobs, ray, watch)
             except Cancelled:
                 raise Cancelled(
                     f"stopped; finished runs are kept, and the same command with --out {directory} executes the others"
                 ) from None
     checked = [first[claim.id] or decide(claim, results) for claim in chosen]
     compared = tradeoffs.of(claims.tradeoffs, results)
-    return Outcome(claims, directory, checked, results, scale, figure, made, compared)
+    return Outcome(claims, directory, checked, results, scale, figure, scenario, made, compared)
 
 
 def write(outcome: Outcome) -> Outcome:
@@ -138,6 +146,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "made": outcome.made,
         "finished": True,
         "figure": outcome.figure,
+        "scenario": outcome.scenario,
         "claims": [_entry(each) for each in outcome.checked],
     }
 
@@ -265,7 +274,7 @@ def _directory(claims: Claims, out: str | Path | None, scale: float) -> tuple[Pa
             raise OutputError(f"{directory} exists and is not an output of penstock paper; choose another --out")
         directory.mkdir(parents=True, exist_ok=True)
     made = generated.origin()
-    write_json(path, {**head, "made": made, "finished": False, "figure": None, "claims": []})
+    write_json(path, {**head, "made": made, "finished": False, "figure": None, "scenario": None, "claims": []})
     return directory, made
 
 

@@ -115,7 +115,7 @@ def _bound(claim: Claim, value: float) -> str:
 
 
 def _number(claim: Claim, value: float, *, unit: bool = True) -> str:
-    sign = "+" if claim.compare in ("difference", "change", "ratio-change") else ""
+    sign = "+" if claim.compare in ("difference", "change", "worst-change", "ratio-change") else ""
     if _in_percent(claim):
         return f"{100 * value:{sign}.1f}" + (" %" if unit else "")
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
@@ -123,4 +123,4 @@ def _number(claim: Claim, value: float, *, unit: bool = True) -> str:
 
 
 def _in_percent(claim: Claim) -> bool:
-    return claim.compare in ("change", "gain", "ratio-change", "quantiles-below") or claim.is_share
+    return claim.compare in ("change", "worst-change", "gain", "ratio-change", "quantiles-below") or claim.is_share

@@ -104,7 +104,7 @@ def _measured(claim: Claim, runs: pl.DataFrame, replicates: Replicates) -> tuple
     """
 
     def sides(of: pl.DataFrame) -> list[list[Any]]:
-        return [_best(of, i, side) for i, side in enumerate(claim.sides)]
+        return [_column(of, i, side) for i, side in enumerate(claim.sides)]
 
     of_runs = _numbers(claim.compare, sides(runs))
     if claim.compare in OF_SAMPLES:
@@ -151,6 +151,7 @@ _COMPARE: dict[str, Callable[..., float]] = {
     "difference": lambda a, b: a - b,
     "ratio": _ratio,
     "change": lambda a, b: _ratio(a - b, b),
+    "worst-change": lambda a, b: _ratio(a - b, b),
     "ratio-change": lambda a, b, c, d: _ratio(_ratio(a, b), _ratio(c, d)) - 1,
     "mean-ratio": lambda *sides: stats.mean([_ratio(*pair) for pair in zip(sides[::2], sides[1::2], strict=True)]),
     "ks": stats.ks_distance,
@@ -229,10 +230,10 @@ def _named(runs: pl.DataFrame) -> str:
     return f"seed {', '.join(map(str, runs['seed']))}"
 
 
-def _best(pairs: pl.DataFrame, i: int, side: Side) -> list[Any]:
-    """The numbers of a side. If the side has several variants, the variant with the smallest mean counts."""
+def _column(pairs: pl.DataFrame, i: int, side: Side) -> list[Any]:
+    """The numbers of a side. If the side has several variants, the one with the smallest or largest mean counts."""
     columns = [pairs[f"{i}:{variant}"].to_list() for variant in side.variants]
-    return columns[0] if len(columns) == 1 else min(columns, key=stats.mean)
+    return columns[0] if len(columns) == 1 else (max if side.largest else min)(columns, key=stats.mean)
 
 
 def _undecided(claim: Claim, *reasons: str) -> tuple[str, str]:
