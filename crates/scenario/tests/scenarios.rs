@@ -693,7 +693,10 @@ fn a_preset_overrides_inherited_keys_and_keys_next_to_it_override_the_preset() {
 
     // Another preset replaces the preset, but not the keys next to it. "none" removes the preset.
     let [a, d, web] = configs(&document, "2013");
-    assert_eq!((policy(&a).as_str(), circuit_window(&a)), ("EwmaHeap(EwmaConfig { half_life: 30s })", 500));
+    assert_eq!(
+        (policy(&a).as_str(), circuit_window(&a)),
+        ("EwmaHeap(EwmaConfig { half_life: 30s, flush: Cell })", 500)
+    );
     assert_eq!((refill(&a), refill(&d)), ((200, false), (16, true)));
     assert_eq!(format!("{web:?}"), format!("{:?}", RelayConfig::default()));
 
@@ -709,7 +712,7 @@ fn presets_match_the_constants_of_the_core() {
         let scenario = small(&format!("preset = '{preset}'\n[relay]\npreset = '{preset}'\n"), &[]);
         [scenario.relays[0].config.clone(), scenario.clients[0].group.config.clone()]
     };
-    let ewma = EwmaConfig { half_life: Duration::from_secs(30) };
+    let ewma = EwmaConfig { half_life: Duration::from_secs(30), ..EwmaConfig::default() };
     let (old, newer) = (RelayConfig::default(), Duration::from_millis(100));
     let today = RelayConfig {
         circuit_policy: CircuitPolicyConfig::EwmaTick(ewma),

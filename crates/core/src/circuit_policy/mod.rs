@@ -5,10 +5,12 @@
 
 mod class;
 mod ewma;
+mod flush;
 mod round_robin;
 
 pub use class::{PriorityClass, PriorityFactor};
 pub use ewma::{EwmaConfig, Heap, List, Tick};
+pub use flush::Flush;
 pub use round_robin::RoundRobin;
 
 use crate::factory::Factory;
@@ -50,6 +52,10 @@ pub trait CircuitPolicy: fmt::Debug + Send {
     fn on_close(&mut self, circuit: CircuitKey);
     /// The eligible circuit that sends next at `now`, with its priority.
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)>;
+    /// How many cells of this circuit leave its queue before the next choice.
+    fn flush(&self) -> Flush {
+        Flush::Cell
+    }
     /// How many circuits the policy examines for one choice [circuit], for models of processor time.
     fn scans(&self) -> u64 {
         1
@@ -73,11 +79,11 @@ pub enum CircuitPolicyConfig {
 
 impl CircuitPolicyConfig {
     fn with_half_life(self, half_life: Duration) -> Self {
-        let ewma = EwmaConfig { half_life };
+        let of = |ewma| EwmaConfig { half_life, ..ewma };
         match self {
-            CircuitPolicyConfig::EwmaList(_) => CircuitPolicyConfig::EwmaList(ewma),
-            CircuitPolicyConfig::EwmaHeap(_) => CircuitPolicyConfig::EwmaHeap(ewma),
-            CircuitPolicyConfig::EwmaTick(_) => CircuitPolicyConfig::EwmaTick(ewma),
+            CircuitPolicyConfig::EwmaList(ewma) => CircuitPolicyConfig::EwmaList(of(ewma)),
+            CircuitPolicyConfig::EwmaHeap(ewma) => CircuitPolicyConfig::EwmaHeap(of(ewma)),
+            CircuitPolicyConfig::EwmaTick(ewma) => CircuitPolicyConfig::EwmaTick(of(ewma)),
             other @ (CircuitPolicyConfig::RoundRobin | CircuitPolicyConfig::Custom(_)) => other,
         }
     }
@@ -85,9 +91,13 @@ impl CircuitPolicyConfig {
     /// The half-life of `other`, if `other` differs from this configuration only in the half-life.
     pub(crate) fn only_half_life(&self, other: &Self) -> Option<Duration> {
         match (self, other) {
-            (CircuitPolicyConfig::EwmaList(_), CircuitPolicyConfig::EwmaList(new))
-            | (CircuitPolicyConfig::EwmaHeap(_), CircuitPolicyConfig::EwmaHeap(new))
-            | (CircuitPolicyConfig::EwmaTick(_), CircuitPolicyConfig::EwmaTick(new)) => Some(new.half_life),
+            (CircuitPolicyConfig::EwmaList(old), CircuitPolicyConfig::EwmaList(new))
+            | (CircuitPolicyConfig::EwmaHeap(old), CircuitPolicyConfig::EwmaHeap(new))
+            | (CircuitPolicyConfig::EwmaTick(old), CircuitPolicyConfig::EwmaTick(new))
+                if old.flush == new.flush =>
+            {
+                Some(new.half_life)
+            }
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use crate::circuit_policy::{CircuitPolicy, Priority};
 use crate::event::Station;
 use crate::hop_control::{HopControl, Source};
 use crate::kernel::{Kernel, SocketInfo};
-use crate::keys::{ChannelKey, CircuitIndex, Direction};
+use crate::keys::{ChannelKey, CircuitIndex, CircuitKey, Direction};
 use crate::reason::DestroyReason;
 use crate::scheduler::{Flushed, SchedulerContext};
 use penstock_units::{Bytes, Cells, Instant, fifo::trim};
@@ -64,6 +64,38 @@ impl<C: Cell> Parts<C> {
         state.update_queue_full(direction, self.config.edge_queue);
     }
 
+    /// Moves a cell of this circuit to the output buffer. Returns whether the circuit may send another one.
+    fn move_one(&mut self, now: Instant, channel: ChannelKey, index: CircuitIndex, key: CircuitKey) -> bool {
+        let direction = key.direction();
+        let circuit = &mut self.circuits[index];
+        let (own_direction, class) = (circuit.own_direction(), circuit.class);
+        let half = circuit.half_mut(direction);
+        let Queued { cell, source, .. } = half.pop().expect("a policy serves only circuits that may send");
+        trim(&mut half.queue);
+        let is_relay = cell.command() == Command::Relay;
+        let feedback = if is_relay { half.hop.on_sent(now, source) } else { None };
+        let exhausted = !half.may_send();
+        self.memory.cells -= 1;
+        self.events.track(now, &cell, index, direction, Station::Outbuf);
+        let weight = self.config.priority_factor.weight(class);
+        let state = &mut self.channels[channel];
+        state.push(now, cell);
+        if let Some(delay) = &mut state.delay {
+            delay.on_moved();
+        }
+        state.policy.on_flush(now, key, Cells::new(1), weight);
+        if exhausted {
+            state.policy.on_blocked(now, key);
+        }
+        if let Some(feedback) = feedback {
+            self.send_feedback(now, index, direction, feedback);
+        }
+        if direction == own_direction {
+            self.resume_if_drained(index);
+        }
+        !exhausted
+    }
+
     /// Sends the DESTROY of a circuit that closed. If the output buffer is long, the relay makes the cell later.
     /// Otherwise a client that closes many circuits could make the relay close an innocent peer's link.
     ///
@@ -112,39 +144,18 @@ impl<C: Cell, K: Kernel<C>> SchedulerContext for RelayContext<'_, C, K> {
     }
 
     fn move_cell(&mut self, channel: ChannelKey) -> bool {
-        let now = self.now;
         let parts = &mut *self.parts;
         let policy = &parts.channels[channel].policy;
-        let Some((_, key)) = policy.head(now) else { return false };
+        let Some((_, key)) = policy.head(self.now) else { return false };
+        let flush = policy.flush();
         parts.counters.scans += policy.scans();
-        let index =
+        let circuit =
             parts.circuits.key_at(key.circuit()).expect("a policy serves only circuits of this relay");
-        let direction = key.direction();
-        let circuit = &mut parts.circuits[index];
-        let (own_direction, class) = (circuit.own_direction(), circuit.class);
-        let half = circuit.half_mut(direction);
-        let Queued { cell, source, .. } = half.pop().expect("a policy serves only circuits that may send");
-        trim(&mut half.queue);
-        let is_relay = cell.command() == Command::Relay;
-        let feedback = if is_relay { half.hop.on_sent(now, source) } else { None };
-        let exhausted = !half.may_send();
-        parts.memory.cells -= 1;
-        parts.events.track(now, &cell, index, direction, Station::Outbuf);
-        let weight = parts.config.priority_factor.weight(class);
-        let state = &mut parts.channels[channel];
-        state.push(now, cell);
-        if let Some(delay) = &mut state.delay {
-            delay.on_moved();
-        }
-        state.policy.on_flush(now, key, Cells::new(1), weight);
-        if exhausted {
-            state.policy.on_blocked(now, key);
-        }
-        if let Some(feedback) = feedback {
-            parts.send_feedback(now, index, direction, feedback);
-        }
-        if direction == own_direction {
-            parts.resume_if_drained(index);
+        // Cells that arrive in the queue meanwhile belong to a later choice, so the work is bounded.
+        let queued = Cells::new(parts.circuits[circuit].half(key.direction()).queue.len() as u64);
+        let mut left = flush.of(queued).get();
+        while left > 0 && parts.move_one(self.now, channel, circuit, key) {
+            left -= 1;
         }
         true
     }

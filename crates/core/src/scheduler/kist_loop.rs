@@ -118,8 +118,10 @@ impl<L: ChannelLimit> KistLoop<L> {
             self.eligible.dismiss();
             return;
         }
-        member.left -= CHARGE;
+        let before = context.outbuf(channel);
         context.move_cell(channel);
+        let cells = (context.outbuf(channel) - before).get().div_ceil(CELL).max(1);
+        member.left = member.left.saturating_sub(Bytes::new(cells * CHARGE.get()));
         let next = if member.left >= CHARGE { context.head(channel) } else { None };
         self.eligible.served(next);
     }

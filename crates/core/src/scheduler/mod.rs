@@ -56,7 +56,8 @@ pub trait SchedulerContext {
     fn outbuf(&self, channel: ChannelKey) -> Bytes;
     /// The priority of the channel's best circuit; `None` if no circuit has cells and credit.
     fn head(&self, channel: ChannelKey) -> Option<Priority>;
-    /// Moves one cell of the best circuit to the output buffer. Returns false if no circuit has a cell to move.
+    /// Moves one cell of the best circuit to the output buffer, or all of its queued cells if its policy
+    /// [flushes](crate::circuit_policy::Flush) queues. Returns false if no circuit has a cell to move.
     fn move_cell(&mut self, channel: ChannelKey) -> bool;
     /// Writes at most `limit` bytes of the output buffer to the kernel [B], and at most one I/O quantum of the token
     /// buckets. Without tokens the channel waits for a refill.

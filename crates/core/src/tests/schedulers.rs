@@ -2,7 +2,7 @@
 
 use super::util::{Link, Net};
 use crate::RelayConfig;
-use crate::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass};
+use crate::circuit_policy::{CircuitPolicyConfig, EwmaConfig, Flush, PriorityClass};
 use crate::config::{Bandwidth, Refill};
 use crate::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
@@ -26,8 +26,12 @@ pub(super) fn schedulers() -> [SchedulerConfig; 6] {
 /// the second relay.
 #[test]
 fn every_scheduler_carries_all_data_and_becomes_idle() {
-    for scheduler in schedulers() {
-        let config = RelayConfig { scheduler, ..RelayConfig::default() };
+    let ewma = EwmaConfig { flush: Flush::Queue, ..EwmaConfig::default() };
+    let policies = [CircuitPolicyConfig::RoundRobin, CircuitPolicyConfig::EwmaHeap(ewma)];
+    for (scheduler, circuit_policy) in
+        schedulers().into_iter().flat_map(|each| policies.clone().map(|policy| (each.clone(), policy)))
+    {
+        let config = RelayConfig { scheduler, circuit_policy, ..RelayConfig::default() };
         let bandwidth = Some(Bandwidth { rate: DataRate::kib(200), burst: Bytes::kib(50) });
         let refill =
             Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(7), unblock: None };
@@ -52,7 +56,7 @@ fn every_scheduler_carries_all_data_and_becomes_idle() {
 /// The bytes that two clients receive in 20 s through a middle relay with a slow link. The second client's circuit has
 /// the worse class. The two circuits share the entry and the middle, or only the middle.
 fn shares(scheduler: &SchedulerConfig, shared: bool) -> [u64; 2] {
-    let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
+    let ewma = EwmaConfig { half_life: Duration::from_secs(5), ..EwmaConfig::default() };
     let circuit_policy = CircuitPolicyConfig::EwmaHeap(ewma);
     let mut net = Net::path(5, &RelayConfig::default());
     net.configure(2, RelayConfig { circuit_policy, scheduler: scheduler.clone(), ..RelayConfig::default() });

@@ -2,7 +2,7 @@
 
 use super::host::Moved;
 use super::util::{Link, Net};
-use crate::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
+use crate::circuit_policy::{CircuitPolicyConfig, EwmaConfig, Flush};
 use crate::config::{Bandwidth, Refill};
 use crate::edge_control::{EdgeControlConfig, WindowsConfig};
 use crate::{CircId, RelayConfig};
@@ -48,12 +48,13 @@ fn backlogged_circuits_take_turns_on_a_channel() {
 /// number of cells with every policy.
 #[test]
 fn the_throughput_of_a_backlogged_channel_is_the_same_with_every_policy() {
-    let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
+    let ewma = EwmaConfig { half_life: Duration::from_secs(5), ..EwmaConfig::default() };
     let carried = [
         CircuitPolicyConfig::RoundRobin,
         CircuitPolicyConfig::EwmaList(ewma),
         CircuitPolicyConfig::EwmaHeap(ewma),
         CircuitPolicyConfig::EwmaTick(ewma),
+        CircuitPolicyConfig::EwmaHeap(EwmaConfig { flush: Flush::Queue, ..ewma }),
     ]
     .map(|circuit_policy| {
         let (net, order) = backlogged(&RelayConfig { circuit_policy, ..RelayConfig::default() });
@@ -64,12 +65,32 @@ fn the_throughput_of_a_backlogged_channel_is_the_same_with_every_policy() {
     assert!(*least > 3000 && most - least <= 1, "{carried:?} cells");
 }
 
+/// E-48: with whole queues, a choice moves all cells of a circuit, so cells of a circuit leave in long rows. All data
+/// arrives.
+#[test]
+fn a_choice_moves_one_cell_or_the_whole_queue() {
+    let row = |flush| {
+        let circuit_policy = CircuitPolicyConfig::EwmaHeap(EwmaConfig { flush, ..EwmaConfig::default() });
+        let (mut net, order) = backlogged(&RelayConfig { circuit_policy, ..RelayConfig::default() });
+        let rows = order.chunk_by(|a, b| a == b).count();
+        net.drive();
+        assert!((0..net.transfers()).all(|transfer| net.at(transfer).is_complete()), "{flush:?}");
+        order.len() / rows
+    };
+    assert_eq!(row(Flush::Cell), 1, "backlogged circuits take turns");
+    let cells = row(Flush::Queue);
+    assert!(cells > 20, "{cells} cells in a row");
+}
+
 /// EWMA §3.1: an operator changes the policy of a running relay. All queues stay and all data
 /// arrives. The new policy takes effect: a web page shares the channel in turn with bulk circuits,
 /// or overtakes them.
 #[test]
 fn a_policy_changed_at_run_time_keeps_queues_and_applies_to_later_cells() {
-    let ewma = CircuitPolicyConfig::EwmaHeap(EwmaConfig { half_life: Duration::from_secs(30) });
+    let ewma = CircuitPolicyConfig::EwmaHeap(EwmaConfig {
+        half_life: Duration::from_secs(30),
+        ..EwmaConfig::default()
+    });
     let page_takes = |policies: [CircuitPolicyConfig; 2]| {
         let [first, second] = policies;
         let config = RelayConfig { circuit_policy: first, ..RelayConfig::default() };
@@ -105,12 +126,13 @@ fn a_policy_changed_at_run_time_keeps_queues_and_applies_to_later_cells() {
 
 #[test]
 fn a_changed_half_life_does_not_replace_the_policy() {
-    let config = |secs| EwmaConfig { half_life: Duration::from_secs(secs) };
+    let config = |secs| EwmaConfig { half_life: Duration::from_secs(secs), ..EwmaConfig::default() };
     let heap = |secs| CircuitPolicyConfig::EwmaHeap(config(secs));
     assert_eq!(heap(30).only_half_life(&heap(5)), Some(Duration::from_secs(5)));
     assert_eq!(heap(30).only_half_life(&CircuitPolicyConfig::EwmaList(config(5))), None);
     assert_eq!(heap(30).only_half_life(&CircuitPolicyConfig::RoundRobin), None);
-    assert_eq!(CircuitPolicyConfig::RoundRobin.only_half_life(&heap(5)), None);
+    let queue = CircuitPolicyConfig::EwmaHeap(EwmaConfig { flush: Flush::Queue, ..config(5) });
+    assert_eq!(heap(30).only_half_life(&queue), None);
 }
 
 fn limited(rate_kib: u64, burst_kib: u64, refill: Refill) -> RelayConfig {

@@ -90,7 +90,7 @@ fn hop_control(number: u8) -> HopControlConfig {
 }
 
 pub(super) fn policy(number: u8) -> CircuitPolicyConfig {
-    let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
+    let ewma = EwmaConfig { half_life: Duration::from_secs(5), ..EwmaConfig::default() };
     match number & 3 {
         0 => CircuitPolicyConfig::RoundRobin,
         1 => CircuitPolicyConfig::EwmaList(ewma),

@@ -271,8 +271,12 @@ mod tests {
     #[test]
     fn a_fixed_setting_overrides_the_consensus_even_if_the_torrc_is_unchanged() {
         let localhost = Ipv4Addr::LOCALHOST.into();
-        let ewma =
-            |seconds| CircuitPolicyConfig::EwmaTick(EwmaConfig { half_life: Duration::from_secs(seconds) });
+        let ewma = |seconds| {
+            CircuitPolicyConfig::EwmaTick(EwmaConfig {
+                half_life: Duration::from_secs(seconds),
+                ..EwmaConfig::default()
+            })
+        };
         let torrc = RelayConfig { circuit_policy: ewma(30), ..RelayConfig::default() };
         let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
         let config = NodeConfig::new(SocketAddr::new(localhost, 0), localhost, torrc.clone(), policy);

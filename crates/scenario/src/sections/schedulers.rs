@@ -4,7 +4,7 @@ use crate::error::ConfigError;
 use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, keys, section};
 use crate::values::{Choice, Or, RATE, Size, TIME};
 use penstock_core::channel_map::ChannelMapConfig;
-use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
+use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, Flush};
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
     Unacked, VanillaConfig,
@@ -16,6 +16,9 @@ section! {
     pub(crate) struct EwmaKeys("ewma") {
         /// The half-life of a sent cell's weight in the count of recent cells.
         half_life: Duration = TIME, Is("30 s");
+        /// How many cells of the chosen circuit leave before the next choice: one, or its whole queue, even if the
+        /// output buffer then exceeds its limit.
+        flush: Flush = Choice(&[("cell", Flush::Cell), ("queue", Flush::Queue)]), Is("cell");
         /// The data structure that finds the next circuit. All three choose the same circuits.
         form: fn(EwmaConfig) -> CircuitPolicyConfig = Choice(&[
             ("list", CircuitPolicyConfig::EwmaList as fn(EwmaConfig) -> CircuitPolicyConfig),
@@ -39,7 +42,9 @@ impl CircuitPolicy {
     pub(crate) fn config<S>(&self, node: &Read<S>) -> Result<CircuitPolicyConfig, ConfigError> {
         Ok(match self {
             CircuitPolicy::RoundRobin(_) => CircuitPolicyConfig::RoundRobin,
-            CircuitPolicy::Ewma(EwmaKeys { half_life, form }) => form(EwmaConfig { half_life: *half_life }),
+            CircuitPolicy::Ewma(EwmaKeys { half_life, flush, form }) => {
+                form(EwmaConfig { half_life: *half_life, flush: *flush })
+            }
             CircuitPolicy::Plugin(chosen) => chosen.config(node, "circuit_policy")?,
         })
     }

@@ -1,7 +1,7 @@
 //! The heap implementation. All counts refer to one fixed time, so they keep their order without updates.
 
 use super::{EwmaConfig, IndexedHeap, charge, decay, half_lives};
-use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
+use crate::circuit_policy::{CircuitPolicy, Flush, Priority, Weight};
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant, math};
 use std::cell::Cell;
@@ -89,6 +89,10 @@ impl CircuitPolicy for Heap {
 
     fn on_close(&mut self, circuit: CircuitKey) {
         self.circuits.forget(circuit);
+    }
+
+    fn flush(&self) -> Flush {
+        self.config.flush
     }
 
     fn scans(&self) -> u64 {

@@ -1,5 +1,5 @@
 use super::{EwmaConfig, Standing, Turn, charge, decay, half_lives};
-use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
+use crate::circuit_policy::{CircuitPolicy, Flush, Priority, Weight};
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Instant};
 use std::collections::BTreeMap;
@@ -57,6 +57,10 @@ impl CircuitPolicy for List {
 
     fn on_close(&mut self, circuit: CircuitKey) {
         self.circuits.remove(&circuit);
+    }
+
+    fn flush(&self) -> Flush {
+        self.config.flush
     }
 
     fn scans(&self) -> u64 {

@@ -19,7 +19,7 @@ pub use heap::Heap;
 pub use list::List;
 pub use tick::Tick;
 
-use super::Weight;
+use super::{Flush, Weight};
 use indexed_heap::{IndexedHeap, Standing, Turn};
 use penstock_units::{Cells, Duration, Instant, math};
 
@@ -28,12 +28,14 @@ use penstock_units::{Cells, Duration, Instant, math};
 pub struct EwmaConfig {
     /// The half-life of counts [ns]; above zero. The paper recommends 20 to 30 s; its experiments used 66 s.
     pub half_life: Duration,
+    /// How many cells a choice moves. Source: EWMA §2.3. Deviation: by default one cell, as in C tor.
+    pub flush: Flush,
 }
 
 impl Default for EwmaConfig {
     /// The default of C tor's `CircuitPriorityHalflifeMsec`.
     fn default() -> Self {
-        EwmaConfig { half_life: Duration::from_secs(30) }
+        EwmaConfig { half_life: Duration::from_secs(30), flush: Flush::Cell }
     }
 }
 
@@ -65,7 +67,7 @@ mod tests {
     const H: Duration = Duration::from_secs(32);
 
     fn all() -> Vec<Box<dyn CircuitPolicy>> {
-        let config = EwmaConfig { half_life: H };
+        let config = EwmaConfig { half_life: H, ..EwmaConfig::default() };
         vec![Box::new(List::new(config)), Box::new(Heap::new(config)), Box::new(Tick::new(config))]
     }
 

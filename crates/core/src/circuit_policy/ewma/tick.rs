@@ -1,7 +1,7 @@
 //! C tor's implementation: time advances in ticks of ten seconds, and each tick rescales all active counts.
 
 use super::{EwmaConfig, IndexedHeap, charge, decay};
-use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
+use crate::circuit_policy::{CircuitPolicy, Flush, Priority, Weight};
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant, math, time};
 use std::cell::Cell;
@@ -20,6 +20,7 @@ const TICK: Duration = Duration::from_secs(10);
 pub struct Tick {
     /// The length of a tick, in half-lives [1].
     per_tick: f64,
+    flush: Flush,
     tick: u64,
     circuits: IndexedHeap,
     cached: Cell<(Instant, f64)>,
@@ -30,6 +31,7 @@ impl Tick {
     pub fn new(config: EwmaConfig) -> Self {
         Tick {
             per_tick: per_tick(config.half_life),
+            flush: config.flush,
             tick: 0,
             circuits: IndexedHeap::default(),
             cached: Cell::new((Instant::ZERO, 1.0)),
@@ -93,6 +95,10 @@ impl CircuitPolicy for Tick {
 
     fn on_close(&mut self, circuit: CircuitKey) {
         self.circuits.forget(circuit);
+    }
+
+    fn flush(&self) -> Flush {
+        self.flush
     }
 
     fn scans(&self) -> u64 {

@@ -149,6 +149,28 @@ fn cells_of_all_channels_leave_in_order_of_priority() {
     }
 }
 
+/// A choice of a whole queue may exceed the limit of a channel once. Every cell is charged, so no second choice follows.
+#[test]
+fn every_cell_of_a_choice_counts_against_the_limit_of_its_channel() {
+    for config in
+        [kist(GlobalLimitConfig::Off), deployed(10), SchedulerConfig::KistLite(KistLiteConfig::default())]
+    {
+        let (mut world, mut scheduler, mut now) = (World::with([1]), config.build(), Instant::ZERO);
+        world.whole_queues = true;
+        for circuit in 0..3 {
+            world.arrive(now, &mut scheduler, (1, circuit), 150);
+        }
+        world.wait(&mut now, &mut scheduler, Duration::ZERO);
+        if moved(&world.actions()).is_empty() {
+            let due = scheduler.poll_timeout().expect("the channel is pending");
+            let span = due - now;
+            world.wait(&mut now, &mut scheduler, span);
+        }
+        let left: u64 = world.channels[&1].circuits.iter().map(|circuit| circuit.cells).sum();
+        assert_eq!(left, 300, "{config:?}");
+    }
+}
+
 #[test]
 fn channels_with_equal_priorities_take_turns() {
     for config in all() {

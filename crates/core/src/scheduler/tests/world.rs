@@ -72,6 +72,8 @@ pub(super) struct World {
     pub(super) throttled: Vec<u32>,
     /// Whether all circuits have the same priority, as with round robin.
     pub(super) alike: bool,
+    /// Whether a choice moves the whole queue of a circuit.
+    pub(super) whole_queues: bool,
     pub(super) actions: RefCell<Vec<Action>>,
 }
 
@@ -187,11 +189,13 @@ impl SchedulerContext for World {
     }
 
     fn move_cell(&mut self, channel: ChannelKey) -> bool {
+        let whole_queues = self.whole_queues;
         let state = self.at(channel.index() as u32);
         let Some(best) = state.best() else { return false };
         let circuit = &mut state.circuits[best];
-        (circuit.cells, circuit.sent) = (circuit.cells - 1, circuit.sent + 1);
-        state.outbuf += 1;
+        let cells = if whole_queues { circuit.cells } else { 1 };
+        (circuit.cells, circuit.sent) = (circuit.cells - cells, circuit.sent + cells);
+        state.outbuf += cells;
         self.actions.get_mut().push(Action::Moved(channel.index() as u32, best));
         true
     }
