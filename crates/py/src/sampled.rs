@@ -136,6 +136,7 @@ fn tor<'py>(py: Python<'py>, config: &RelayConfig) -> PyResult<Bound<'py, PyDict
         CircuitPolicyConfig::EwmaList(ewma)
         | CircuitPolicyConfig::EwmaHeap(ewma)
         | CircuitPolicyConfig::EwmaTick(ewma) => ("ewma", Some(ewma.half_life.as_secs_f64())),
+        CircuitPolicyConfig::EwmaConnection(ewma) => ("ewma-connection", Some(ewma.half_life.as_secs_f64())),
         CircuitPolicyConfig::Custom(_) => ("custom", None),
     };
     dict.set_item("circuit_policy", policy)?;

@@ -9,7 +9,7 @@ mod flush;
 mod round_robin;
 
 pub use class::{PriorityClass, PriorityFactor};
-pub use ewma::{EwmaConfig, Heap, List, Tick};
+pub use ewma::{Connection, ConnectionConfig, EwmaConfig, Heap, List, Share, Tick};
 pub use flush::Flush;
 pub use round_robin::RoundRobin;
 
@@ -73,6 +73,7 @@ pub enum CircuitPolicyConfig {
     EwmaList(EwmaConfig),
     EwmaHeap(EwmaConfig),
     EwmaTick(EwmaConfig),
+    EwmaConnection(ConnectionConfig),
     /// An algorithm from outside this workspace.
     Custom(Factory<dyn CircuitPolicy>),
 }
@@ -84,6 +85,9 @@ impl CircuitPolicyConfig {
             CircuitPolicyConfig::EwmaList(ewma) => CircuitPolicyConfig::EwmaList(of(ewma)),
             CircuitPolicyConfig::EwmaHeap(ewma) => CircuitPolicyConfig::EwmaHeap(of(ewma)),
             CircuitPolicyConfig::EwmaTick(ewma) => CircuitPolicyConfig::EwmaTick(of(ewma)),
+            CircuitPolicyConfig::EwmaConnection(ewma) => {
+                CircuitPolicyConfig::EwmaConnection(ConnectionConfig { half_life, ..ewma })
+            }
             other @ (CircuitPolicyConfig::RoundRobin | CircuitPolicyConfig::Custom(_)) => other,
         }
     }
@@ -95,6 +99,11 @@ impl CircuitPolicyConfig {
             | (CircuitPolicyConfig::EwmaHeap(old), CircuitPolicyConfig::EwmaHeap(new))
             | (CircuitPolicyConfig::EwmaTick(old), CircuitPolicyConfig::EwmaTick(new))
                 if old.flush == new.flush =>
+            {
+                Some(new.half_life)
+            }
+            (CircuitPolicyConfig::EwmaConnection(old), CircuitPolicyConfig::EwmaConnection(new))
+                if old.share == new.share =>
             {
                 Some(new.half_life)
             }
@@ -113,6 +122,9 @@ impl CircuitPolicyConfig {
             CircuitPolicyConfig::EwmaList(config) => AnyCircuitPolicy::EwmaList(List::new(*config)),
             CircuitPolicyConfig::EwmaHeap(config) => AnyCircuitPolicy::EwmaHeap(Heap::new(*config)),
             CircuitPolicyConfig::EwmaTick(config) => AnyCircuitPolicy::EwmaTick(Tick::new(*config)),
+            CircuitPolicyConfig::EwmaConnection(config) => {
+                AnyCircuitPolicy::EwmaConnection(Connection::new(*config))
+            }
             CircuitPolicyConfig::Custom(factory) => AnyCircuitPolicy::Custom(factory.build()),
         }
     }
@@ -127,5 +139,6 @@ pub enum AnyCircuitPolicy {
     EwmaList(List),
     EwmaHeap(Heap),
     EwmaTick(Tick),
+    EwmaConnection(Connection),
     Custom(Box<dyn CircuitPolicy>),
 }

@@ -2,7 +2,7 @@
 
 use super::util::{Link, Net};
 use crate::RelayConfig;
-use crate::circuit_policy::{CircuitPolicyConfig, EwmaConfig, Flush, PriorityClass};
+use crate::circuit_policy::{CircuitPolicyConfig, ConnectionConfig, EwmaConfig, Flush, PriorityClass, Share};
 use crate::config::{Bandwidth, Refill};
 use crate::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
@@ -103,4 +103,42 @@ fn kist_separates_classes_on_separate_sockets() {
         (1_800_000..2_100_000).contains(&(better + worse)),
         "the global limit is fully used: {better} and {worse}"
     );
+}
+
+/// The bytes that two clients receive in 20 s through a guard with a global limit. The first client has three circuits
+/// on its connection, and the second one has one.
+fn shares_of_clients(circuit_policy: CircuitPolicyConfig) -> [u64; 2] {
+    let known = Some(DataRate::kib(100));
+    let global_limit = GlobalLimitConfig::Rate { fill: Duration::from_millis(10), known };
+    let scheduler = SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() });
+    let mut net = Net::path(2, &RelayConfig::default());
+    net.configure(1, RelayConfig { circuit_policy, scheduler, ..RelayConfig::default() });
+    let other = net.add(true, RelayConfig::default());
+    let transfers = [(0, 3), (other, 1)].map(|(client, circuits)| -> Vec<usize> {
+        let transfer = |_| {
+            let circuit = net.build(client, &[1, 2]);
+            net.transfer(client, circuit, 10_000_000, 0)
+        };
+        (0..circuits).map(transfer).collect()
+    });
+    net.drive_for(Duration::from_secs(20));
+    transfers.map(|all| all.iter().map(|at| net.at(*at).download.received).sum())
+}
+
+/// E-44: EWMA ranks circuits, so three circuits get three shares. Ranked by connection, they get one.
+#[test]
+fn a_connection_gets_one_share_or_one_for_each_circuit() {
+    let connection = |share| {
+        CircuitPolicyConfig::EwmaConnection(ConnectionConfig { share, ..ConnectionConfig::default() })
+    };
+    for (policy, expected) in [
+        (CircuitPolicyConfig::EwmaHeap(EwmaConfig::default()), 3.0),
+        (connection(Share::Circuit), 3.0),
+        (connection(Share::Connection), 1.0),
+    ] {
+        let [many, one] = shares_of_clients(policy.clone());
+        let ratio = many as f64 / one as f64;
+        assert!((ratio / expected - 1.0).abs() < 0.15, "{policy:?}: {many} and {one}");
+        assert!(many + one > 1_700_000, "the limit is fully used: {many} and {one}");
+    }
 }

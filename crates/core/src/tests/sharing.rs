@@ -2,7 +2,7 @@
 
 use super::host::Moved;
 use super::util::{Link, Net};
-use crate::circuit_policy::{CircuitPolicyConfig, EwmaConfig, Flush};
+use crate::circuit_policy::{CircuitPolicyConfig, ConnectionConfig, EwmaConfig, Flush};
 use crate::config::{Bandwidth, Refill};
 use crate::edge_control::{EdgeControlConfig, WindowsConfig};
 use crate::{CircId, RelayConfig};
@@ -55,6 +55,7 @@ fn the_throughput_of_a_backlogged_channel_is_the_same_with_every_policy() {
         CircuitPolicyConfig::EwmaHeap(ewma),
         CircuitPolicyConfig::EwmaTick(ewma),
         CircuitPolicyConfig::EwmaHeap(EwmaConfig { flush: Flush::Queue, ..ewma }),
+        CircuitPolicyConfig::EwmaConnection(ConnectionConfig::default()),
     ]
     .map(|circuit_policy| {
         let (net, order) = backlogged(&RelayConfig { circuit_policy, ..RelayConfig::default() });
@@ -133,6 +134,13 @@ fn a_changed_half_life_does_not_replace_the_policy() {
     assert_eq!(heap(30).only_half_life(&CircuitPolicyConfig::RoundRobin), None);
     let queue = CircuitPolicyConfig::EwmaHeap(EwmaConfig { flush: Flush::Queue, ..config(5) });
     assert_eq!(heap(30).only_half_life(&queue), None);
+    let connection = |secs| {
+        let half_life = Duration::from_secs(secs);
+        CircuitPolicyConfig::EwmaConnection(ConnectionConfig { half_life, ..ConnectionConfig::default() })
+    };
+    assert_eq!(connection(30).only_half_life(&connection(5)), Some(Duration::from_secs(5)));
+    assert_eq!(connection(30).only_half_life(&heap(5)), None);
+    assert_eq!(CircuitPolicyConfig::RoundRobin.only_half_life(&heap(5)), None);
 }
 
 fn limited(rate_kib: u64, burst_kib: u64, refill: Refill) -> RelayConfig {

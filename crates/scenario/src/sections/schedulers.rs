@@ -4,7 +4,7 @@ use crate::error::ConfigError;
 use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, keys, section};
 use crate::values::{Choice, Or, RATE, Size, TIME};
 use penstock_core::channel_map::ChannelMapConfig;
-use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, Flush};
+use penstock_core::circuit_policy::{CircuitPolicyConfig, ConnectionConfig, EwmaConfig, Flush, Share};
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
     Unacked, VanillaConfig,
@@ -28,6 +28,16 @@ section! {
     }
 }
 
+keys! {
+    ConnectionConfig("ewma-connection") {
+        /// The half-life of a sent cell's weight in the counts of the connection and of its circuits.
+        half_life = TIME, Is("30 s");
+        /// With "connection", every connection has the same share. With "circuit", the count of a connection is
+        /// divided by the number of its open circuits that have sent a cell.
+        share = Choice(&[("connection", Share::Connection), ("circuit", Share::Circuit)]), Is("connection");
+    }
+}
+
 algorithm! {
     #[derive(Clone, Debug)]
     pub(crate) enum CircuitPolicy("CircuitPolicy", circuit_policy: CircuitPolicyConfig) {
@@ -35,6 +45,9 @@ algorithm! {
         RoundRobin("round-robin"): NoKeys, "C tor 0.2.3; DefenestraTor section 3.1", &[];
         /// The circuit that sent the fewest cells recently goes first.
         Ewma("ewma"): EwmaKeys, "EWMA sections 2.3 and 3.5; C tor circuitmux_ewma.c", &[];
+        /// The connection that sent the fewest cells recently goes first, and on it the circuit that sent the fewest.
+        /// The vanilla scheduler does not compare connections.
+        EwmaConnection("ewma-connection"): ConnectionConfig, "EWMA section 8.1", &[];
     }
 }
 
@@ -45,6 +58,7 @@ impl CircuitPolicy {
             CircuitPolicy::Ewma(EwmaKeys { half_life, flush, form }) => {
                 form(EwmaConfig { half_life: *half_life, flush: *flush })
             }
+            CircuitPolicy::EwmaConnection(config) => CircuitPolicyConfig::EwmaConnection(*config),
             CircuitPolicy::Plugin(chosen) => chosen.config(node, "circuit_policy")?,
         })
     }

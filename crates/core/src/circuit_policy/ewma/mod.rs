@@ -6,15 +6,18 @@
 //!
 //! Three implementations make the same choices: [`List`] (the first deployed one, scans all active circuits), [`Heap`]
 //! (constant reference time, logarithmic cost) and [`Tick`] (today's C tor). If counts are equal, the circuit that was
-//! served least recently goes first. Among circuits that were never served, the lower key goes first.
+//! served least recently goes first. Among circuits that were never served, the lower key goes first. [`Connection`]
+//! ranks connections instead of circuits.
 //!
 //! Source: Tang and Goldberg, EWMA §2.3 and §3.5; C tor `circuitmux_ewma.c`.
 
+mod connection;
 mod heap;
 mod indexed_heap;
 mod list;
 mod tick;
 
+pub use connection::{Connection, ConnectionConfig, Share};
 pub use heap::Heap;
 pub use list::List;
 pub use tick::Tick;
