@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 
 from penstock.errors import naming
-from penstock.figures import attacks, downloads, grid, leaks, life_cycle, loads, queues, stations, step, sweep, waits
+from penstock.figures import (
+    attacks,
+    downloads,
+    families,
+    grid,
+    leaks,
+    life_cycle,
+    loads,
+    queues,
+    stations,
+    step,
+    sweep,
+    waits,
+)
 from penstock.figures.picture import Picture
 from penstock.figures.style import RC
 from penstock.result import Result
@@ -23,6 +36,7 @@ __all__ = ["Picture", "draw", "draw_into"]
 FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     downloads.draw,
     sweep.draw,
+    families.draw,
     loads.draw,
     queues.draw_length,
     queues.draw_delays,
