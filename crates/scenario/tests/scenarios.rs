@@ -49,7 +49,11 @@ const SHIPPED: &[&str] = &[
     "ewma/bulk",
     "ewma/cpu",
     "ewma/cpu-crowd",
+    "ewma/flush",
     "ewma/half-life",
+    "ewma/half-life-load",
+    "ewma/idle-connections",
+    "ewma/many-circuits",
     "ewma/outbuf",
     "marut/comparators",
     "marut/smoke",
@@ -166,6 +170,7 @@ fn half_life(scenario: &Scenario, relay: &str) -> Option<Duration> {
         CircuitPolicyConfig::EwmaList(ewma)
         | CircuitPolicyConfig::EwmaHeap(ewma)
         | CircuitPolicyConfig::EwmaTick(ewma) => Some(ewma.half_life),
+        CircuitPolicyConfig::EwmaConnection(connections) => Some(connections.half_life),
         CircuitPolicyConfig::RoundRobin | CircuitPolicyConfig::Custom(_) => None,
     }
 }
@@ -196,6 +201,8 @@ fn ewma_is_on_where_a_variant_sets_it() {
         ("ewma/bulk-and-small", "middle", [None, seconds(66), None]),
         ("ewma/bulk-and-small", "exit", [None, None, seconds(66)]),
         ("ewma/half-life", "1.5s", [None, Some(Duration::from_millis(1500)), None]),
+        ("ewma/half-life-load", "39-300-30s", [None, seconds(30), None]),
+        ("ewma/flush", "queue", [seconds(66), seconds(66), seconds(66)]),
     ] {
         let document = shipped(name);
         let scenario = document.scenario(variant).unwrap();
@@ -649,7 +656,11 @@ fn the_shipped_scenarios_have_no_warnings() {
     let names = all_shipped();
     assert!(names.len() > SHIPPED.len(), "{names:?}");
     for name in names {
-        assert_eq!(shipped(&name).warnings(), [""; 0], "{name}");
+        let document = shipped(&name);
+        // In the EWMA paper, server and exit are one machine. With 117 clients, this is a large network.
+        let expected = usize::from(name == "ewma/half-life-load");
+        assert_eq!(document.warnings().len(), expected, "{name}: {:?}", document.warnings());
+        assert!(document.warnings().iter().all(|warning| warning.contains("look-ahead")), "{name}");
     }
 }
 
