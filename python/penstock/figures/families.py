@@ -1,20 +1,27 @@
 """Families of sweeps: variants with labels such as `39 circuits: half-life 10 s` and `39 circuits: no priorities`."""
 
+from math import isfinite
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
 
 from penstock import stats, summary
 from penstock.figures.ordered import Sweep, find
 from penstock.figures.picture import Picture
-from penstock.figures.style import WIDE, legend_above, look_of, mark_values, time_panels
+from penstock.figures.style import WIDE, grid_of, legend_above, letters, look_of, mark_values
 from penstock.replicates import RUN
 from penstock.result import Result
-from penstock.summary import Metric
+from penstock.summary import METRICS
 
 LEAST = 2
 """The smallest number of families."""
+
+DOWNLOAD = METRICS[-1]
+"""The time that the figure shows."""
+
+QUANTILES = ((0.5, "median"), (0.9, "90th percentile"))
+"""The panels of a row. A long half-life starves a few circuits, which a median hides."""
 
 
 class Family(NamedTuple):
@@ -39,51 +46,63 @@ def families(result: Result) -> dict[str, Family]:
 
 
 def draw(result: Result) -> Picture | None:
-    """The change of median times against the baseline of each family, over the quantity."""
+    """The change of download times against the baseline of each family, over the quantity."""
     found = families(result)
     workloads = summary.workloads(result.transfers, summary.counted(result.transfers)) if found else []
     if not workloads:
         return None
     first = next(iter(found.values()))
     quantity, baseline = first.sweep.quantity, first.sweep.others[first.baseline]
-    figure, panels = time_panels(workloads, quantity)
+    name = quantity.split(" [")[0]
+    figure, panels = grid_of(len(workloads), len(QUANTILES), 4.4, 2.9, sharex=True)
     said: list[str] = []
-    for axes, workload, metric in panels:
-        axes.axhline(0, color="#777777", linewidth=0.9)
-        for place, (name, family) in enumerate(found.items()):
-            colour, line, marker = look_of(place)
-            x = list(family.sweep.values.values())
-            pairs = [(family.baseline, variant) for variant in family.sweep.values]
-            changes = [_changes(result, pair, workload, metric) for pair in pairs]
-            y, low, high = zip(*map(stats.mean_interval, changes), strict=True)
-            axes.plot(x, y, marker=marker or ".", color=colour, linestyle=line, linewidth=1.4, markersize=4, label=name)
-            axes.vlines(x, low, high, color=colour, linewidth=1)
-            if np.isfinite(y).any():
-                best = int(np.nanargmin(y))
-                said.append(f"{workload}, {name}: median {metric.title} {y[best]:+.0f} % at best, at {x[best]:g}.")
+    letter = letters()
+    for workload, row in zip(workloads, panels, strict=True):
+        row[0].set_ylabel("change [%]")
+        for (q, title), axes in zip(QUANTILES, row, strict=True):
+            axes.set_title(f"({next(letter)}) {workload}: {title} of the {DOWNLOAD.title}")
+            axes.axhline(0, color="#777777", linewidth=0.9)
+            for place, (label, family) in enumerate(found.items()):
+                y = _line(axes, result, label, family, place, workload, q)
+                if y:
+                    best = min(y, key=lambda value: y[value])
+                    said.append(f"{workload}, {label}: {title} {y[best]:+.0f} % at best, at {best:g}.")
+    x = list(first.sweep.values.values())
+    for axes in figure.axes:
         if x[0] > 0 and x[-1] / x[0] > WIDE:
             axes.set_xscale("log")
             mark_values(axes, x, [f"{value:g}" for value in x])
-    for axes in figure.axes[:: len(summary.METRICS)]:
-        axes.set_ylabel("change of the median [%]")
+    for axes in panels[-1]:
+        axes.set_xlabel(quantity)
     legend_above(figure, *figure.axes[0].get_legend_handles_labels())
-    name = quantity.split(" [")[0]
     caption = (
-        f"Median times against the {name}, relative to {baseline}. Values below 0 are faster. Each point is the mean "
-        f"over {result.replicates.name(2)}, and bars are 95 % t intervals."
+        f"{DOWNLOAD.title.capitalize()}s against the {name}, relative to {baseline}. Values below 0 are faster. Each "
+        f"point is the mean over {result.replicates.name(2)}, and bars are 95 % t intervals."
     )
-    return Picture("families", f"Median times against the {name}", caption, figure, " ".join(said))
+    return Picture("families", f"{DOWNLOAD.title.capitalize()}s against the {name}", caption, figure, " ".join(said))
 
 
-def _changes(result: Result, variants: tuple[str, str], workload: str, metric: Metric) -> list[float]:
-    """The change of the median from the first variant to the second one [%], for each replicate that has both."""
+def _line(
+    axes: Axes, result: Result, label: str, family: Family, place: int, workload: str, q: float
+) -> dict[float, float]:
+    """Draw the line of a family. Returns the known changes [%] by the value of the quantity."""
+    colour, line, marker = look_of(place)
+    x = list(family.sweep.values.values())
+    pairs = [(family.baseline, variant) for variant in family.sweep.values]
+    y, low, high = zip(*(stats.mean_interval(_changes(result, pair, workload, q)) for pair in pairs), strict=True)
+    axes.plot(x, y, marker=marker or ".", color=colour, linestyle=line, linewidth=1.4, markersize=4, label=label)
+    axes.vlines(x, low, high, color=colour, linewidth=1)
+    return {value: change for value, change in zip(x, y, strict=True) if isfinite(change)}
+
+
+def _changes(result: Result, variants: tuple[str, str], workload: str, q: float) -> list[float]:
+    """The change of a quantile from the first variant to the second one [%], for each replicate that has both."""
     before, after = (
         summary.counted(result.transfers, variant=variant, workload=workload)
-        .drop_nulls(metric.column)
+        .drop_nulls(DOWNLOAD.column)
         .group_by(RUN)
-        .agg(pl.col(metric.column).median().alias(name))
+        .agg(pl.col(DOWNLOAD.column).quantile(q, "linear").alias(name))
         for variant, name in zip(variants, ("before", "after"), strict=True)
     )
-    runs = before.join(after, on=RUN).sort(RUN)
-    averaged = result.replicates.average(runs)
+    averaged = result.replicates.average(before.join(after, on=RUN))
     return (100 * (averaged["after"] / averaged["before"] - 1)).to_list()
