@@ -155,7 +155,7 @@ def test_a_paper_runs_all_variants_of_its_table_and_writes_it(tmp_path: Path) ->
     (tmp_path / "claims.toml").write_text(SMALL, encoding="utf-8")
     (tmp_path / "quickstart.toml").write_bytes((SHIPPED / "quickstart.toml").read_bytes())
     out = tmp_path / "out"
-    outcome = runner.run(str(tmp_path), figure="quickstart", scale=0.5, seeds=2, out=out)
+    outcome = runner.run(str(tmp_path), scenario="quickstart", scale=0.5, seeds=2, out=out)
     manifest = outcome.results["quickstart"].manifest
     assert {run["sim_seconds"] for run in manifest["runs"]} == {30.0}
     page = write(list(outcome.results.values()), out / "report.html", outcome).read_text(encoding="utf-8")
@@ -174,4 +174,4 @@ def test_a_baseline_that_is_no_variant_is_one_sentence(tmp_path: Path) -> None:
 
     (tmp_path / "quickstart.toml").write_bytes((SHIPPED / "quickstart.toml").read_bytes())
     with pytest.raises(PenstockError, match=r"tradeoffs.baseline is 'none'; the variants .* are 50KiB, stock"):
-        runner.run(str(tmp_path), figure="quickstart", out=tmp_path / "out")
+        runner.run(str(tmp_path), scenario="quickstart", out=tmp_path / "out")

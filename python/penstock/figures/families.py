@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from penstock import stats, summary
 from penstock.figures.ordered import Sweep, find
 from penstock.figures.picture import Picture
-from penstock.figures.style import WIDE, grid_of, legend_above, letters, look_of, mark_values
+from penstock.figures.style import WIDE, category_style, grid_of, legend_above, letters, mark_values
 from penstock.replicates import RUN
 from penstock.result import Result
 from penstock.summary import METRICS
@@ -86,7 +86,7 @@ def _line(
     axes: Axes, result: Result, label: str, family: Family, place: int, workload: str, q: float
 ) -> dict[float, float]:
     """Draw the line of a family. Returns the known changes [%] by the value of the quantity."""
-    colour, line, marker = look_of(place)
+    colour, line, marker = category_style(place)
     x = list(family.sweep.values.values())
     pairs = [(family.baseline, variant) for variant in family.sweep.values]
     y, low, high = zip(*(stats.mean_interval(_changes(result, pair, workload, q)) for pair in pairs), strict=True)

@@ -294,7 +294,7 @@ class Claims(Strict):
         return [claim for claim in chosen if scenario in claim.scenarios]
 
     def tradeoffs_of(self, figure: str | None, scenario: str | None = None) -> list[str]:
-        """The scenarios of the table of trade-offs, or one of them; none if only claims about a figure are requested."""
+        """The scenarios of the table of trade-offs, or one of them; none if `figure` selects claims."""
         every = self.tradeoffs.scenarios if self.tradeoffs and figure is None else []
         return [name for name in every if scenario in (None, name)]
 
