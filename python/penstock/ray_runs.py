@@ -4,17 +4,18 @@ A task gets the resolved scenario of its variant, so a worker needs Penstock and
 Ray repeats its task on another worker, and no other run is lost.
 """
 
+import json
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock import _core
 from penstock.errors import PenstockError, naming
-from penstock.output import Job, OutputDir
+from penstock.output import TABLES, Job, OutputDir
 from penstock.progress import Watch
 
 LOCAL = "local"
@@ -61,6 +62,8 @@ def connected(address: str, workers: int) -> Iterator[Any]:
         import ray
     except ImportError:
         raise PenstockError("--ray needs Ray; install it with: pip install 'penstock[ray]'") from None
+    if address.startswith("ray://"):
+        raise PenstockError(f"--ray is {address}; give the address of the cluster's head instead, like HOST:6379")
     _check_address(address)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     try:
@@ -78,10 +81,10 @@ def connected(address: str, workers: int) -> Iterator[Any]:
 
 def _check_address(address: str) -> None:
     """Refuse an address `HOST:PORT` at which nothing listens; Ray would wait for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    host, _, port = address.rpartition(":")
     if host and port.isdigit():
         try:
-            socket.create_connection((host, int(port)), CONNECT_S).close()
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
         except OSError as error:
             raise _no_cluster(address, error) from None
 
@@ -98,8 +101,36 @@ def cores(ray: Any) -> int:
     return max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
 
+def check(ray: Any, document: _core.Document, variants: Iterable[str], threads: int) -> None:
+    """Refuse runs that no machine of the cluster can execute; Ray would wait for such a machine.
+
+    Raises:
+        PenstockError: if each machine has less memory than a run needs, or fewer cores than a run has threads.
+    """
+    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    largest = max((node.get("memory", 0.0) for node in alive), default=0.0)
+    size, name = max((document.estimate(name)["peak_heap_bytes"], name) for name in variants)
+    if size > largest:
+        raise PenstockError(
+            f"a run of {name} needs about {size / 1e9:.1f} GB and no machine of the cluster has more than "
+            f"{largest / 1e9:.1f} GB for Ray: use a smaller network or a shorter run"
+        )
+    most = int(max((node.get("CPU", 0.0) for node in alive), default=0.0))
+    if threads > most:
+        raise PenstockError(f"--threads is {threads} and no machine of the cluster has more than {most} cores")
+
+
 def execute(task: Task) -> Done:
-    """Execute a run on a worker."""
+    """Execute a run on a worker. Errors return as a sentence, because Ray cannot send each exception."""
+    try:
+        return _execute(task)
+    except PenstockError as error:
+        return Done({}, {}, str(error))
+    except Exception as error:
+        return Done({}, {}, f"the run of {task.job.folder} failed on {socket.gethostname()}: {error!r}")
+
+
+def _execute(task: Task) -> Done:
     if _core.version() != task.version:
         return Done(
             {}, {}, f"a worker has Penstock {_core.version()}, and this is {task.version}; install the same build"
@@ -109,10 +140,7 @@ def execute(task: Task) -> Done:
     network = task.job.network if task.job.network >= 0 else None
     wall, cpu = time.perf_counter(), time.thread_time()
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        try:
-            stats = _core.run(document, task.job.variant, network, task.job.seed, folder, control)
-        except PenstockError as error:
-            return Done({}, {}, str(error))
+        stats = _core.run(document, task.job.variant, network, task.job.seed, folder, control)
         cpu = time.thread_time() - cpu + control.cpu_seconds_of_others()
         costs = {**stats, "wall_seconds": time.perf_counter() - wall, "cpu_seconds": cpu}
         return Done(costs, {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())})
@@ -122,11 +150,7 @@ class RayPool:
     """Does runs as tasks of a cluster. The results do not depend on the cluster."""
 
     def __init__(self, ray: Any, output: OutputDir, jobs: Sequence[Job], threads: int) -> None:
-        """Submit all runs of `jobs`, each with this many `threads`.
-
-        Raises:
-            PenstockError: if no machine of the cluster has enough memory for a run.
-        """
+        """Submit all runs of `jobs`, each with this many `threads`."""
         self._ray = ray
         self._output = output
         document = output.origin.document
@@ -136,7 +160,6 @@ class RayPool:
             for name in dict.fromkeys(job.variant for job in jobs)
         }
         memory = {name: int(document.estimate(name)["peak_heap_bytes"]) for name in texts}
-        _check_memory(ray, memory)
         remote: Callable[..., Any] = ray.remote(execute)
         self._running = {}
         for job in jobs:
@@ -158,14 +181,17 @@ class RayPool:
     def stop(self) -> None:
         """Cancel unfinished tasks."""
         for reference in self._running:
-            self._ray.cancel(reference, force=True)
+            # The cluster may have ended; the reason is the first error.
+            with suppress(Exception):
+                self._ray.cancel(reference, force=True)
 
     def _result(self, reference: Any) -> Done:
         try:
             done: Done = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise PenstockError(f"a Ray worker cannot execute runs: {_last_line(error)}") from None
         except self._ray.exceptions.RayError as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise PenstockError(f"Ray lost a run more than {RETRIES} times: {reason}") from None
+            raise PenstockError(f"Ray lost a run more than {RETRIES} times: {_last_line(error)}") from None
         if done.error:
             raise PenstockError(done.error)
         return done
@@ -173,9 +199,10 @@ class RayPool:
     def _keep(self, job: Job, done: Done) -> None:
         part = self._output.begin(job)
         try:
-            for name, content in done.tables.items():
-                with naming(part / name):
-                    (part / name).write_bytes(content)
+            for table in TABLES:
+                path = part / f"{table}.parquet"
+                with naming(path):
+                    path.write_bytes(done.tables[path.name])
             self._output.commit(job, done.costs)
         except BaseException:
             self._output.discard(job)
@@ -184,15 +211,8 @@ class RayPool:
 
 def _quoted(text: str) -> str:
     """A string of TOML."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _check_memory(ray: Any, memory: dict[str, int]) -> None:
-    """Refuse a run for which no machine of the cluster has enough memory; Ray would wait for such a machine."""
-    largest = max((node["Resources"].get("memory", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
-    for name, size in memory.items():
-        if size > largest:
-            raise PenstockError(
-                f"a run of {name} needs about {size / 1e9:.1f} GB and no machine of the cluster has more than "
-                f"{largest / 1e9:.1f} GB: use a smaller network or a shorter run"
-            )
+def _last_line(error: Exception) -> str:
+    return str(error).strip().rpartition("\n")[2]

@@ -7,15 +7,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from pathlib import Path
 
-from penstock import _core, catalog, estimates, fits
+from penstock import _core, catalog, estimates, fits, ray_runs
 from penstock.errors import Cancelled, OutputError, ScenarioError
 from penstock.estimates import Confirm
 from penstock.grid import Grid
 from penstock.output import Job, Origin, OutputDir, finished_parts, missing
 from penstock.overrides import Sets, typed
 from penstock.progress import Watch
-from penstock.ray_runs import LOCAL, RayPool, connected
-from penstock.ray_runs import cores as cluster_cores
+from penstock.ray_runs import RayPool
 from penstock.result import Result
 from penstock.shards import Shard
 
@@ -176,11 +175,17 @@ def _run(
     cores = _core.cores()
     variants = {job.variant for job in todo}
     at_once = cores
-    if ray in (None, LOCAL):
+    if ray == ray_runs.LOCAL and threads is not None and threads > cores:
+        catalog.warn(f"--threads {threads} is reduced to {cores}, the number of cores")
+        threads = cores
+    if ray in (None, ray_runs.LOCAL):
         at_once = fits.at_once(origin.document, variants, jobs, max(cores // (threads or 1), 1))
-    with connected(ray, at_once * (threads or 1)) if ray is not None else nullcontext() as cluster:
+    with ray_runs.connected(ray, at_once * (threads or 1)) if ray is not None else nullcontext() as cluster:
         if cluster is not None:
-            at_once = max(cluster_cores(cluster) // (threads or 1), 1)
+            at_once = max(ray_runs.cores(cluster) // (threads or 1), 1)
+            ray_runs.check(cluster, origin.document, variants, threads or 1)
+            if jobs is not None and ray != ray_runs.LOCAL:
+                catalog.warn("--jobs has no effect on a Ray cluster, which has the cores of its machines")
         if confirm:
             # Before the directory is made: after a refusal, nothing stays.
             mine = shard.of(todo) if shard else todo
@@ -279,8 +284,10 @@ def _finish(pool: "_RunPool | RayPool", output: OutputDir, already: int, watch: 
         if output.complete:
             output.merge()
     except BaseException:
-        pool.stop()
-        output.keep()
+        try:
+            pool.stop()
+        finally:
+            output.keep()
         raise
     output.finish()
 

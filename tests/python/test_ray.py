@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import penstock
 from penstock import ray_runs
+from penstock.catalog import SHIPPED
 from penstock.errors import PenstockError, ScenarioError
 from penstock.output import TABLES
 
@@ -51,14 +53,28 @@ def test_a_killed_worker_loses_only_its_run(alone: Path, tmp_path: Path, monkeyp
 
 
 def _kill_a_worker() -> int:
-    """Kill a Ray worker that executes a run; its process id."""
+    """Kill a Ray worker of this process that executes a run; its process id."""
     for _ in range(100):
         for folder in Path("/proc").iterdir():
-            if folder.name.isdigit() and (folder / "cmdline").read_bytes().startswith(b"ray::execute"):
-                os.kill(int(folder.name), signal.SIGKILL)
-                return int(folder.name)
+            with suppress(OSError):
+                if (
+                    folder.name.isdigit()
+                    and (folder / "cmdline").read_bytes().startswith(b"ray::execute")
+                    and os.getpid() in _ancestors(int(folder.name))
+                ):
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    return int(folder.name)
         time.sleep(0.01)
     pytest.fail("no Ray worker executes a run")
+
+
+def _ancestors(process: int) -> set[int]:
+    found: set[int] = set()
+    while process > 1:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+        process = int(stat.rpartition(")")[2].split()[1])
+        found.add(process)
+    return found
 
 
 @needs_ray
@@ -90,6 +106,31 @@ def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path) -> None:
 def test_without_ray_the_error_names_the_extra() -> None:
     with pytest.raises(PenstockError, match=r"install it with: pip install 'penstock\[ray\]'"):
         penstock.run("quickstart", ray="local")
+
+
+@needs_ray
+def test_an_address_of_clients_is_refused() -> None:
+    with pytest.raises(PenstockError, match=r"--ray is ray://a:1; give the address of the cluster's head instead"):
+        penstock.run("quickstart", ray="ray://a:1")
+
+
+@needs_ray
+def test_a_label_with_control_characters_reaches_the_worker(tmp_path: Path) -> None:
+    text = (SHIPPED / "quickstart.toml").read_text(encoding="utf-8")
+    path = tmp_path / "own.toml"
+    path.write_text(text.replace('label = "stock Tor"', r'label = "a\nb\u007f\"c\\"'), encoding="utf-8")
+    result = penstock.run(path, sets=SHORT, runs=1, out=tmp_path / "out", ray="local")
+    # Labels are printable in the manifest.
+    assert result.variants["stock"] == 'a\nb\ufffd"c\\'
+
+
+@needs_ray
+def test_more_threads_than_cores_are_reduced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = penstock.run(
+        "quickstart", sets=SHORT, variants=["stock"], runs=1, out=tmp_path / "out", ray="local", threads=1000
+    )
+    assert len(result.manifest["runs"]) == 1
+    assert "--threads 1000 is reduced to" in capfd.readouterr().err
 
 
 def test_ray_has_no_testbed() -> None:

@@ -213,6 +213,8 @@ class Column(Strict):
     statistic: Text
     workload: Text = EVERY
     better: Literal["lower", "higher"]
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    """The weight of the column in the score, until a reader of the report chooses another."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -42,6 +42,8 @@ MEASURES = {
     "written_bytes": Measure("relays", "B", ()),
     "network_written_bytes": Measure("transfers", "B", (), of_runs=totals.written),
     "network_queue_cells": Measure("transfers", "cells", (), of_runs=totals.queued),
+    "network_held_cells": Measure("transfers", "cells", (), of_runs=totals.held),
+    "delivered_bytes": Measure("transfers", "B", (), of_runs=totals.delivered),
     "longest_queue_cells": Measure("relays", "cells", ()),
     "credit_share": Measure("relays", "", (), of_rows=totals.of_credits),
     "sendme_share": Measure("runs", "", (), of_rows=totals.of_sendmes),

@@ -25,7 +25,7 @@ VERDICTS = "claims.json"
 """The file with the verdicts; only the directory of a paper has it."""
 
 TRADEOFFS = "tradeoffs.csv"
-"""The file with all cells of the tables of trade-offs, if the claims file defines them."""
+"""The file with all cells of a table of trade-offs, in the directory of its scenario."""
 
 Watching = Callable[[str], AbstractContextManager[Watch]]
 
@@ -132,10 +132,10 @@ def write(outcome: Outcome) -> Outcome:
     checked = [replace(each, evidence=_evidence(each.claim, outcome)) for each in outcome.checked]
     outcome = replace(outcome, checked=checked)
     write_json(outcome.directory / VERDICTS, describe(outcome))
-    if outcome.compared:
-        path = outcome.directory / TRADEOFFS
+    for compared in outcome.compared:
+        path = outcome.directory / compared.scenario / TRADEOFFS
         with naming(path):
-            tradeoffs.table(outcome.compared).write_csv(path)
+            tradeoffs.table(compared).write_csv(path)
     return outcome
 
 

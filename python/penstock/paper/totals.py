@@ -6,6 +6,9 @@ from penstock.replicates import RUN
 from penstock.result import Result
 from penstock.summary import after_warmup
 
+CELL_B = 512
+"""The size of a cell [B]."""
+
 
 def byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
     """A workload's share of all downloaded bytes after the warm-up: one number for each run."""
@@ -30,12 +33,31 @@ def queued(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFr
     return _of_network(result, variant, "circuit_queue_cells")
 
 
-def _of_network(result: Result, variant: str, column: str) -> pl.DataFrame:
-    """The sum of a column over all relays, for each interval after the warm-up."""
+def held(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
+    """The cells in circuit queues, output buffers and kernel send buffers of all relays, at the same times [cell].
+
+    Cells that a node keeps to send a datagram again are not counted.
+    """
+    buffers = (pl.col("outbuf_bytes") + pl.col("kernel_out_bytes")) / CELL_B
+    return _of_network(result, variant, pl.col("circuit_queue_cells") + buffers)
+
+
+def delivered(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
+    """The bytes that all clients received in each interval of `trace.clients` after the warm-up [B]."""
+    return _sums(result, variant, result.clients, pl.col("received_bytes"))
+
+
+def _of_network(result: Result, variant: str, value: str | pl.Expr) -> pl.DataFrame:
+    """The sum over all relays, for each interval after the warm-up."""
+    return _sums(result, variant, result.relays, pl.col(value) if isinstance(value, str) else value)
+
+
+def _sums(result: Result, variant: str, rows: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
+    """The sum of the rows of each interval after the warm-up."""
     # No interval lies between the end of the warm-up and the first download that counts.
     begun = result.transfers.filter(variant=variant, warmup=False).group_by(RUN).agg(pl.col("start_s").min())
-    rows = result.relays.filter(variant=variant).join(begun, on=RUN).filter(pl.col("t_s") > pl.col("start_s"))
-    sums = rows.group_by(*RUN, "t_s").agg(value=pl.col(column).sum().cast(pl.Float64))
+    after = rows.filter(variant=variant).join(begun, on=RUN).filter(pl.col("t_s") > pl.col("start_s"))
+    sums = after.group_by(*RUN, "t_s").agg(value=value.sum().cast(pl.Float64))
     return sums.sort(*RUN, "t_s").select(*RUN, "value")
 
 

@@ -1,7 +1,7 @@
 """A table of trade-offs: each variant of a scenario by several quantities, beside a baseline.
 
-The score of a variant is the weighted geometric mean of its improvements over the baseline, minus one. An improvement
-is the ratio of the two values, so that more than one is better. A reader chooses the weights in the report.
+Changes are geometric means over replicates, so that a change, its interval, the score and the Pareto front agree. The
+score is the weighted geometric mean of all improvements over the baseline, minus one. A reader can change the weights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,15 @@ class Cell:
     low: float = nan
     high: float = nan
     change: float = nan
-    """The mean over replicates of (variant - baseline) / baseline [1]; NaN without a number or baseline."""
+    """The geometric mean over replicates of variant / baseline, minus one [1]; NaN without a pair of numbers."""
     change_low: float = nan
     change_high: float = nan
     n: int = 0
     """The number of seeds or networks with a number."""
+    pairs: int = 0
+    """The number of seeds or networks with a ratio to the baseline."""
     improvement: float = nan
-    """The ratio to the baseline; above one is better."""
+    """1 + change, or its inverse if lower is better; above one is better."""
 
     @property
     def decided(self) -> bool:
@@ -69,12 +71,12 @@ class Compared:
     """The kind and the number of replicates, such as `5 networks`."""
 
     def score(self, row: Row) -> float:
-        """The score of a row with equal weights."""
-        return row.score([1.0] * len(self.tradeoffs.columns))
+        """The score of a row with the weights of the columns."""
+        return row.score([column.weight for column in self.tradeoffs.columns])
 
     @property
     def ranked(self) -> list[Row]:
-        """The rows by score with equal weights, the best first; rows without a score last."""
+        """The rows by score, the best first; rows without a score last."""
         scores = {row.variant: self.score(row) for row in self.rows}
         return sorted(self.rows, key=lambda row: -scores[row.variant] if isfinite(scores[row.variant]) else inf)
 
@@ -139,21 +141,23 @@ def _cell(mine: pl.DataFrame, baseline: pl.DataFrame, column: Column) -> Cell:
     if not values:
         return Cell()
     mean, low, high = stats.mean_interval(values)
-    pairs = mine.join(baseline, on=RUN, suffix="_baseline").filter(pl.col("value_baseline") != 0)
-    if pairs.is_empty():
+    both = mine.join(baseline, on=RUN, suffix="_baseline")
+    logs = both.filter((pl.col("value") > 0) & (pl.col("value_baseline") > 0)).select(
+        (pl.col("value") / pl.col("value_baseline")).log()
+    )
+    if logs.is_empty():
         return Cell(mean, low, high, n=len(values))
-    change = stats.mean_interval((pairs["value"] / pairs["value_baseline"] - 1).to_list())
-    ratio = stats.mean(pairs["value"].to_numpy()) / stats.mean(pairs["value_baseline"].to_numpy())
-    better = ratio if column.better == "higher" else 1 / ratio if ratio else nan
-    return Cell(mean, low, high, *change, n=len(values), improvement=better)
+    ratio, least, most = (exp(each) for each in stats.mean_interval(logs.to_series().to_list()))
+    better = ratio if column.better == "higher" else 1 / ratio
+    return Cell(mean, low, high, ratio - 1, least - 1, most - 1, len(values), logs.height, better)
 
 
-def table(compared: Sequence[Compared]) -> pl.DataFrame:
-    """All cells, for `tradeoffs.csv`: one row for each scenario, variant and column."""
+def table(compared: Compared) -> pl.DataFrame:
+    """All cells of a scenario, for `tradeoffs.csv`: one row for each variant and column."""
     return pl.DataFrame(
         [
             {
-                "scenario": each.scenario,
+                "scenario": compared.scenario,
                 "variant": row.variant,
                 "column": column.title,
                 "unit": MEASURES[column.measure].unit,
@@ -164,16 +168,16 @@ def table(compared: Sequence[Compared]) -> pl.DataFrame:
                 "change_low": cell.change_low,
                 "change_high": cell.change_high,
                 "n": cell.n,
+                "pairs": cell.pairs,
             }
-            for each in compared
-            for row in each.rows
-            for column, cell in zip(each.tradeoffs.columns, row.cells, strict=True)
+            for row in compared.rows
+            for column, cell in zip(compared.tradeoffs.columns, row.cells, strict=True)
         ]
     )
 
 
 def markdown(compared: Compared) -> str:
-    """The rows of one scenario by score with equal weights."""
+    """The rows of one scenario by score."""
     columns = compared.tradeoffs.columns
     head = ("variant", *(f"{column.title}{_unit(column)}" for column in columns), "score")
     front = {row.variant for row in compared.front}
@@ -194,8 +198,8 @@ def remark(compared: Compared) -> str:
     x, y = compared.tradeoffs.front
     return (
         f"The row of {baseline} has values. The other rows have changes against it with 95 % intervals. A star marks "
-        "an interval without zero. The score is the geometric mean of the improvements, minus one. Bold rows are the "
-        f"Pareto front of {x} against {y}."
+        "an interval without zero; by chance, one cell in twenty has a star. The score is the weighted geometric mean "
+        f"of the improvements, minus one. Bold rows are the Pareto front of {x} against {y}."
     )
 
 
