@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock import catalog, facts, listing
-from penstock.errors import ScenarioError
+from penstock import catalog, extras, facts, listing
+from penstock.errors import PenstockError, ScenarioError
 from penstock.overrides import Sets, typed
 from penstock.result import Result
 
@@ -90,7 +90,13 @@ def compare_outputs(
 
 
 def draw_figures(result: Result) -> "list[Picture]":
-    """Draw all figures of an output into its folder `figures`. A notebook shows each of them."""
+    """Draw all figures of an output into its folder `figures`. A notebook shows each of them.
+
+    Raises:
+        PenstockError: if matplotlib is missing.
+    """
+    if not extras.has_plots():
+        raise PenstockError(extras.NO_FIGURES)
     from penstock import figures
 
     return figures.draw(result)

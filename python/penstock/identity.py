@@ -3,18 +3,23 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from penstock import _core
 
 LIBRARIES = ("matplotlib", "numpy", "polars", "pydantic", "scipy")
-"""The libraries of statistics and figures."""
+"""The libraries of statistics and figures. Without the extra `plots`, matplotlib is missing."""
 
 
 def build() -> dict[str, Any]:
     """The platform and the libraries of this process, for manifests."""
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
+    libraries: dict[str, str] = {}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            libraries[name] = version(name)
     target, compiler = _core.compiled()
     system = os.uname()
     return {
@@ -22,7 +27,7 @@ def build() -> dict[str, Any]:
         "compiler": compiler,
         "platform": f"{system.sysname} {system.release} {system.machine}",
         "python": ".".join(map(str, sys.version_info[:3])),
-        "libraries": {name: version(name) for name in LIBRARIES},
+        "libraries": libraries,
     }
 
 

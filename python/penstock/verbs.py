@@ -781,7 +781,7 @@ def _put(text: str, out: Path | None) -> None:
 def _tell(
     directory: Path, *, to: Path | None = None, report: bool = True, csv: bool = False, as_json: bool = False
 ) -> None:
-    from penstock import facts, tables
+    from penstock import extras, facts, tables
     from penstock.result import Result
 
     result = Result(directory)
@@ -804,6 +804,8 @@ def _tell(
     if page:
         pictures = ", ".join(path.name for path in sorted((directory / "figures").glob("*.png")))
         footer = f"report:   {page}\npictures: {directory / 'figures'} ({pictures or 'none'})"
+        if not extras.has_plots():
+            footer = f"report:   {page}\npictures: none; {extras.NO_FIGURES}"
     if not result.finished:
         asked = result.asked
         whole = len(asked["variants"]) * len(asked.get("networks", [""])) * len(asked["seeds"])

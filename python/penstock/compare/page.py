@@ -1,19 +1,20 @@
 """Writes a comparison: tables of downloads and quantiles, a figure and a self-contained page."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from penstock import _core, figures, report, tables
+from penstock import _core, extras, report, tables
 from penstock.compare import show
 from penstock.compare.sides import Comparison
 from penstock.compare.source import CLOCKS, Source
 from penstock.errors import OutputError, naming
-from penstock.figures.downloads import Panel, curve_of, draw_panels, hidden, result_of
-from penstock.figures.picture import Picture
-from penstock.figures.style import curve_styles
 from penstock.output import fresh
 from penstock.replicates import BAND
 from penstock.report.inline import inline
 from penstock.summary import METRICS
+
+if TYPE_CHECKING:
+    from penstock.figures import Picture
 
 
 def directory(out: Path | None) -> Path:
@@ -33,7 +34,11 @@ def write(comparison: Comparison, to: Path, command: str) -> Path:
             rows.write_parquet(to / f"{name}.parquet")
     with naming(to / "quantiles.csv"):
         comparison.table().write_csv(to / "quantiles.csv")
-    drawn = figures.draw_into(to / "figures", [lambda: draw(comparison)])
+    drawn: list[Picture] = []
+    if extras.has_plots():
+        from penstock import figures
+
+        drawn = figures.draw_into(to / "figures", [lambda: draw(comparison)])
     templates = report.environment()
     templates.filters |= {
         "about": show.about,
@@ -52,14 +57,19 @@ def write(comparison: Comparison, to: Path, command: str) -> Path:
         remarks=show.remarks(comparison),
         metric_titles={metric.column: metric.title for metric in METRICS},
         figures=[(picture, inline(picture, picture.name)) for picture in drawn],
+        no_figures="" if extras.has_plots() else extras.NO_FIGURES,
         command=command,
         version=_core.version(),
     )
     return report.save(page, to / "report.html")
 
 
-def draw(comparison: Comparison) -> Picture:
+def draw(comparison: Comparison) -> "Picture":
     """A row of panels for each kind of downloads, with the times of A and B."""
+    from penstock.figures.downloads import Panel, curve_of, draw_panels, hidden, result_of
+    from penstock.figures.picture import Picture
+    from penstock.figures.style import curve_styles
+
     styled = list(zip(comparison.sources, curve_styles({"A": "A", "B": "B"}).values(), strict=True))
     rows = [
         [

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import polars as pl
 
-from penstock import figures, identity, points, summary, tables
+from penstock import extras, identity, points, summary, tables
 from penstock.errors import replacing
 from penstock.report.inline import inline
 from penstock.result import Result
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from penstock.figures import Picture
     from penstock.paper import Outcome
     from penstock.paper.printed import Point
 
@@ -42,6 +45,7 @@ def render(results: Sequence[Result], outcome: "Outcome | None" = None) -> str:
     """The page; the figures of each result are drawn again into its directory."""
     templates = environment()
     templates.globals |= {"metrics": summary.METRICS, "metric_names": tables.METRIC_NAMES}
+    templates.globals["no_figures"] = "" if extras.has_plots() else extras.NO_FIGURES
     templates.filters |= {
         "seconds": tables.seconds,
         "difference": tables.difference,
@@ -88,10 +92,16 @@ def _section(result: Result, place: int, points: "Sequence[Point]") -> dict[str,
         "summary": [] if sweep else result.summary().rows(named=True),
         "differences": differences.rows(named=True),
         "baseline": next(iter(result.variants.values()), ""),
-        "figures": [(picture, inline(picture, f"f{place}-{picture.name}")) for picture in figures.draw(result, points)],
+        "figures": _figures(result, place, points) if extras.has_plots() else [],
         "pairs": pairs,
         "warning": result.replicates.warning(pairs) if pairs else "",
     }
+
+
+def _figures(result: Result, place: int, points: "Sequence[Point]") -> "list[tuple[Picture, Markup]]":
+    from penstock import figures
+
+    return [(picture, inline(picture, f"f{place}-{picture.name}")) for picture in figures.draw(result, points)]
 
 
 def _points_of(result: Result, outcome: "Outcome | None") -> "list[Point]":

@@ -2,17 +2,19 @@
 
 import re
 from html import escape
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from penstock.figures.picture import Picture
+if TYPE_CHECKING:
+    from penstock.figures import Picture
 
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _OPENING = re.compile(r"<svg .*?viewBox=\"([^\"]*)\".*?>", re.DOTALL)
 _NAME = re.compile(r"(\bid=\"|\burl\(#|\bhref=\"#)")
 
 
-def inline(picture: Picture, prefix: str) -> Markup:
+def inline(picture: "Picture", prefix: str) -> Markup:
     """The figure as an SVG element. Its ids begin with `prefix`, because ids of a page must differ."""
     text = picture.svg.read_text(encoding="utf-8")
     text = _METADATA.sub("", text[text.index("<svg") :])
