@@ -13,6 +13,7 @@ use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -529,4 +530,78 @@ fn a_relay_that_starts_as_root_becomes_the_user_of_its_torrc() {
     }
     program.signal(Signal::SIGTERM);
     assert_eq!(program.ended().0, Some(0));
+}
+
+/// The next message to the service manager that starts with `start`; other signs of life may come before it.
+fn message(manager: &UnixDatagram, start: &str) -> String {
+    let mut bytes = [0; 4096];
+    loop {
+        let read = manager.recv(&mut bytes).unwrap_or_else(|error| panic!("no {start}: {error}"));
+        let message = std::str::from_utf8(&bytes[..read]).unwrap();
+        if message.starts_with(start) {
+            return message.to_owned();
+        }
+        let is_sign = message == "WATCHDOG=1" || message.starts_with("STATUS=");
+        assert!(is_sign, "{message:?} came before {start}");
+    }
+}
+
+/// As root, the relay becomes a user that cannot open the socket of the service manager.
+#[test]
+fn the_service_manager_gets_messages_from_the_sandbox() {
+    let folder = Folder::new("notifies");
+    let private = folder.0.join("manager");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
+    let manager = UnixDatagram::bind(private.join("notify")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let user = if nix::unistd::geteuid().is_root() { "User nobody\n" } else { "" };
+    let torrc = folder.torrc(user);
+    let mut command = Command::new(RELAY);
+    command.env("NOTIFY_SOCKET", private.join("notify")).env("WATCHDOG_USEC", "3000000");
+    let mut program = Program::start_by(command.env_remove("WATCHDOG_PID").arg("-f").arg(&torrc));
+    assert_eq!(message(&manager, "READY=1"), format!("READY=1\nSTATUS=accepts links at {}", program.port));
+    TcpStream::connect(program.port).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", program.child.id())).unwrap();
+    assert!(status.contains("Seccomp:\t2\n"), "{status}");
+    let clock = Clock::start();
+    (0..3).for_each(|_| assert_eq!(message(&manager, "WATCHDOG=1"), "WATCHDOG=1"));
+    let took = clock.now().since(penstock_units::Instant::ZERO);
+    assert!((1..6).contains(&took.as_secs()), "{took:?}");
+
+    let mut reload = |torrc: &str, outcome: &str| {
+        folder.torrc(torrc);
+        let before = Clock::monotonic_micros();
+        program.signal(Signal::SIGHUP);
+        let reloading = message(&manager, "RELOADING=1");
+        let micros: u64 = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().parse().unwrap();
+        assert!((before..=Clock::monotonic_micros()).contains(&micros), "{before} {micros}");
+        let ready = message(&manager, "READY=1");
+        assert!(ready.starts_with(&format!("READY=1\nSTATUS=the torrc was {outcome}")), "{ready}");
+        program.wait_for("the torrc was ");
+    };
+    reload("Nickname a_b\n", "not applied: ");
+    reload(&format!("{user}ShutdownWaitLength 30\n"), "applied");
+    assert_eq!(program.end().0, Some(0));
+    let stopping = message(&manager, "STOPPING=1");
+    assert!(stopping.starts_with("STOPPING=1\nEXTEND_TIMEOUT_USEC=90000000\nSTATUS="), "{stopping}");
+}
+
+#[test]
+fn the_unit_of_the_relay_is_valid() {
+    let folder = Folder::new("unit");
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/penstock-relay.service");
+    let text = fs::read_to_string(unit).unwrap();
+    let start = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/penstock-relay "));
+    assert_eq!(start, Some("-f /etc/penstock/torrc --DataDirectory /var/lib/penstock"));
+    // The program must exist.
+    let copy = folder.0.join("penstock-relay.service");
+    fs::write(&copy, text.replace("/usr/local/bin/penstock-relay", RELAY)).unwrap();
+    let Ok(verified) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output()
+    else {
+        println!("skipped: systemd-analyze is missing");
+        return;
+    };
+    let said = String::from_utf8(verified.stderr).unwrap();
+    assert!(verified.status.success() && !said.contains("penstock-relay.service"), "{said}");
 }

@@ -1,13 +1,15 @@
 //! The program `penstock-relay`, from start to end.
 //!
 //! Modules: `args` (the command line), `logs`, `files` (the data folder), `join` (the network), `signals`, `metrics`
-//! (for Prometheus), `record` (the same tables as the simulator's), and `reload` (SIGHUP).
+//! (for Prometheus), `record` (the same tables as the simulator's), `reload` (SIGHUP), `notify` (systemd), and `sandbox`
+//! (the rights of the process).
 
 mod args;
 mod files;
 mod join;
 mod logs;
 mod metrics;
+mod notify;
 mod record;
 mod reload;
 mod sandbox;
@@ -23,6 +25,7 @@ use args::{Args, Ask};
 use files::{DataDirectory, PidFile};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use notify::Notify;
 use penstock_link::descriptor::is_private;
 use penstock_link::keys::Keys;
 use penstock_units::{Duration, Instant};
@@ -200,6 +203,7 @@ struct Program {
     signals: Signals,
     metrics: Option<metrics::Server>,
     recorder: Option<Recorder>,
+    notify: Notify,
     /// Time at which the relay ends, after a signal.
     ends: Option<Instant>,
     next_sample: Instant,
@@ -216,6 +220,7 @@ impl Program {
         let listener = options.listen.map(|at| listen("ORPort", at)).transpose()?;
         let ports = options.proxy.iter().flat_map(|proxy| &proxy.ports);
         let socks = ports.map(|port| listen("SocksPort", port.listen)).collect::<Result<Vec<_>, _>>()?;
+        let notify = Notify::from_environment();
         sandbox::become_user(&options)?;
         // After the change of the user, at which Linux allows dumps again (prctl(2), PR_SET_DUMPABLE).
         sandbox::forbid_dumps(&options);
@@ -230,6 +235,13 @@ impl Program {
             None => "it is a client".to_owned(),
         };
         log::info!("penstock-relay {} starts; {role}", version());
+        let mut notify = notify.unwrap_or_else(|error| {
+            log::warn!("NOTIFY_SOCKET: {error}; the service manager gets no messages");
+            Notify::default()
+        });
+        if let Some(time) = notify.too_short_watchdog() {
+            log::warn!("WATCHDOG_USEC: {time:?} is too short for a relay; set WatchdogSec to 2 s or more");
+        }
         options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         let waiting = not_yet(&options);
         if !waiting.is_empty() {
@@ -295,6 +307,10 @@ impl Program {
             log::info!("there is no filter of system calls for this processor or this kernel");
         }
         let now = node.now();
+        match at {
+            Some(at) => notify.ready(now, &format!("accepts links at {at}")),
+            None => notify.ready(now, "accepts applications"),
+        }
         let program = Program {
             next_heartbeat: options.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period),
             next_sample: now,
@@ -306,6 +322,7 @@ impl Program {
             signals,
             metrics,
             recorder,
+            notify,
             ends: None,
             _pid: pid,
             _folder: folder,
@@ -320,6 +337,7 @@ impl Program {
                 self.handle_signals();
             }
             self.sample();
+            self.notify.tick(self.node.now(), || population(&self.node.observe()));
         }
         self.node.close_all();
         if let Some(recorder) = self.recorder.take() {
@@ -340,7 +358,9 @@ impl Program {
             self.heartbeat();
         }
         if asked.reload {
-            self.reload();
+            self.notify.reloading(Clock::monotonic_micros());
+            let status = self.reload();
+            self.notify.ready(self.node.now(), &status);
         }
         if asked.end || asked.interrupt {
             let now = self.node.now();
@@ -351,10 +371,12 @@ impl Program {
                 self.node.stop_listening();
                 // As in C tor, a client ends at once.
                 if self.options.listen.is_none() {
+                    self.notify.stopping(Duration::ZERO, "ends");
                     self.ends = Some(now);
                     return;
                 }
                 let wait = self.options.shutdown_wait;
+                self.notify.stopping(wait, "accepts no links; waits for the end of its circuits");
                 log::info!(
                     "no new connections are accepted; the relay ends in {} s, or when no circuit is left",
                     wait.as_secs()
@@ -389,15 +411,20 @@ impl Program {
 
     fn heartbeat(&self) {
         let seen = self.node.observe();
-        let [channels, circuits, streams] = seen.population;
         let uptime = seen.at.since(Instant::ZERO).as_secs();
         log::info!(
-            "after {uptime} s: {channels} channels, {circuits} circuits, {streams} streams; read {} B, wrote {} B, {} cells queued",
+            "after {uptime} s: {}; read {} B, wrote {} B, {} cells queued",
+            population(&seen),
             seen.counters.read_bytes.get(),
             seen.counters.written_bytes.get(),
             seen.queued.get()
         );
     }
+}
+
+fn population(seen: &node::Observation) -> String {
+    let [channels, circuits, streams] = seen.population;
+    format!("{channels} channels, {circuits} circuits, {streams} streams")
 }
 
 #[cfg(test)]

@@ -6,20 +6,25 @@ use crate::torrc::Options;
 use penstock_units::Instant;
 
 impl Program {
-    /// Applies a valid torrc, and warns about changes that need a restart. An invalid torrc changes nothing.
-    pub(super) fn reload(&mut self) {
-        let new = match load(&self.args) {
-            Ok(new) => new,
-            Err(failure) => {
-                log::error!("the torrc was not applied: {}", failure);
-                return;
+    /// Applies a valid torrc, and warns about changes that need a restart. An invalid torrc changes nothing. Returns the
+    /// outcome, which is also in the log.
+    pub(super) fn reload(&mut self) -> String {
+        let applied = load(&self.args).map_err(|failure| failure.to_string()).and_then(|new| self.apply(new));
+        match applied {
+            Ok(()) => {
+                log::info!("the torrc was applied");
+                "the torrc was applied".to_owned()
             }
-        };
-        // Opens log files again, because the operator may have moved them.
-        if let Err(error) = logs::set(&new.logs) {
-            log::error!("the torrc was not applied: Log: {error}");
-            return;
+            Err(failure) => {
+                log::error!("the torrc was not applied: {failure}");
+                format!("the torrc was not applied: {failure}")
+            }
         }
+    }
+
+    fn apply(&mut self, new: Options) -> Result<(), String> {
+        // Opens log files again, because the operator may have moved them.
+        logs::set(&new.logs).map_err(|error| format!("Log: {error}"))?;
         new.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         let waits = waits_for_a_restart(&self.options, &new);
         if !waits.is_empty() {
@@ -46,7 +51,7 @@ impl Program {
         self.node.set_dos(self.options.dos);
         self.node.set_policy(policy);
         self.update_description();
-        log::info!("the torrc was applied");
+        Ok(())
     }
 }
 

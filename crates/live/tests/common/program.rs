@@ -71,7 +71,8 @@ impl Program {
         Program::start_by(with_descriptors(descriptors).arg(RELAY).arg("-f").arg(torrc))
     }
 
-    fn start_by(command: &mut Command) -> Self {
+    /// Starts a relay by a command that has the torrc already.
+    pub(crate) fn start_by(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let stdout = Some(BufReader::new(child.stdout.take().unwrap()));
         let port = ([127, 0, 0, 1], 0).into();
