@@ -252,11 +252,12 @@ impl<C: Cell> Parts<C> {
         for (key, channel) in self.channels.iter() {
             let cells = channel.outbuf.len() as u64 * CELL + channel.destroys.len() as u64 * DESTROY;
             let closing = channel.transport.association().map_or(0, Association::closing_memory);
-            let bytes = cells + closing + kernel.memory(key).get();
+            let connection = kernel.memory(key).get();
+            let bytes = cells + closing + connection;
             let holder = holders.entry(kernel.holder(key)).or_default();
             holder.bytes += bytes;
-            // The driver still connects a channel that is not open.
-            if channel.open {
+            // Without memory, the driver still connects a channel that is not open.
+            if channel.open || connection > 0 {
                 holder.channels.push((bytes, key));
             }
         }

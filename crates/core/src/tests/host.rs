@@ -121,6 +121,7 @@ pub(super) struct Host {
     pub(super) sockets: BTreeMap<StreamKey, (usize, Side)>,
     pub(super) stream_interests: BTreeMap<StreamKey, Interest>,
     pub(super) stream_memory: BTreeMap<StreamKey, Bytes>,
+    pub(super) channel_memory: BTreeMap<ChannelKey, Bytes>,
     /// Connections without an open channel: their holders and sizes.
     pub(super) unfinished: Vec<([u128; 2], Bytes)>,
     /// A holder whose unfinished connections another holder also needs.
@@ -185,6 +186,10 @@ impl Kernel<TestCell> for Host {
     fn holder(&self, channel: ChannelKey) -> [u128; 2] {
         let host = channel.index() as u128;
         [self.networks.get(&channel).copied().unwrap_or(host), host]
+    }
+
+    fn memory(&self, channel: ChannelKey) -> Bytes {
+        self.channel_memory.get(&channel).copied().unwrap_or(Bytes::ZERO)
     }
 
     fn stream_memory(&self, stream: StreamKey) -> Bytes {

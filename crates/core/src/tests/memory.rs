@@ -279,3 +279,22 @@ fn a_channel_closes_with_the_connection_that_it_waits_for() {
     net.build(0, &[1]);
     assert!(!net.nodes[1].relay.is_channel(channel) && net.nodes[1].host.unfinished.is_empty());
 }
+
+#[test]
+fn a_connected_channel_that_is_not_open_costs_other_peers_nothing() {
+    let mut net = limited();
+    let honest: Vec<_> = (0..10).map(|_| net.build(0, &[1])).collect();
+    let node = &mut net.nodes[1];
+    // For example, a link whose peer does not choose between datagrams and TLS.
+    let channel = node.relay.accept_channel(Instant::ZERO, PeerId(99), false);
+    let size = Bytes::new(39 * CIRCUIT);
+    node.host.channel_memory.insert(channel, size);
+    node.relay.set_driver_memory(size);
+    let transfer = net.transfer(0, honest[0], 1000, 1000);
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+    let node = &net.nodes[1];
+    let counters = node.relay.counters();
+    assert_eq!((closed(&net), counters.oom_closed, counters.oom_channels), (vec![], 0, 1));
+    assert!(!node.relay.is_channel(channel));
+}

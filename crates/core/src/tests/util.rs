@@ -171,6 +171,7 @@ impl Net {
             sockets: BTreeMap::new(),
             stream_interests: BTreeMap::new(),
             stream_memory: BTreeMap::new(),
+            channel_memory: BTreeMap::new(),
             unfinished: Vec::new(),
             needed: None,
             waiting: None,
