@@ -75,6 +75,8 @@ struct Sent<B> {
     counts: bool,
     at: Option<Instant>,
     again: bool,
+    /// Whether a retransmission of the cell waits to be sent.
+    queued: bool,
 }
 
 /// The result of a FEEDBACK.
@@ -129,7 +131,7 @@ impl<B> Sender<B> {
         if self.cells.len() as u64 >= MAX_IN_FLIGHT {
             return Err(Violation::Unacknowledged);
         }
-        self.cells.push_back(Sent { body, counts, at: None, again: false });
+        self.cells.push_back(Sent { body, counts, at: None, again: false, queued: false });
         Ok(self.head + self.cells.len() as u64 - 1)
     }
 
@@ -142,7 +144,7 @@ impl<B> Sender<B> {
             return false;
         }
         if cell.at.replace(now).is_some() {
-            cell.again = true;
+            (cell.again, cell.queued) = (true, false);
             // The receiver holds back all later cells until this cell arrives.
             let since = self.cells.range(place as usize..).filter(|cell| cell.counts && cell.at.is_some());
             let waiting = since.count().min(self.times.len());
@@ -280,18 +282,27 @@ impl<B> Sender<B> {
         Ok(())
     }
 
-    /// The sequence number of the next cell to retransmit now.
+    /// The sequence number of the next cell to retransmit now. The caller calls [`on_packed`](Self::on_packed) when it
+    /// sends the cell. Until then, the cell is not retransmitted again, whatever the peer reports.
     pub fn poll_again(&mut self) -> Option<u64> {
-        if std::mem::take(&mut self.head_again) {
+        if std::mem::take(&mut self.head_again) && self.queue_again(self.head) {
             return Some(self.head);
         }
         self.cursor = self.cursor.max(self.head);
-        if self.again == 0 || self.cursor >= self.recover {
-            return None;
+        while self.again > 0 && self.cursor < self.recover {
+            self.again -= 1;
+            self.cursor += 1;
+            if self.queue_again(self.cursor - 1) {
+                return Some(self.cursor - 1);
+            }
         }
-        self.again -= 1;
-        self.cursor += 1;
-        Some(self.cursor - 1)
+        None
+    }
+
+    /// Queues a cell for retransmission. Returns false if it waits already.
+    fn queue_again(&mut self, seq: u64) -> bool {
+        let cell = self.cells.get_mut((seq - self.head) as usize);
+        cell.is_some_and(|cell| !std::mem::replace(&mut cell.queued, true))
     }
 
     /// When to call [`on_timer`](Self::on_timer); `None` if no timeout is running.
@@ -378,6 +389,23 @@ mod tests {
         // Two cells were lost: the ACK that shows the second loss retransmits that cell.
         sender.on_feedback(MS(45), 5, 1, true, NOTHING).unwrap();
         assert_eq!(again(&mut sender), [5]);
+    }
+
+    #[test]
+    fn a_cell_that_waits_for_its_retransmission_is_not_queued_again() {
+        let mut sender = sender(9);
+        // The peer reports the same missing cell again and again, and no datagram leaves.
+        let mut queued = Vec::new();
+        for at in 20..320 {
+            sender.on_feedback(MS(at), 1, 0, true, NOTHING).unwrap();
+            queued.extend(again(&mut sender));
+        }
+        assert_eq!(queued, [1]);
+        assert!(sender.on_packed(MS(320), 1));
+        for at in [400, 401, 402] {
+            sender.on_feedback(MS(at), 1, 0, true, NOTHING).unwrap();
+        }
+        assert_eq!(again(&mut sender), [1], "the retransmission is lost, too");
     }
 
     #[test]
@@ -468,7 +496,10 @@ mod tests {
             let due = sender.poll_timeout().expect("a cell is not acknowledged");
             waits.push(due);
             match sender.on_timer(due) {
-                Repair::Again => assert_eq!(again(&mut sender), [0]),
+                Repair::Again => {
+                    assert_eq!(again(&mut sender), [0]);
+                    assert!(sender.on_packed(due, 0));
+                }
                 other => break other,
             }
         };
