@@ -55,8 +55,8 @@ pub enum Violation {
     /// The peer linked a circuit, or answered a link, in a way that Conflux does not allow here.
     #[error("the peer linked circuits in a way that is not allowed")]
     UnexpectedLink,
-    /// The peer sent a cell on linked circuits with a number that it has already used.
-    #[error("the peer repeated the number of a cell on linked circuits")]
+    /// A cell on linked circuits has a number that was used already, or comes after a cell that is lost.
+    #[error("the number of a cell on linked circuits is repeated, or comes after a lost cell")]
     BadSequence,
     /// No hop of the circuit recognised a relay cell.
     #[error("no hop of the circuit recognised a relay cell")]

@@ -257,8 +257,9 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
     /// most `max` messages may wait. After a message, the caller takes further ones with
     /// [`next_due`](Self::next_due).
     ///
-    /// Source: C tor `conflux_process_cell()`. Deviation: the number of waiting messages has a limit, and a repeated
-    /// number is a violation.
+    /// Source: C tor `conflux_process_relay_msg()`, which limits the bytes of waiting messages (`cfx_max_oooq_bytes`).
+    /// Deviation: the limit counts messages, the number of a waiting message may not repeat, and a missing message that
+    /// no leg can bring any more is a violation.
     pub fn receive(&mut self, key: K, message: T, max: usize) -> Result<Option<T>, Violation> {
         let delivered = self.delivered;
         let leg = self.leg_mut(key).ok_or(Violation::BadSequence)?;
@@ -271,13 +272,18 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
         if self.waiting.len() >= max {
             return Err(Violation::BufferExceeded);
         }
-        if number <= delivered || self.waiting.insert(number, message).is_some() {
+        if number <= delivered || self.waiting.insert(number, message).is_some() || self.has_lost() {
             return Err(Violation::BadSequence);
         }
         Ok(None)
     }
 
-    /// Takes the next message in order, if it has arrived. Source: C tor `conflux_dequeue_cell()`.
+    /// Whether messages wait for one that cannot arrive any more, because all legs have passed its number.
+    fn has_lost(&self) -> bool {
+        !self.waiting.is_empty() && self.legs.iter().all(|leg| leg.last_received > self.delivered)
+    }
+
+    /// Takes the next message in order, if it has arrived. Source: C tor `conflux_dequeue_relay_msg()`.
     pub fn next_due(&mut self) -> Option<T> {
         let first = self.waiting.first_entry().filter(|first| *first.key() == self.delivered + 1)?;
         self.delivered += 1;
@@ -289,13 +295,15 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
     /// Removes a leg that closes. `in_flight`: cells that a SENDME would acknowledge are outstanding on the leg.
     ///
     /// Source: C tor `cfx_del_leg()`, `linked_circuit_closed()`.
+    /// Deviation: the other legs also close if a message is missing that only this leg could bring. In C tor, the
+    /// streams wait forever.
     pub fn remove(&mut self, key: K, in_flight: bool) -> Removed {
         let Some(place) = self.legs.iter().position(|leg| leg.key == key) else { return Removed::Continues };
         let leg = self.legs.remove(place);
         let was_current = self.current.is_some_and(|current| current == key);
         self.current = self.current.filter(|_| !was_current);
         let max_received = self.legs.iter().map(|leg| leg.last_received).max().unwrap_or(0);
-        let lost = self.max_sent() < leg.last_sent || max_received < leg.last_received;
+        let lost = self.max_sent() < leg.last_sent || max_received < leg.last_received || self.has_lost();
         if self.complete && !self.legs.is_empty() && (in_flight || was_current || lost) {
             Removed::MustClose
         } else {
@@ -408,6 +416,29 @@ mod tests {
         assert_eq!(exit.receive(1, 7, 9), Err(Violation::BadSequence), "cell 7 waits already");
         exit.on_switch(1, u32::MAX).unwrap();
         assert_eq!(exit.receive(1, 8, 1), Err(Violation::BufferExceeded));
+    }
+
+    #[test]
+    fn a_lost_cell_ends_the_set() {
+        // The client sends cell 1 on leg 0, cell 2 on leg 1, cell 3 on leg 0 and cell 4 on leg 1.
+        let begun = || {
+            let (_, mut exit) = linked(DesiredUx::HighThroughput, &[1, 2]);
+            assert_eq!(exit.receive(0, 1, 9), Ok(Some(1)));
+            exit.on_switch(1, 1).unwrap();
+            assert_eq!(exit.receive(1, 2, 9), Ok(Some(2)));
+            exit
+        };
+        let mut late = begun();
+        late.on_switch(1, 1).unwrap();
+        assert_eq!(late.receive(1, 4, 9), Ok(None), "cell 3 may still arrive on leg 0");
+        assert_eq!(late.remove(0, false), Removed::MustClose);
+        let mut early = begun();
+        assert_eq!(early.remove(0, false), Removed::Continues, "no cell is known to be missing");
+        early.on_switch(1, 1).unwrap();
+        assert_eq!(early.receive(1, 4, 9), Err(Violation::BadSequence));
+        let mut none = begun();
+        assert_eq!(none.remove(0, false), Removed::Continues);
+        assert_eq!(none.receive(1, 3, 9), Ok(Some(3)), "no cell was lost");
     }
 
     #[test]
