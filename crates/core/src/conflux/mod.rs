@@ -88,5 +88,5 @@ impl ConfluxConfig {
     pub const TOR_0_4_9: ConfluxConfig = ConfluxConfig { client_ux: DesiredUx::HighThroughput, legs: 2 };
 }
 
-/// The maximum number of legs of a set [1]. Source: C tor `CONFLUX_MAX_CIRCS`.
-pub const MAX_LEGS: usize = 4;
+/// The maximum number of legs of a set [1]. Source: C tor `cfx_max_legs_set`.
+pub const MAX_LEGS: usize = 8;

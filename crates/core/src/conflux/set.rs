@@ -136,8 +136,8 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
 
     /// Exit: LINK arrived on a circuit. Returns the content of LINKED, which leaves now.
     ///
-    /// Source: C tor `conflux_process_link()`, `validate_unlinked_legs()`, `cfx_add_leg()`.
-    /// Deviation: a leg beyond [`MAX_LEGS`], or one that claims cells that were never sent, is a violation.
+    /// Source: C tor `conflux_process_link()`, `try_finalize_set()`, `validate_unlinked_legs()`, `cfx_add_leg()`.
+    /// Deviation: a leg that claims cells that were never sent is a violation.
     pub fn on_link(&mut self, key: K, now: Instant, link: &Link) -> Result<Link, Violation> {
         let (last_sent, last_received) = (self.max_sent(), self.delivered);
         self.check(link)?;
@@ -173,8 +173,8 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
     pub fn on_linked_ack(&mut self, key: K, now: Instant) -> Result<(), Violation> {
         let leg = self.leg_mut(key).ok_or(Violation::UnexpectedLink)?;
         let asked = leg.asked.take().ok_or(Violation::UnexpectedLink)?;
-        // A SENDME may have given a round-trip time already.
-        leg.rtt.get_or_insert(now - asked);
+        // The leg has sent no DATA cell yet, so no SENDME has given a round-trip time.
+        leg.rtt = Some(now - asked);
         Ok(())
     }
 

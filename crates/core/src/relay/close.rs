@@ -10,8 +10,8 @@ use crate::scheduler::Scheduler;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Closes a circuit, and all circuits that are linked with it, in both directions for this reason. A client's DESTROY contains no reason (tor-spec, "Tearing
-    /// down circuits").
+    /// Closes a circuit, and all circuits that are linked with it, in both directions for this reason. A client's
+    /// DESTROY contains no reason (tor-spec, "Tearing down circuits").
     pub fn close_circuit(
         &mut self,
         now: Instant,

@@ -327,8 +327,8 @@ fn the_second_end_of_a_handshake_may_not_be_repeated() {
 }
 
 #[test]
-fn begin_to_a_directory_is_not_numbered_by_default() {
-    // `Cell::is_multiplexed` has a default; live cells override it.
+fn every_begin_is_numbered_by_default() {
+    // Live cells override the default of `Cell::is_multiplexed`.
     assert!(TestCell::is_multiplexed(&0) && Message::<TestCell>::Begin(0).is_multiplexed());
     assert!(!Message::<TestCell>::Switch(1).is_multiplexed());
 }
