@@ -26,8 +26,8 @@ pub const SESSION_MEMORY: u64 = 128 * 1024;
 /// The first retransmission of a handshake message.
 const RETRANSMIT: Duration = Duration::from_millis(300);
 
-/// The DTLS certificate of a node, and the settings of its sessions. The certificate is new at each start, because the
-/// node names it on each link.
+/// A DTLS certificate, and the settings of its sessions. A relay has one, which is new at each start, because the relay
+/// names it on each link. A client has one for each link, so that its links have nothing in common.
 pub struct DtlsIdentity {
     config: Arc<Config>,
     certificate: DtlsCertificate,

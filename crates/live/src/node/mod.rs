@@ -121,7 +121,7 @@ pub struct Node {
     identities: Arc<Identities>,
     credentials: Arc<Credentials>,
     tls: TlsConfigs,
-    /// The certificate of datagram paths, from the first one on.
+    /// The certificate of a relay's datagram paths, from the first one on.
     dtls: Option<DtlsIdentity>,
     #[cfg(test)]
     middlebox: Option<datagrams::Middlebox>,

@@ -15,6 +15,7 @@ use super::Node;
 use super::shares::Holder;
 use super::sockets::Token;
 use crate::clock::Clock;
+use crate::dtls::DtlsIdentity;
 use path::{Path, PathState};
 use penstock_core::ChannelKey;
 use penstock_core::hop_control::HopOffer;
@@ -158,7 +159,14 @@ impl Node {
         let token = self.rng.random();
         let conn = self.sockets.channel(channel).ok_or(io::ErrorKind::NotConnected)?;
         let (local, peer) = (conn.socket.local_addr()?, conn.socket.peer_addr()?);
-        let dtls = self.dtls.get_or_insert_default();
+        let own;
+        let dtls: &DtlsIdentity = if self.listener.is_some() {
+            self.dtls.get_or_insert_default()
+        } else {
+            // One certificate on all links of a client would tell guards that they have the same client.
+            own = DtlsIdentity::new();
+            &own
+        };
         let path = match port {
             None => Path::initiator(dtls, self.clock, [local, peer], token),
             Some(port) => Path::responder(dtls, self.clock, [local, SocketAddr::new(peer.ip(), port)], token),

@@ -5,12 +5,12 @@ use super::*;
 use crate::dtls::DtlsIdentity;
 use crate::node::proxy::tests::{Running, client_with, echo, relay_config, relay_with, socks};
 use crate::node::shares::Host;
-use crate::node::{NodeConfig, NodeCounters};
+use crate::node::{NodeConfig, NodeCounters, test_node};
 use penstock_core::RelayConfig;
 use penstock_core::datagram::{DatagramConfig, DatagramCounters, Downstream, MAX_DATAGRAM, Message};
 use penstock_core::hop_control::{Counts, HopControlConfig, MarutConfig, MiddleWindow, WindowConfig};
 use penstock_link::cell::{Handshake, HandshakeKind, LiveCell};
-use penstock_link::datagram::Hello;
+use penstock_link::datagram::{Hello, PathOffer};
 use penstock_link::descriptor::{ExitPolicy, Private};
 use penstock_link::keys::Keys;
 use std::io::{Read, Write};
@@ -254,7 +254,7 @@ fn drive(clock: Clock, paths: &mut [Path; 2]) -> [PathState; 2] {
     [paths[0].state, paths[1].state]
 }
 
-fn offer(clock: Clock, paths: &mut [Path; 2], change: impl Fn(&mut [penstock_link::datagram::PathOffer; 2])) {
+fn offer(clock: Clock, paths: &mut [Path; 2], change: impl Fn(&mut [PathOffer; 2])) {
     let mut offers = [paths[0].ours, paths[1].ours];
     change(&mut offers);
     paths[1].on_offer(clock, offers[0]);
@@ -266,7 +266,7 @@ fn both_ends_must_have_the_named_certificate_and_token() {
     let clock = Clock::start();
     let confirmed = [PathState::Confirmed; 2];
     let failed = |reason| PathState::Failed(reason);
-    let outcome = |change: fn(&mut [penstock_link::datagram::PathOffer; 2])| {
+    let outcome = |change: fn(&mut [PathOffer; 2])| {
         let mut paths = path_pair(clock);
         offer(clock, &mut paths, change);
         drive(clock, &mut paths)
@@ -416,6 +416,22 @@ impl Linked {
 
 /// The number of the first circuit of a link's initiator.
 const FIRST: u16 = 0x8001;
+
+#[test]
+fn links_of_a_client_name_different_certificates() {
+    let (mut node, listener) = (test_node::node(), test_node::idle_listener());
+    let named = |node: &mut Node| {
+        [1, 2].map(|last| {
+            let channel = test_node::writable_channel(node, &listener, test_node::host(last));
+            node.new_path(channel, None).unwrap().ours.certificate
+        })
+    };
+    let [first, second] = named(&mut node);
+    assert_eq!(first, second, "a relay is no secret");
+    node.listener = None;
+    let [third, fourth] = named(&mut node);
+    assert!(first != third && third != fourth);
+}
 
 #[test]
 fn a_forged_acknowledgement_closes_its_circuit_only() {
