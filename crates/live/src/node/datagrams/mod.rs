@@ -21,7 +21,7 @@ use penstock_core::ChannelKey;
 use penstock_core::hop_control::HopOffer;
 use penstock_core::kernel::{Interest, Kernel as _};
 use penstock_link::datagram::Control;
-use penstock_link::handshake::Extensions;
+use penstock_link::handshake::{Extensions, MAX_TOTAL};
 use penstock_units::{Bytes, Duration, Instant};
 use rand::RngExt as _;
 use std::io;
@@ -51,6 +51,10 @@ pub(super) struct LinkDatagrams {
     until: Instant,
     /// When the node continues the path. The place in [`Sockets::due_paths`](super::sockets::Sockets::due_paths).
     due: Instant,
+    /// Whether the initiator's PATH has arrived at the responder.
+    is_offered: bool,
+    /// Bytes that the peer has sent over TLS before the choice [B].
+    early: usize,
     /// Whether the TLS connection has readable bytes.
     has_tls: bool,
     pub(super) path: Option<Path>,
@@ -107,6 +111,8 @@ impl Node {
             is_chosen: false,
             until,
             due: until,
+            is_offered: false,
+            early: 0,
             has_tls,
             path,
             share: None,
@@ -213,7 +219,13 @@ impl Node {
             let Some(conn) = self.sockets.channels.get_mut(channel) else { return Step::Wait };
             let Some(body) = conn.take_control() else {
                 if std::mem::take(&mut may_fill) {
-                    conn.fill(&mut self.sockets.scratch);
+                    let bytes = conn.fill(&mut self.sockets.scratch);
+                    let Some(state) = &mut conn.datagrams else { return Step::Wait };
+                    state.early += bytes as usize;
+                    // The read bucket does not count these bytes.
+                    if state.early > MAX_TOTAL {
+                        return Step::Close("violation");
+                    }
                     continue;
                 }
                 return if conn.broken { Step::Close("closed") } else { Step::Wait };
@@ -223,7 +235,8 @@ impl Node {
                 (Ok(Control::Path(theirs)), Some(path), true) if path.theirs.is_none() => {
                     path.on_offer(clock, theirs);
                 }
-                (Ok(Control::Path(theirs)), None, false) if theirs.port != 0 => {
+                (Ok(Control::Path(theirs)), None, false) if theirs.port != 0 && !state.is_offered => {
+                    state.is_offered = true;
                     let is_made = self.make_path(channel, Some(theirs.port));
                     match self.sockets.datagrams(channel).and_then(|state| state.path.as_mut()) {
                         Some(path) if is_made => path.on_offer(clock, theirs),

@@ -9,9 +9,10 @@ use crate::node::{NodeConfig, NodeCounters, test_node};
 use penstock_core::RelayConfig;
 use penstock_core::datagram::{DatagramConfig, DatagramCounters, Downstream, MAX_DATAGRAM, Message};
 use penstock_core::hop_control::{Counts, HopControlConfig, MarutConfig, MiddleWindow, WindowConfig};
-use penstock_link::cell::{Handshake, HandshakeKind, LiveCell};
+use penstock_link::cell::{Handshake, HandshakeKind, LiveCell, command};
 use penstock_link::datagram::{Hello, PathOffer};
 use penstock_link::descriptor::{ExitPolicy, Private};
+use penstock_link::handshake::MAX_TOTAL;
 use penstock_link::keys::Keys;
 use std::io::{Read, Write};
 use std::net::{IpAddr, UdpSocket};
@@ -417,6 +418,14 @@ impl Linked {
 /// The number of the first circuit of a link's initiator.
 const FIRST: u16 = 0x8001;
 
+/// A VPADDING cell with this length of its body [B].
+fn padding(len: u16) -> Vec<u8> {
+    let mut cell = vec![0, 0, 0, 0, command::VPADDING];
+    cell.extend(len.to_be_bytes());
+    cell.resize(cell.len() + usize::from(len), 0);
+    cell
+}
+
 #[test]
 fn links_of_a_client_name_different_certificates() {
     let (mut node, listener) = (test_node::node(), test_node::idle_listener());
@@ -431,6 +440,47 @@ fn links_of_a_client_name_different_certificates() {
     node.listener = None;
     let [third, fourth] = named(&mut node);
     assert!(first != third && third != fourth);
+}
+
+#[test]
+fn a_second_offer_of_a_path_closes_the_link() {
+    let mut linked = Linked::new();
+    let [from, to] = linked.channels;
+    let node = &mut linked.nodes[1];
+    // As if the choice had not arrived yet, and no descriptor were left for a path.
+    node.sockets.end_path(to);
+    node.descriptors.shared = 0;
+    let state = node.sockets.datagrams(to).unwrap();
+    (state.is_chosen, state.path) = (false, None);
+    let offer = PathOffer { certificate: [0; 32], token: [0; 16], port: 9 };
+    for _ in 0..2 {
+        linked.nodes[0].say(from, &Control::Path(offer));
+    }
+    let node = &mut linked.nodes[1];
+    let end = node.clock.now() + Duration::from_secs(5);
+    while node.sockets.channels.contains(to) && node.clock.now() < end {
+        node.turn().unwrap();
+    }
+    assert_eq!(paths(&node.counters, "violation"), 1);
+}
+
+#[test]
+fn a_peer_that_sends_much_before_the_choice_is_closed() {
+    let mut linked = Linked::new();
+    let [from, to] = linked.channels;
+    // As if the choice had not arrived yet.
+    linked.nodes[1].sockets.datagrams(to).unwrap().is_chosen = false;
+    let (cell, mut sent) = (padding(10_000), 0);
+    while linked.nodes[1].sockets.channels.contains(to) {
+        let conn = linked.nodes[0].sockets.channel(from).unwrap();
+        conn.encrypt(&cell);
+        conn.flush();
+        sent += cell.len();
+        linked.nodes[1].turn().unwrap();
+        assert!(sent < 2 * MAX_TOTAL, "{sent} B");
+    }
+    assert!(sent > MAX_TOTAL, "{sent} B");
+    assert_eq!(paths(&linked.nodes[1].counters, "violation"), 1);
 }
 
 #[test]
