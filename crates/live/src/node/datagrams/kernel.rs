@@ -191,7 +191,11 @@ impl Sockets {
             if let Some(datagram) = datagram {
                 // DTLS and TLS let no changed datagram through, so the peer made this one.
                 conn.broken |= read_messages(&datagram, conn.extended, into).is_err();
-                return Bytes::new((datagram.len() + OVERHEAD) as u64);
+                let size = (datagram.len() + OVERHEAD) as u64;
+                if tunneled.is_some() {
+                    path.uncounted = path.uncounted.saturating_sub(size);
+                }
+                return Bytes::new(size);
             }
             if path.uncounted > 0 {
                 return Bytes::new(std::mem::take(&mut path.uncounted));
@@ -202,7 +206,10 @@ impl Sockets {
             if !std::mem::take(&mut state.has_tls) {
                 return Bytes::ZERO;
             }
-            conn.fill(&mut self.scratch);
+            let bytes = conn.fill(&mut self.scratch);
+            if let Some(path) = conn.datagrams.as_mut().and_then(|state| state.path.as_mut()) {
+                path.uncounted += bytes;
+            }
         }
         Bytes::ZERO
     }

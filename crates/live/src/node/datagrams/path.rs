@@ -65,7 +65,7 @@ pub(in crate::node) struct Path {
     dtls_timeout: std::time::Instant,
     /// When this node sent the first datagram that the peer must answer, since the last datagram from the peer.
     unanswered: Option<Instant>,
-    /// Size of received datagrams without cells, until the relay's token buckets count them [B].
+    /// Received bytes that belong to no datagram of circuits, until the relay's token buckets count them [B].
     pub(super) uncounted: u64,
     /// Whether an open path stopped working, until the node counts this.
     pub(super) has_broken: bool,

@@ -484,6 +484,33 @@ fn a_peer_that_sends_much_before_the_choice_is_closed() {
 }
 
 #[test]
+fn bytes_over_tls_of_a_link_with_datagrams_count_as_read() {
+    let mut linked = Linked::new();
+    let datagram = [0, 1, 1, 0].repeat(200);
+    let mut tunnel = Vec::new();
+    Control::Tunnel(&datagram).write(&mut tunnel);
+    for (cell, messages) in [(padding(9000), 0), (tunnel, 200)] {
+        // Answers to HELLOs may still arrive.
+        let (sockets, channel) = (&mut linked.nodes[1].sockets, linked.channels[1]);
+        while sockets.receive_datagram(channel, &mut Vec::new()) > Bytes::ZERO {}
+        let conn = linked.nodes[0].sockets.channel(linked.channels[0]).unwrap();
+        let before = conn.sent;
+        conn.encrypt(&cell);
+        conn.flush();
+        let expected = conn.sent - before;
+        assert!(expected > cell.len() as u64);
+        let sockets = &mut linked.nodes[1].sockets;
+        let (mut into, mut read) = (Vec::new(), 0);
+        let end = sockets.clock.now() + Duration::from_secs(60);
+        while read < expected && sockets.clock.now() < end {
+            sockets.note_tls_readable(channel);
+            read += sockets.receive_datagram(channel, &mut into).get();
+        }
+        assert_eq!((read, into.len()), (expected, messages), "each byte counts once");
+    }
+}
+
+#[test]
 fn a_forged_acknowledgement_closes_its_circuit_only() {
     // The second node sent one cell on each circuit, the CREATED, and forwarded none.
     for (ack, forwarded) in [(1000, 0), (1, 50)] {
