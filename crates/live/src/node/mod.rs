@@ -285,7 +285,7 @@ impl Node {
 
     /// Memory of connections, lookups and directory answers [B].
     fn driver_memory(&self) -> Bytes {
-        let links = self.held()[0] as u64;
+        let links = (self.sockets.openings.len() + self.sockets.links.len()) as u64;
         let lookups = self.sockets.lookups.len() as u64;
         Bytes::new(links * LINK_MEMORY + lookups * LOOKUP_MEMORY + self.sockets.buffered)
     }

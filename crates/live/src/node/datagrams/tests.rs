@@ -511,6 +511,14 @@ fn bytes_over_tls_of_a_link_with_datagrams_count_as_read() {
 }
 
 #[test]
+fn the_memory_of_a_link_is_that_of_its_host() {
+    let linked = Linked::new();
+    let (node, channel) = (&linked.nodes[1], linked.channels[1]);
+    assert_eq!(node.sockets.paths.len(), 1);
+    assert_eq!(node.driver_memory(), node.sockets.memory(channel));
+}
+
+#[test]
 fn a_forged_acknowledgement_closes_its_circuit_only() {
     // The second node sent one cell on each circuit, the CREATED, and forwarded none.
     for (ack, forwarded) in [(1000, 0), (1, 50)] {
