@@ -84,12 +84,12 @@ impl fmt::Debug for Path {
 /// A UDP socket that never blocks and never sends fragments.
 ///
 /// The kernel ignores ICMP messages about the path MTU, which anyone can forge ([`PathMtu`]).
-fn udp_socket(at: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
+pub(super) fn udp_socket(at: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
-    if at.is_ipv4() {
-        set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?;
-    } else {
+    // An IPv6 socket with an IPv4-mapped address sends packets of IPv4.
+    set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?;
+    if at.is_ipv6() {
         set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::PROBE)?;
     }
     // All accepted links have a connected socket with the port of the listener.

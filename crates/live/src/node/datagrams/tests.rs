@@ -1,6 +1,6 @@
 //! Nodes with datagrams on loopback, behind a middlebox, and with hostile peers.
 
-use super::path::{Path, PathState};
+use super::path::{Path, PathState, udp_socket};
 use super::*;
 use crate::dtls::DtlsIdentity;
 use crate::node::proxy::tests::{Running, client_with, echo, relay_config, relay_with, socks};
@@ -14,6 +14,7 @@ use penstock_link::datagram::{Hello, PathOffer};
 use penstock_link::descriptor::{ExitPolicy, Private};
 use penstock_link::handshake::MAX_TOTAL;
 use penstock_link::keys::Keys;
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, ip_mtu_discover, ipv6_mtu_discover};
 use std::io::{Read, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -336,6 +337,20 @@ fn a_responder_amplifies_no_packets_of_unproven_peers() {
         assert!(sent <= 3 * received, "{sent} B for {received} B");
     }
     assert!(!seen.lock().unwrap().is_empty(), "it answers");
+}
+
+#[test]
+fn no_socket_sends_fragments() {
+    for at in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+        let at: SocketAddr = at.parse().unwrap();
+        // The machine may have no IPv6.
+        let Ok(socket) = udp_socket(at, false) else { continue };
+        // An IPv6 socket also sends packets of IPv4.
+        assert_eq!(ip_mtu_discover(&socket), Ok(Ipv4PathMtuDiscovery::PROBE), "{at}");
+        if at.is_ipv6() {
+            assert_eq!(ipv6_mtu_discover(&socket), Ok(Ipv6PathMtuDiscovery::PROBE), "{at}");
+        }
+    }
 }
 
 #[test]
