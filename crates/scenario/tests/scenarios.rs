@@ -628,7 +628,8 @@ fn a_resolved_scenario_parses_to_the_same_scenario() {
             assert_eq!(again.resolved_toml("default").unwrap(), resolved);
             // A default that the file repeats is no mistake.
             let of_default = ["hops ", "guards ", "trace.", "network.", "coalesce_delay "];
-            let warnings = again.warnings().iter();
+            // The remark on the look-ahead is about a delay that the scenario sets.
+            let warnings = again.warnings().iter().filter(|one| !one.contains("look-ahead"));
             let found: Vec<_> =
                 warnings.filter(|one| of_default.iter().any(|key| one.contains(key))).collect();
             assert_eq!(found, [""; 0]);

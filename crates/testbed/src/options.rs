@@ -264,7 +264,7 @@ mod tests {
         assert!(error("tcp,goodput,--congestion,bbr").contains("cubic or reno"));
         assert!(error("tcp,goodput,--recovery,fack").contains("rack, no-probes or sack"));
         assert!(error("tcp,goodput,--seconds,0 s").contains("above 0 s"));
-        assert!(error("limits,--seconds,1 s").contains("no option of this command"));
-        assert!(error("sndbuf,--loss,0.1").contains("no option of this command"));
+        assert!(error("limits,--seconds,1 s").contains("not an option of this command"));
+        assert!(error("sndbuf,--loss,0.1").contains("not an option of this command"));
     }
 }

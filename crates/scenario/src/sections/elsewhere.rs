@@ -75,11 +75,8 @@ mod tests {
         let kinds = "edge_control = \"windows\"/\"vegas\"/\"dctcp\"/\"timely\"";
         assert_eq!(windows, format!("this key is unknown here; circuit_window belongs to {kinds}"));
         let half_life = explained("relay.half_life");
-        assert!(
-            half_life
-                .ends_with("belongs to circuit_policy = \"ewma\" or throttle = \"flagging\"/\"threshold\""),
-            "{half_life}"
-        );
+        let kinds = "circuit_policy = \"ewma\"/\"ewma-connection\" or throttle = \"flagging\"/\"threshold\"";
+        assert_eq!(half_life, format!("this key is unknown here; half_life belongs to {kinds}"));
         assert!(explained("relay.think_time").ends_with("belongs to [server] or [servers.NAME]"));
         assert!(
             explained("network.bandwidth_rate")

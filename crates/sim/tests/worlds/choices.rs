@@ -123,6 +123,7 @@ fn kinds_are_listed_with_their_modes() {
     };
     let forms = [
         "{ kind = \"ewma\" }",
+        "{ kind = \"ewma\", flush = \"queue\" }",
         "{ kind = \"ewma\", form = \"list\" }",
         "{ kind = \"ewma\", form = \"tick\" }",
     ];
@@ -150,6 +151,6 @@ fn a_parameter_applies_to_the_kinds_that_have_it() {
         all.iter().flatten().filter(|choice| choice.kind == kind).nth(mode).map(|choice| choice.toml(&more))
     };
     assert_eq!(toml("static", 0).as_deref(), Some("{ kind = \"static\", rate = '1 MiB/s' }"));
-    assert_eq!(toml("ewma", 1).as_deref(), Some("{ kind = \"ewma\", form = \"list\" }"));
+    assert_eq!(toml("ewma", 2).as_deref(), Some("{ kind = \"ewma\", form = \"list\" }"));
     assert_eq!(toml("round-robin", 0).as_deref(), Some("{ kind = \"round-robin\" }"));
 }
