@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import penstock
 from penstock import _core, extension
 from penstock.errors import PenstockError, naming
+from penstock.overrides import toml
 
 WITH = ".with."
 """In a version, this text stands between Penstock's own version and the names of the crates."""
@@ -190,14 +191,7 @@ def _manifest(root: Path, work: Path, crates: Sequence[Crate]) -> None:
 
 
 def _table(title: str, table: Mapping[str, Any]) -> str:
-    return f"[{title}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in table.items()) + "\n"
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
-    # Strings, numbers, booleans and lists of strings are the same in JSON.
-    return json.dumps(value, ensure_ascii=False)
+    return f"[{title}]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in table.items()) + "\n"
 
 
 def _packages(cargo: str, work: Path, root: Path, crates: Sequence[Crate]) -> list[Path]:

@@ -52,6 +52,11 @@ class Job:
     seed: int
 
     @property
+    def network_seed(self) -> int | None:
+        """The seed of the run's network; None if its own seed samples the network."""
+        return self.network if self.network >= 0 else None
+
+    @property
     def folder(self) -> str:
         """The name of the run's part, escaped for file names."""
         network = f"{self.network}-" if self.network >= 0 else ""

@@ -17,6 +17,9 @@ from penstock.terminal import printable
 MIN_DURATION_S = 2.0
 """The minimum duration of a job that reports progress [s]."""
 
+POLL_S = 0.1
+"""The longest interval between two reports to a watch [s]."""
+
 PLAIN_INTERVAL_S = 30.0
 """Time between two plain lines [s]."""
 

@@ -4,19 +4,19 @@ A task gets the resolved scenario of its variant, so a worker needs Penstock and
 Ray repeats its task on another worker, and no other run is lost.
 """
 
-import json
 import socket
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock import _core
+from penstock.costs import measured
 from penstock.errors import PenstockError, naming
 from penstock.output import TABLES, Job, OutputDir
-from penstock.progress import Watch
+from penstock.overrides import quoted
+from penstock.progress import POLL_S, Watch
 
 LOCAL = "local"
 """The address that starts Ray on this machine."""
@@ -26,9 +26,6 @@ RETRIES = 3
 
 CONNECT_S = 5.0
 """The time limit for a connection to the cluster [s]."""
-
-POLL_S = 0.1
-"""The longest interval between progress reports [s]."""
 
 
 class Task(NamedTuple):
@@ -137,12 +134,13 @@ def _execute(task: Task) -> Done:
         )
     document = _core.Document(task.scenario, task.job.variant)
     control = _core.Control(task.threads)
-    network = task.job.network if task.job.network >= 0 else None
-    wall, cpu = time.perf_counter(), time.thread_time()
+    job = task.job
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        stats = _core.run(document, task.job.variant, network, task.job.seed, folder, control)
-        cpu = time.thread_time() - cpu + control.cpu_seconds_of_others()
-        costs = {**stats, "wall_seconds": time.perf_counter() - wall, "cpu_seconds": cpu}
+
+        def run() -> Mapping[str, Any]:
+            return {**_core.run(document, job.variant, job.network_seed, job.seed, folder, control)}
+
+        costs = measured(run, control)
         return Done(costs, {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())})
 
 
@@ -156,7 +154,7 @@ class RayPool:
         document = output.origin.document
         labels = dict(document.variants())
         texts = {
-            name: f"{document.resolved(name)}\n[[variants]]\nname = {_quoted(name)}\nlabel = {_quoted(labels[name])}\n"
+            name: f"{document.resolved(name)}\n[[variants]]\nname = {quoted(name)}\nlabel = {quoted(labels[name])}\n"
             for name in dict.fromkeys(job.variant for job in jobs)
         }
         memory = {name: int(document.estimate(name)["peak_heap_bytes"]) for name in texts}
@@ -207,11 +205,6 @@ class RayPool:
         except BaseException:
             self._output.discard(job)
             raise
-
-
-def _quoted(text: str) -> str:
-    """A string of TOML."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _last_line(error: Exception) -> str:

@@ -1,25 +1,24 @@
 """Runs scenarios on all cores, with a thread for each run. If one run fails or is stopped, all runs end."""
 
 import dataclasses
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from penstock import _core, catalog, estimates, fits, ray_runs
+from penstock.costs import measured
 from penstock.errors import Cancelled, OutputError, ScenarioError
 from penstock.estimates import Confirm
 from penstock.grid import Grid
 from penstock.output import Job, Origin, OutputDir, finished_parts, missing
 from penstock.overrides import Sets, typed
-from penstock.progress import Watch
+from penstock.progress import POLL_S, Watch
 from penstock.ray_runs import RayPool
 from penstock.result import Result
 from penstock.shards import Shard
-
-POLL_S = 0.1
-"""The interval between progress reports [s]."""
 
 LAST_SEED = 2**63 - 1
 """The largest integer of TOML."""
@@ -187,7 +186,7 @@ def _run(
             if jobs is not None and ray != ray_runs.LOCAL:
                 catalog.warn("--jobs has no effect on a Ray cluster, which has the cores of its machines")
         if confirm:
-            # Before the directory is made: after a refusal, nothing stays.
+            # A refusal must leave no directory.
             mine = shard.of(todo) if shard else todo
             confirm(estimates.of(origin.document, missing(mine, _finished(origin.document, out)), at_once))
         if out is None:
@@ -345,20 +344,18 @@ class _RunPool:
         self._running.add(job)
         try:
             part = self._output.begin(job)
-            wall, cpu = time.perf_counter(), time.thread_time()
-            network = job.network if job.network >= 0 else None
-            document, control = self._output.origin.document, self._controls[job]
-            replay = self._replays.get(job)
-            if self._output.origin.world == "testbed":
-                from penstock import testbed
-
-                stats = testbed.run(self._output.origin, job, part, lambda: self._stopped)
-            else:
-                stats = {**_core.run(document, job.variant, network, job.seed, part, control, replay)}
-            wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu + control.cpu_seconds_of_others()
-            self._output.commit(job, {**stats, "wall_seconds": wall, "cpu_seconds": cpu})
+            self._output.commit(job, measured(partial(self._execute, job, part), self._controls[job]))
         except BaseException:
             self._output.discard(job)
             raise
         finally:
             self._running.discard(job)
+
+    def _execute(self, job: Job, part: Path) -> Mapping[str, Any]:
+        origin = self._output.origin
+        if origin.world == "testbed":
+            from penstock import testbed
+
+            return testbed.run(origin, job, part, lambda: self._stopped)
+        control, replay = self._controls[job], self._replays.get(job)
+        return {**_core.run(origin.document, job.variant, job.network_seed, job.seed, part, control, replay)}

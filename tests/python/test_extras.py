@@ -13,7 +13,7 @@ from penstock.result import Result
 
 
 def without_matplotlib(penstock: Command, *words: str | Path) -> str:
-    """What a command prints in a process that cannot import matplotlib."""
+    """The output of a command whose process cannot import matplotlib."""
     code = (
         "import sys; sys.modules['matplotlib'] = None; "
         f"sys.argv = {['penstock', *map(str, words)]!r}; from penstock import cli; sys.exit(cli.run())"

@@ -1,6 +1,6 @@
 """Times over a quantity that differs between the variants, as in figure 13 of the EWMA paper."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 
 from penstock import stats, summary
@@ -9,6 +9,7 @@ from penstock.figures.ordered import Sweep, find_all
 from penstock.figures.picture import Picture
 from penstock.figures.style import COLOURS, WIDE, legend_above, mark_values, time_panels
 from penstock.result import Result
+from penstock.summary import Metric
 from penstock.tables import seconds
 
 QUANTILES = ((0.75, "75th percentile"), (0.5, "median"), (0.25, "25th percentile"))
@@ -36,8 +37,7 @@ def draw(result: Result) -> Picture | None:
                     stats.quantile(samples[other], q), color=colour, linestyle="--", linewidth=0.9,
                     label=f"{label}, {name}",
                 )  # fmt: skip
-        middle = {result.variants[name]: seconds(stats.quantile(samples[name], 0.5)) for name in result.variants}
-        said.append(f"Median {metric.title} of {workload}: {words.listed(middle)}.")
+        said.append(_sentence(result, workload, metric, {v: stats.quantile(samples[v], 0.5) for v in samples}))
         axes.set_ylim(bottom=0)
         if x[0] > 0 and x[-1] / x[0] > WIDE:
             axes.set_xscale("log")
@@ -67,11 +67,14 @@ def _several(result: Result, sweeps: Sequence[Sweep], workloads: Sequence[str]) 
             axes.plot(x, [middle[name] for name in sweep.values], "o-", color=colour, markersize=3.5, label=label)
         for name, label in sweeps[0].others.items():
             axes.axhline(middle[name], color=COLOURS[-1], linestyle="--", linewidth=0.9, label=label)
-        said.append(
-            f"Median {metric.title} of {workload}: "
-            f"{words.listed({result.variants[name]: seconds(time) for name, time in middle.items()})}."
-        )
+        said.append(_sentence(result, workload, metric, middle))
         axes.set_ylim(bottom=0)
     legend_above(figure, *figure.axes[0].get_legend_handles_labels())
     caption = "Median times of all complete downloads of all runs that began after the warm-up."
     return Picture("sweep", "Median times against several quantities", caption, figure, " ".join(said))
+
+
+def _sentence(result: Result, workload: str, metric: Metric, medians: Mapping[str, float]) -> str:
+    """The medians of all variants, for a reader who does not see the figure."""
+    times = {result.variants[name]: seconds(time) for name, time in medians.items()}
+    return f"Median {metric.title} of {workload}: {words.listed(times)}."

@@ -247,10 +247,6 @@ class Tradeoffs(Strict):
                 raise ValueError(f"front has {title!r}; it must be the title of a column: {', '.join(titles)}")
         return self
 
-    def column(self, title: str) -> Column:
-        """The column of a title."""
-        return next(column for column in self.columns if column.title == title)
-
 
 class Claims(Strict):
     """A claims file. A claim inherits missing keys from its group, and its section from the file."""

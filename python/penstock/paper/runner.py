@@ -169,8 +169,7 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
 
 
 def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> None:
-    _, document = catalog.load(claims.scenario(scenario))
-    known = [name for name, _ in document.variants()]
+    known = _known_variants(claims, scenario)
     for claim in about:
         for variant in sorted(claim.variants_in(scenario)):
             if variant not in known:
@@ -182,13 +181,17 @@ def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> No
 
 def _all_variants(claims: Claims, scenario: str) -> set[str]:
     """The variants of a scenario, among them the baseline of the trade-offs."""
-    known = {name for name, _ in catalog.load(claims.scenario(scenario))[1].variants()}
+    known = _known_variants(claims, scenario)
     if claims.tradeoffs and claims.tradeoffs.baseline not in known:
         raise PenstockError(
             f"tradeoffs.baseline is {claims.tradeoffs.baseline!r}; the variants of {claims.scenario(scenario)} are "
             f"{', '.join(sorted(known))}"
         )
-    return known
+    return set(known)
+
+
+def _known_variants(claims: Claims, scenario: str) -> list[str]:
+    return [name for name, _ in catalog.load(claims.scenario(scenario))[1].variants()]
 
 
 def _cost(

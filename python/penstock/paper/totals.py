@@ -22,7 +22,7 @@ def written(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataF
 
     Source: KIST section 5.3, figure 8.
     """
-    return _of_network(result, variant, "written_bytes")
+    return _of_network(result, variant, pl.col("written_bytes"))
 
 
 def queued(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
@@ -30,7 +30,7 @@ def queued(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFr
 
     Source: DefenestraTor section 3.2, which limits these queues to limit the memory of relays.
     """
-    return _of_network(result, variant, "circuit_queue_cells")
+    return _of_network(result, variant, pl.col("circuit_queue_cells"))
 
 
 def held(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
@@ -47,9 +47,9 @@ def delivered(result: Result, variant: str, _workload: str, _hop: str) -> pl.Dat
     return _sums(result, variant, result.clients, pl.col("received_bytes"))
 
 
-def _of_network(result: Result, variant: str, value: str | pl.Expr) -> pl.DataFrame:
+def _of_network(result: Result, variant: str, value: pl.Expr) -> pl.DataFrame:
     """The sum over all relays, for each interval after the warm-up."""
-    return _sums(result, variant, result.relays, pl.col(value) if isinstance(value, str) else value)
+    return _sums(result, variant, result.relays, value)
 
 
 def _sums(result: Result, variant: str, rows: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:

@@ -283,7 +283,7 @@ impl<B> Sender<B> {
     }
 
     /// The sequence number of the next cell to retransmit now. The caller calls [`on_packed`](Self::on_packed) when it
-    /// sends the cell. Until then, the cell is not retransmitted again, whatever the peer reports.
+    /// sends the cell. Before this call, further reports of the peer do not cause another retransmission.
     pub fn poll_again(&mut self) -> Option<u64> {
         if std::mem::take(&mut self.head_again) && self.queue_again(self.head) {
             return Some(self.head);

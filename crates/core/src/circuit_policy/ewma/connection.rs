@@ -20,7 +20,7 @@ pub enum Share {
 pub struct ConnectionConfig {
     /// The half-life of both counts, that of the connection and that of each circuit [ns]; above zero.
     pub half_life: Duration,
-    /// What the connection's count stands for.
+    /// The share of the relay that the connection gets.
     pub share: Share,
 }
 
@@ -30,7 +30,8 @@ impl Default for ConnectionConfig {
     }
 }
 
-/// EWMA that ranks connections: a connection that sent few cells recently goes first, whatever its circuits are.
+/// EWMA that ranks connections. The connection that sent the fewest cells recently goes first. The counts of its circuits
+/// do not matter for this choice.
 ///
 /// The priority of the head is the count of the connection's cells, so schedulers that compare channels prefer idle
 /// connections. Within a connection, the circuit with the smallest count goes first, as with [`Heap`].
