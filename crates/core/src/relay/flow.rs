@@ -189,6 +189,10 @@ impl<C: Cell, K: Kernel<C>> SchedulerContext for RelayContext<'_, C, K> {
         Flushed { bytes, refused, throttled: false }
     }
 
+    fn has_datagrams(&self, channel: ChannelKey) -> bool {
+        self.parts.channels[channel].transport.association().is_some()
+    }
+
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
         self.parts.channels[channel].transport.socket_info(channel, self.kernel)
     }

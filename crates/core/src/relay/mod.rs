@@ -119,7 +119,10 @@ impl<C: Cell> Relay<C> {
 
     /// One of many nodes that share a configuration. Each node has its own refill phase `phase`.
     pub fn of_many(config: Arc<RelayConfig>, phase: Duration, now: Instant) -> Self {
-        let scheduler = config.scheduler.build();
+        let scheduler = match config.datagrams {
+            Some(_) => config.scheduler.build_with_datagrams(),
+            None => config.scheduler.build(),
+        };
         let mut parts = Parts {
             channels: Channels::new(&config),
             circuits: Arena::new(),

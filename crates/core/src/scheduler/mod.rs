@@ -4,6 +4,7 @@
 //! [`SchedulerContext`]. A scheduler does not see the cells themselves.
 
 mod by_channel;
+mod by_transport;
 mod eligible;
 mod global;
 mod global_limit;
@@ -19,6 +20,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use by_transport::ByTransport;
 pub use global::{Global, GlobalConfig, NoLimits};
 pub use global_limit::GlobalLimitConfig;
 pub use global_loop::{GlobalLoop, WriteLimits};
@@ -62,6 +64,8 @@ pub trait SchedulerContext {
     /// Writes at most `limit` bytes of the output buffer to the kernel [B], and at most one I/O quantum of the token
     /// buckets. Without tokens the channel waits for a refill.
     fn flush(&mut self, channel: ChannelKey, limit: Bytes) -> Flushed;
+    /// Whether the channel uses datagrams. All other channels use TCP.
+    fn has_datagrams(&self, channel: ChannelKey) -> bool;
     /// The kernel's state of the channel's socket.
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo;
     /// Selects whether the kernel reports that the channel is writable.
@@ -122,6 +126,20 @@ impl SchedulerConfig {
         }
     }
 
+    /// The scheduler of a relay that offers datagrams to its neighbours. A built-in scheduler with rounds then serves
+    /// only channels of TCP.
+    pub fn build_with_datagrams(&self) -> AnyScheduler {
+        match self {
+            SchedulerConfig::Vanilla(_) | SchedulerConfig::Custom(_) => self.build(),
+            SchedulerConfig::Global(_)
+            | SchedulerConfig::Kist(_)
+            | SchedulerConfig::KistDeployed(_)
+            | SchedulerConfig::KistLite(_) => {
+                AnyScheduler::ByTransport(Box::new(ByTransport::new(self.build())))
+            }
+        }
+    }
+
     /// The scheduler of one relay.
     pub fn build(&self) -> AnyScheduler {
         match self {
@@ -148,5 +166,6 @@ pub enum AnyScheduler {
     Kist(Box<Kist>),
     KistDeployed(Box<KistDeployed>),
     KistLite(Box<KistLite>),
+    ByTransport(Box<ByTransport>),
     Custom(Box<dyn Scheduler>),
 }

@@ -75,7 +75,8 @@ const KINDS: [Kind; 5] = [
     Kind {
         name: "datagrams",
         torrc: "",
-        ours: "Penstock transport = 'datagram'\nPenstock hop_control = { kind = 'backtap' }\n",
+        ours: "Penstock transport = 'datagram'\nPenstock hop_control = { kind = 'backtap' }\n\
+               Penstock scheduler = { kind = 'vanilla', outbuf_low = '1 KiB', outbuf_high = '1 KiB' }\n",
     },
 ];
 

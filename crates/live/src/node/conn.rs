@@ -197,6 +197,11 @@ impl Conn {
         self.has_cell() || self.datagrams.as_deref().is_some_and(has_datagrams)
     }
 
+    /// Whether the link's datagrams leave over UDP.
+    pub(super) fn uses_udp(&self) -> bool {
+        self.datagrams.as_deref().is_some_and(LinkDatagrams::uses_udp)
+    }
+
     /// Frees the consumed bytes.
     fn compact(&mut self) {
         if self.taken == self.inbuf.len() {

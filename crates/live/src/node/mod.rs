@@ -294,7 +294,8 @@ impl Node {
     fn max_wait(&self) -> Duration {
         let has_work = !self.ready.is_empty() || !self.sockets.waiting.is_empty();
         let has_news = self.proxy.as_deref().is_some_and(|proxy| proxy.has_news);
-        if has_work || has_news || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
+        let is_due = !self.sockets.woken.is_empty() || !self.sockets.full.is_empty();
+        if has_work || has_news || is_due || !self.sockets.sending.is_empty() {
             return Duration::ZERO;
         }
         let due = [self.relay.poll_timeout(), self.sockets.next_path()].into_iter().flatten().min();
@@ -356,6 +357,7 @@ impl Node {
         if what.writable && self.sockets.channel(channel).is_some_and(is_free) {
             self.relay.on_writable(now, channel, &mut self.sockets);
         }
+        self.sockets.note_sending(channel);
         self.sockets.recount(channel);
         let Some(conn) = self.sockets.channel(channel) else { return };
         if conn.interest.readable && conn.has_input() {

@@ -99,6 +99,10 @@ impl Node {
         for stream in std::mem::take(&mut self.sockets.woken) {
             self.ready.push_back((Token::Stream(stream), Interest::default()));
         }
+        for key in std::mem::take(&mut self.sockets.sending) {
+            let writable = Interest { readable: false, writable: true };
+            self.ready.push_back((Token::Channel(key), writable));
+        }
         let wait = self.max_wait();
         let ready = &mut self.ready;
         self.sockets.wait(wait, |token, what| ready.push_back((token, what)))?;

@@ -173,6 +173,9 @@ pub(super) struct Sockets {
     pub(super) woken: BTreeSet<StreamKey>,
     /// Channels that the core wants to read, with a whole cell in the buffer.
     pub(super) full: BTreeSet<ChannelKey>,
+    /// Channels that the core wants to write, and whose datagrams leave over UDP. Epoll does not watch whether a UDP socket
+    /// is writable, because a full one drops datagrams.
+    pub(super) sending: BTreeSet<ChannelKey>,
     /// The UDP sockets of links.
     pub(super) paths: Shares<Holder, ChannelKey>,
     /// Links whose transport is not chosen yet, or whose path waits for the answer to a HELLO, with the time at which the
@@ -217,6 +220,7 @@ impl Sockets {
             counted_stream: None,
             woken,
             full,
+            sending: BTreeSet::new(),
             paths: Shares::new(),
             due_paths: BTreeSet::new(),
             failed_paths: 0,
@@ -360,6 +364,13 @@ impl Sockets {
     pub(super) fn wake(&mut self, key: StreamKey) {
         if self.directory_streams.get(&key).is_some_and(DirectoryStream::is_ready) {
             self.woken.insert(key);
+        }
+    }
+
+    /// The core may want to write datagrams. They leave in the next turn.
+    pub(super) fn note_sending(&mut self, key: ChannelKey) {
+        if self.channels.get(key).is_some_and(|conn| conn.interest.writable && conn.uses_udp()) {
+            self.sending.insert(key);
         }
     }
 
@@ -611,7 +622,8 @@ impl Stream {
 
 /// The readiness to watch for. A channel with encrypted bytes also waits until it is writable.
 fn wanted(conn: &Conn) -> Interest {
-    Interest { writable: conn.interest.writable || conn.is_stuck(), ..conn.interest }
+    let waits = conn.interest.writable && !conn.uses_udp();
+    Interest { writable: waits || conn.is_stuck(), ..conn.interest }
 }
 
 fn data(token: Token) -> epoll::EventData {
@@ -690,6 +702,7 @@ impl Kernel<LiveCell> for Sockets {
             if interest.readable && conn.has_input() {
                 self.full.insert(channel);
             }
+            self.note_sending(channel);
             self.rewatch(channel);
         }
     }

@@ -61,11 +61,25 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Operat
             "the scheduler is not C tor's KIST, so this has no effect",
         );
     }
+    warn_of_rounds(read, &config, &settings);
     refuse(&config, &settings)?;
     config.limits.memory = Some(super::memory::limit(read)?);
     let mut overrides = overrides(&settings);
     overrides.run_interval |= says_interval;
     Ok((config, advertised, overrides))
+}
+
+/// BackTap and Marut measure how long the next node keeps a cell. They take the wait for a round as a queue.
+fn warn_of_rounds(read: &mut Reader, config: &RelayConfig, settings: &[Setting]) {
+    let has_rounds = !matches!(config.scheduler, SchedulerConfig::Vanilla(_) | SchedulerConfig::Custom(_));
+    let measures = matches!(config.hop_control, HopControlConfig::BackTap(_) | HopControlConfig::Marut(_));
+    let setting = settings.iter().find(|setting| key_of(&setting.line) == "hop_control");
+    if let Some(setting) = setting.filter(|_| has_rounds && measures) {
+        let warning = "links without datagrams slow circuits down, because the scheduler writes them in rounds, which \
+                       look like queues; add Penstock scheduler = { kind = 'vanilla', outbuf_low = '1 KiB', outbuf_high \
+                       = '1 KiB' }";
+        read.warn(&setting.place, setting.option, warning);
+    }
 }
 
 fn overrides(settings: &[Setting]) -> OperatorOverrides {

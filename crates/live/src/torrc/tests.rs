@@ -237,6 +237,19 @@ fn options_without_effect_cause_warnings_with_their_line() {
 }
 
 #[test]
+fn hop_control_over_datagrams_warns_of_schedulers_with_rounds() {
+    let datagrams = |more: &str| {
+        let lines =
+            format!("Penstock transport = 'datagram'\nPenstock hop_control = {{ kind = 'backtap' }}\n{more}");
+        with(&lines).warnings
+    };
+    let warnings = datagrams("");
+    assert!(warnings[0].starts_with("torrc:5: Penstock: links without datagrams slow"), "{warnings:?}");
+    assert_eq!(warnings.len(), 1);
+    assert_eq!(datagrams("Schedulers Vanilla\n"), [""; 0]);
+}
+
+#[test]
 fn every_error_has_its_place_and_the_correct_form() {
     for (more, error) in [
         ("NoSuchOption 1", "NoSuchOption: this option exists neither here nor in C tor"),

@@ -72,6 +72,25 @@ fn written(actions: &[Action]) -> BTreeMap<u32, u64> {
     written
 }
 
+/// In rounds, cells of datagrams would wait, and BackTap would see a queue.
+#[test]
+fn a_channel_of_datagrams_does_not_wait_for_a_round() {
+    for config in all() {
+        let (mut world, mut now) = (World::with([1, 2]), Instant::from_secs(1));
+        world.at(1).has_datagrams = true;
+        let mut scheduler = config.build_with_datagrams();
+        for (channel, expected) in [(1, vec![1; 3]), (2, vec![])] {
+            world.arrive(now, &mut scheduler, (channel, 0), 3);
+            assert_eq!(moved(&world.actions()), expected, "{config:?}");
+        }
+        world.wait(&mut now, &mut scheduler, TG * 2);
+        assert_eq!(moved(&world.actions()), [2; 3], "{config:?}");
+        world.close(&mut scheduler, 1);
+        world.close(&mut scheduler, 2);
+        assert_eq!(scheduler.poll_timeout(), None, "{config:?}");
+    }
+}
+
 /// G-35: the limit is zero if the window is below the cells in flight, if more bytes are queued than the buffer holds,
 /// or if the segment size is unknown.
 #[test]

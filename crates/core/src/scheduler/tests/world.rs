@@ -41,6 +41,7 @@ pub(super) struct Channel {
     pub(super) outbuf: u64,
     pub(super) info: SocketInfo,
     pub(super) wants: bool,
+    pub(super) has_datagrams: bool,
 }
 
 impl Channel {
@@ -223,6 +224,10 @@ impl SchedulerContext for World {
         self.tokens = self.tokens.map(|tokens| tokens.saturating_sub(bytes));
         self.actions.get_mut().push(Action::Wrote(channel.index() as u32, bytes));
         Flushed { bytes: Bytes::new(bytes), refused, throttled: false }
+    }
+
+    fn has_datagrams(&self, channel: ChannelKey) -> bool {
+        self.see(channel).has_datagrams
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {

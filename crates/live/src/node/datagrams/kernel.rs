@@ -64,7 +64,8 @@ impl Sockets {
         else {
             return;
         };
-        self.failed_paths += u64::from(std::mem::take(&mut path.has_broken));
+        let has_broken = std::mem::take(&mut path.has_broken);
+        self.failed_paths += u64::from(has_broken);
         if std::mem::take(&mut path.has_shrunk) {
             self.shrunk_paths.push(channel);
         }
@@ -79,6 +80,10 @@ impl Sockets {
             if next != Instant::FAR_FUTURE {
                 self.due_paths.insert((next, channel));
             }
+        }
+        if has_broken {
+            // From now on, the core can write when the TLS connection is writable.
+            self.rewatch(channel);
         }
     }
 

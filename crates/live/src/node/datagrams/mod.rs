@@ -73,6 +73,11 @@ impl LinkDatagrams {
         self.path.as_ref().is_some_and(|path| !path.inbox.is_empty())
     }
 
+    /// Whether the link is open, and its datagrams leave over UDP.
+    pub(super) fn uses_udp(&self) -> bool {
+        self.path.as_ref().is_some_and(|path| path.state == PathState::Open)
+    }
+
     fn poll_timeout(&self, clock: Clock) -> Instant {
         let path = self.path.as_ref().map_or(Instant::FAR_FUTURE, |path| path.poll_timeout(clock));
         self.until.min(path.max(clock.now() + MIN_WAIT))
