@@ -293,7 +293,8 @@ impl Node {
         let reason = match state.path.as_ref().map(|path| path.state) {
             _ if datagrams => "open",
             Some(PathState::Failed(reason)) => reason,
-            _ => otherwise,
+            _ if is_initiator => otherwise,
+            _ => "peer",
         };
         state.is_chosen = true;
         self.counters.path(reason);
