@@ -131,7 +131,7 @@ fn sighup_applies_a_valid_torrc_only() {
         "ExitPolicy reject *:*\nNickname gate\nSchedulers Vanilla\nPenstock circuit_policy = 'round-robin'\n",
     );
     program.signal(Signal::SIGHUP);
-    program.wait_for("these changes need a restart: Nickname, Schedulers\n");
+    program.wait_for("these changes need a restart: Nickname, Schedulers or Penstock scheduler\n");
     program.wait_for("the torrc was applied");
     assert!(!reaches(&mut client, 3));
     program.signal(Signal::SIGUSR1);

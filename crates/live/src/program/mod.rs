@@ -32,7 +32,6 @@ use penstock_units::{Duration, Instant};
 use record::Recorder;
 use signals::Signals;
 use std::ffi::OsString;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -259,16 +258,10 @@ impl Program {
             listen: options.listen,
             ..NodeConfig::client(relay)
         };
-        if options.sandbox {
-            // Rules for files hold for threads that start later.
-            if let Some(record) = &options.record {
-                fs::create_dir_all(&record.folder).map_err(|error| Error::file(&record.folder, error))?;
-            }
-            if !sandbox::restrict_files(&options, args.torrc.as_deref())? {
-                log::info!(
-                    "this kernel has no Landlock, so the relay's user limits the files that it can reach"
-                );
-            }
+        let tables = options.record.as_ref().map(|record| record::folder(&record.folder)).transpose()?;
+        // Rules for files hold for threads that start later.
+        if options.sandbox && !sandbox::restrict_files(&options, tables.as_deref(), args.torrc.as_deref())? {
+            log::info!("this kernel has no Landlock, so the relay's user limits the files that it can reach");
         }
         let mut node = Node::on(listener, config, keys)?;
         node.set_outbound(options.outbound);
@@ -278,7 +271,8 @@ impl Program {
                 .map_err(|error| Error::operator(format!("MetricsPort {}: {error}", metrics.listen)))
         });
         let metrics = metrics.transpose()?;
-        let recorder = options.record.as_ref().map(|record| Recorder::open(record, &mut node)).transpose()?;
+        let record = options.record.as_ref().zip(tables);
+        let recorder = record.map(|(record, folder)| Recorder::open(record, folder, &mut node));
         let pid = options.pid_file.as_deref().map(PidFile::write).transpose()?;
         let at = options.listen.map(|_| node.listens_at()).transpose()?;
         if let Some(at) = at {

@@ -43,7 +43,7 @@ impl Program {
         (old.exit_rules, old.private, old.reject_local) = (new.exit_rules, new.private, new.reject_local);
         (old.outbound, old.shutdown_wait, old.dos) = (new.outbound, new.shutdown_wait, new.dos);
         (old.logs, old.warnings, old.heartbeat) = (new.logs, new.warnings, new.heartbeat);
-        old.overrides = overrides;
+        (old.overrides, old.advertised_bandwidth) = (overrides, new.advertised_bandwidth);
         let now = self.node.now();
         self.next_heartbeat = old.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period);
         let policy = policy(&self.options, self.address);
@@ -79,7 +79,6 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
         ("DataDirectory", old.data_directory != new.data_directory),
         ("KeyDirectory", old.key_directory != new.key_directory),
         ("PidFile", old.pid_file != new.pid_file),
-        ("MaxAdvertisedBandwidth", old.advertised_bandwidth != new.advertised_bandwidth),
         ("DirAuthority", old.authorities != new.authorities),
         ("TestingTorNetwork", old.testing != new.testing),
         ("AssumeReachable", old.assume_reachable != new.assume_reachable),
@@ -93,7 +92,7 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
         ("Sandbox", old.sandbox != new.sandbox),
         ("DisableDebuggerAttachment", old.allow_debugger != new.allow_debugger),
         ("Penstock record", old.record != new.record),
-        ("Schedulers", scheduler != new_core[0]),
+        ("Schedulers or Penstock scheduler", scheduler != new_core[0]),
         ("Penstock edge_control", edge_control != new_core[1]),
         ("TokenBucketRefillInterval and similar options", rest != new_core[2]),
         ("Penstock authenticated_sendmes and max_circuit_queue", limits != new_core[3]),

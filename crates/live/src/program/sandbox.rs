@@ -73,10 +73,14 @@ pub(super) fn become_user(options: &Options) -> Result<(), Error> {
 /// # Errors
 ///
 /// If the kernel refuses a rule.
-pub(super) fn restrict_files(options: &Options, torrc: Option<&Path>) -> Result<bool, Error> {
+pub(super) fn restrict_files(
+    options: &Options,
+    tables: Option<&Path>,
+    torrc: Option<&Path>,
+) -> Result<bool, Error> {
     let abi = ABI::V5;
     let fail = |error: landlock::RulesetError| Error::operator(format!("Sandbox: Landlock: {error}"));
-    let (read, write) = paths(options, torrc);
+    let (read, write) = paths(options, tables, torrc);
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))
@@ -100,7 +104,7 @@ fn writing(abi: ABI) -> landlock::BitFlags<AccessFs> {
 }
 
 /// The folders that the relay reads, and the ones that it also writes.
-fn paths(options: &Options, torrc: Option<&Path>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+fn paths(options: &Options, tables: Option<&Path>, torrc: Option<&Path>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let folder_of = |path: &Path| {
         let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         whole.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned)
@@ -112,7 +116,7 @@ fn paths(options: &Options, torrc: Option<&Path>) -> (Vec<PathBuf>, Vec<PathBuf>
     // An editor replaces a torrc, so the relay needs the folder at SIGHUP.
     read.extend(torrc.map(folder_of));
     let mut write = vec![options.data_directory.clone(), options.key_directory.clone()];
-    write.extend(options.record.as_ref().map(|record| record.folder.clone()));
+    write.extend(tables.map(Path::to_owned));
     write.extend(options.pid_file.as_deref().map(folder_of));
     write.extend(options.logs.iter().filter_map(|log| match &log.sink {
         Sink::File(path) => Some(folder_of(path)),

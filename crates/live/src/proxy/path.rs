@@ -106,6 +106,30 @@ impl<'a> Paths<'a> {
         self.network.routers.iter().filter(|router| self.may_guard(router)).count()
     }
 
+    /// Why no circuit is possible with this consensus and these rules, as far as single positions decide this.
+    pub(crate) fn shortage(&self) -> Option<&'static str> {
+        let may_exit = |router: &Router| {
+            self.is_allowed(router)
+                && !self.rules.exclude_exit.contains(router)
+                && (self.rules.exit.is_empty() || self.rules.exit.contains(router))
+                && !router.flags.bad_exit
+                && is_usable(router, false)
+        };
+        if self.guards() == 0 {
+            Some(
+                "no relay of the consensus may be the guard: it needs the flags Guard, Fast, Stable, Running, Valid and \
+                 V2Dir; correct EntryNodes or ExcludeNodes",
+            )
+        } else if !self.network.routers.iter().any(|router| may_exit(router)) {
+            Some(
+                "no relay of the consensus may be the exit: it needs the flags Fast, Running and Valid; correct ExitNodes, \
+                 ExcludeNodes or ExcludeExitNodes",
+            )
+        } else {
+            None
+        }
+    }
+
     /// Whether two relays may be on one circuit.
     pub(crate) fn are_compatible(&self, one: &Router, other: &Router) -> bool {
         Network::are_compatible(one, other, self.rules.distinct_subnets)
@@ -229,6 +253,20 @@ mod tests {
             all(&|paths, rng| Some(paths.middle(rng, purpose, guard, exit)?.nickname.clone())),
             ["relay2", "relay3"]
         );
+    }
+
+    #[test]
+    fn a_client_without_guards_or_exits_knows_the_reason() {
+        let network = some();
+        let why = |entry: &str, exit: &str| {
+            let set =
+                |text: &str| if text.is_empty() { NodeSet::default() } else { NodeSet::read(text).unwrap() };
+            let rules = PathRules { entry: set(entry), exit: set(exit), ..PathRules::default() };
+            Paths { network: &network, rules: &rules, own: None }.shortage()
+        };
+        assert_eq!(why("relay1", "relay4"), None);
+        assert!(why("relay3", "").unwrap().contains("correct EntryNodes"), "it has no flag Guard");
+        assert!(why("", "nosuch").unwrap().contains("correct ExitNodes"));
     }
 
     #[test]

@@ -300,6 +300,19 @@ fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
         false => Ok(()),
         true => Err("1 is not supported: let the service manager run the relay in the background".into()),
     })?;
+    // Without these functions, the relay would be public, without a limit, or write a key that must not be here.
+    read.one("BridgeRelay", |text| match values::flag(text)? {
+        false => Ok(()),
+        true => Err("1 is not supported: this relay would be public; run bridges with C tor".into()),
+    })?;
+    read.one("OfflineMasterKey", |text| match values::flag(text)? {
+        false => Ok(()),
+        true => Err("1 is not supported: this relay needs its master key".into()),
+    })?;
+    read.one("AccountingMax", |text| match values::bytes(text)? {
+        0 => Ok(()),
+        _ => Err("limits of a period are not supported; set RelayBandwidthRate, or remove it".into()),
+    })?;
     read.one("SafeLogging", |text| match text {
         "0" | "1" | "relay" => Ok(()),
         _ => Err(invalid!("{text:?} must be 0, 1 or relay")),

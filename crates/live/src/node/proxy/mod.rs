@@ -75,6 +75,8 @@ pub(super) struct Proxy {
     failures: u32,
     /// The time of the next circuit that only measures a build time.
     next_test: Instant,
+    /// Why the current consensus allows no circuit; `None` if it allows one.
+    shortage: Option<&'static str>,
     /// End of the pause in accepting connections, after the process ran out of file descriptors.
     paused: Option<Instant>,
 }
@@ -142,6 +144,7 @@ impl Node {
             has_news: false,
             failures: 0,
             next_test: now,
+            shortage: None,
             paused: None,
             config,
         };
@@ -235,8 +238,13 @@ impl Proxy {
         let Some(network) = self.network.as_ref().filter(|network| network.is_sufficient()) else { return };
         let paths = Paths { network, rules: &self.config.rules, own: self.own };
         self.guards.update(node.clock.date(), &mut node.rng, paths);
-        if !was_sufficient {
+        let shortage = paths.shortage();
+        if shortage.is_none() && (!was_sufficient || self.shortage.is_some()) {
             log::info!("the client knows {} relays, and can build circuits", network.routers.len());
         }
+        if let Some(why) = shortage.filter(|_| shortage != self.shortage) {
+            log::warn!("the client can build no circuits: {why}");
+        }
+        self.shortage = shortage;
     }
 }
