@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs man wheel matrix bench estimates bench-network bench-live bench-idle reference-linux worlds reference-ns3 reference-shadow reference-shadow-cells references interop attacks soak fuzz audit slider clean tools
+.PHONY: help setup run check test golden docs man wheel matrix bench estimates bench-network bench-live bench-idle kernel-queues reference-linux worlds reference-ns3 reference-shadow reference-shadow-cells references interop attacks soak fuzz audit slider clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -114,6 +114,13 @@ PAGE = $(if $(MARKDOWN),MARKDOWN=$(abspath $(MARKDOWN)))
 IDLE ?=
 bench-idle: tools ## measure downloads over idle relays, ours and C tor's, with each scheduler; IDLE has options such as --rounds 1
 	$(PAGE) cargo bench --locked --package penstock-live --bench idle -- $(IDLE)
+
+kernel-queues: tools ## measure where cells wait in relays of 1, 10 and 50 Mbit/s, ours and C tor's (KIST figure 3); 8 minutes
+	cargo build --release --locked --package penstock-kqtime --package penstock-kqtime-preload
+	cargo bench --locked --package penstock-live --bench kernel_queues -- --kqtime $(CURDIR)/target/release/penstock-kqtime \
+		--out $(CURDIR)/docs/data/kist/kernel-queues.csv
+	$(MAKE) --no-print-directory setup
+	$(BIN)/python benches/kernel_queues.py docs/data/kist/kernel-queues.csv $(if $(MARKDOWN),--markdown $(MARKDOWN))
 
 # C tor is Debian's package tor, or the program at the path in TOR. `make interop SHORT=1` runs one relay of C tor for
 # half a minute. The whole target takes a quarter of an hour.

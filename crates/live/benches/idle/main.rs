@@ -174,12 +174,14 @@ fn measure_all(
         role: Role::Authority,
         place: places[DIRECTORY].clone(),
         options: "",
+        starter: Vec::new(),
     };
     let node = |kind: Kind, position: usize| NodeSpec {
         name: nickname("ctor", kind, position),
         role: if position == 2 { Role::Exit } else { Role::Relay },
         place: places[FIRST + position].clone(),
         options: kind.torrc,
+        starter: Vec::new(),
     };
     let relays = kinds.iter().flat_map(|kind| (0..3).map(move |position| node(*kind, position)));
     let mut network =

@@ -36,6 +36,8 @@ pub(crate) struct NodeSpec {
     pub(crate) place: Place,
     /// Additional lines of its torrc.
     pub(crate) options: &'static str,
+    /// The program that starts the node, with its arguments; empty if none does.
+    pub(crate) starter: Vec<String>,
 }
 
 /// The network.
@@ -73,7 +75,13 @@ impl Network {
         let nodes = kinds
             .into_iter()
             .flat_map(|(name, role, count)| (0..count).map(move |number| (format!("{name}{number}"), role)));
-        let nodes = nodes.map(|(name, role)| NodeSpec { name, role, place: place.clone(), options: "" });
+        let nodes = nodes.map(|(name, role)| NodeSpec {
+            name,
+            role,
+            place: place.clone(),
+            options: "",
+            starter: Vec::new(),
+        });
         Network::with(nodes.collect(), parameters)
     }
 
@@ -175,7 +183,8 @@ impl Network {
 
     /// Starts a C tor client at a place.
     pub(crate) fn client_at(&self, place: &Place, name: &str, options: &str) -> Tor {
-        let spec = NodeSpec { name: name.to_owned(), role: Role::Client, place: place.clone(), options: "" };
+        let (name, place) = (name.to_owned(), place.clone());
+        let spec = NodeSpec { name, role: Role::Client, place, options: "", starter: Vec::new() };
         let mut tor = Tor::new(&self.folder, &spec);
         let directory = self.directory();
         let torrc =
@@ -191,6 +200,17 @@ impl Network {
 
     /// Starts `penstock-relay` at a place, with additional torrc lines.
     pub(crate) fn program_at(&self, place: &Place, nickname: &str, options: &str) -> Program {
+        self.program_by(&[], place, nickname, options)
+    }
+
+    /// As [`program_at`](Self::program_at), started by another program with its arguments.
+    pub(crate) fn program_by(
+        &self,
+        starter: &[String],
+        place: &Place,
+        nickname: &str,
+        options: &str,
+    ) -> Program {
         let folder = self.folder.join(nickname);
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
         let torrc = folder.join("torrc");
@@ -204,7 +224,7 @@ impl Network {
             directory = self.directory()
         );
         fs::write(&torrc, lines).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock-relay"));
+        let mut command = command(starter, env!("CARGO_BIN_EXE_penstock-relay"));
         command.arg("-f").arg(&torrc).stdout(Stdio::null());
         let child = place.run(move || command.spawn()).unwrap();
         Program { folder, child }
@@ -319,6 +339,14 @@ impl Proxy {
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
         self.program.child.wait().unwrap();
     }
+}
+
+/// A command that starts `program`, alone or by another program with its arguments.
+fn command(starter: &[String], program: &str) -> Command {
+    let Some((first, arguments)) = starter.split_first() else { return Command::new(program) };
+    let mut command = Command::new(first);
+    command.args(arguments).arg(program);
+    command
 }
 
 /// Opens a stream to `to` through a client's SOCKS port (RFC 1928, without authentication).

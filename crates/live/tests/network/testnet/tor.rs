@@ -27,6 +27,7 @@ pub(crate) struct Tor {
     pub(crate) place: Place,
     /// Additional lines of its torrc.
     pub(crate) options: &'static str,
+    starter: Vec<String>,
     pub(crate) or: SocketAddr,
     pub(crate) dir: SocketAddr,
     pub(crate) socks: SocketAddr,
@@ -41,7 +42,7 @@ pub(crate) struct Tor {
 impl Tor {
     /// Creates the folder and the keys.
     pub(crate) fn new(root: &Path, node: &NodeSpec) -> Self {
-        let NodeSpec { name, role, place, options } = node;
+        let NodeSpec { name, role, place, options, starter } = node;
         let (role, folder) = (*role, root.join(name));
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
         let [or, dir, socks, mut control] = free_addresses(place);
@@ -55,6 +56,7 @@ impl Tor {
             folder,
             place: place.clone(),
             options,
+            starter: starter.clone(),
             or,
             dir,
             socks,
@@ -124,7 +126,7 @@ impl Tor {
             control = self.control,
         );
         fs::write(&path, common + torrc).unwrap();
-        let mut command = Command::new(program());
+        let mut command = super::command(&self.starter, &program());
         command.args(["--defaults-torrc", "/dev/null", "-f"]).arg(&path);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = self.place.run(move || command.spawn());
