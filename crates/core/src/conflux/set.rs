@@ -272,9 +272,12 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
         if self.waiting.len() >= max {
             return Err(Violation::BufferExceeded);
         }
-        if number <= delivered || self.waiting.insert(number, message).is_some() || self.has_lost() {
+        // A message with an error does not join the queue, because the caller does not count it.
+        let is_lost = self.legs.iter().all(|leg| leg.last_received > delivered);
+        if number <= delivered || is_lost || self.waiting.contains_key(&number) {
             return Err(Violation::BadSequence);
         }
+        self.waiting.insert(number, message);
         Ok(None)
     }
 
@@ -414,6 +417,7 @@ mod tests {
         assert_eq!(exit.receive(0, 7, 9), Ok(None));
         exit.on_switch(1, 5).unwrap();
         assert_eq!(exit.receive(1, 7, 9), Err(Violation::BadSequence), "cell 7 waits already");
+        assert_eq!(exit.waiting(), 1);
         exit.on_switch(1, u32::MAX).unwrap();
         assert_eq!(exit.receive(1, 8, 1), Err(Violation::BufferExceeded));
     }
@@ -436,6 +440,7 @@ mod tests {
         assert_eq!(early.remove(0, false), Removed::Continues, "no cell is known to be missing");
         early.on_switch(1, 1).unwrap();
         assert_eq!(early.receive(1, 4, 9), Err(Violation::BadSequence));
+        assert_eq!(early.waiting(), 0);
         let mut none = begun();
         assert_eq!(none.remove(0, false), Removed::Continues);
         assert_eq!(none.receive(1, 3, 9), Ok(Some(3)), "no cell was lost");

@@ -327,6 +327,26 @@ fn the_second_end_of_a_handshake_may_not_be_repeated() {
 }
 
 #[test]
+fn a_number_that_no_leg_can_bring_closes_the_set() {
+    let one =
+        RelayConfig { conflux: Some(ConfluxConfig { legs: 1, ..ConfluxConfig::TOR_0_4_9 }), ..config() };
+    let mut net = net_of(&one, [300, 200], [20, 35]);
+    let leg = net.build(0, &PATHS[0]);
+    assert!(link(&mut net, leg, NONCE));
+    // The client skips a number on its only leg, in place of its LINKED_ACK.
+    let skip = |said: &Message<TestCell>| matches!(said, Message::LinkedAck).then_some(Message::Switch(1));
+    while !forge(&mut net, [1, 0], skip) {
+        assert!(net.step(), "the client confirms");
+    }
+    net.transfer(0, leg, 1000, 1000);
+    net.drive();
+    let violations: Vec<_> = closed(&net, EXIT).into_iter().flatten().collect();
+    assert_eq!(violations, [Violation::BadSequence]);
+    assert_eq!(net.nodes[EXIT].relay.population()[1], 0);
+    assert_eq!(net.nodes[EXIT].relay.memory().get(), 0, "the exit counts no cell of the set");
+}
+
+#[test]
 fn every_begin_is_numbered_by_default() {
     // Live cells override the default of `Cell::is_multiplexed`.
     assert!(TestCell::is_multiplexed(&0) && Message::<TestCell>::Begin(0).is_multiplexed());
