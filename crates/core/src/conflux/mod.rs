@@ -81,11 +81,14 @@ pub struct ConfluxConfig {
     pub client_ux: DesiredUx,
     /// The number of legs of this client's sets [1] (C tor `cfx_num_legs_set`).
     pub legs: u8,
+    /// Whether the node links further circuits (C tor `cfx_enabled`). Linked circuits stay linked.
+    pub active: bool,
 }
 
 impl ConfluxConfig {
     /// The values of C tor 0.4.9.
-    pub const TOR_0_4_9: ConfluxConfig = ConfluxConfig { client_ux: DesiredUx::HighThroughput, legs: 2 };
+    pub const TOR_0_4_9: ConfluxConfig =
+        ConfluxConfig { client_ux: DesiredUx::HighThroughput, legs: 2, active: true };
 }
 
 /// The maximum number of legs of a set [1]. Source: C tor `cfx_max_legs_set`.

@@ -98,6 +98,11 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
         self.legs.first().map(|leg| leg.key)
     }
 
+    /// Whether the other end has not answered the LINK or LINKED of this leg.
+    pub fn awaits_answer(&self, key: K) -> bool {
+        self.legs.iter().any(|leg| leg.key == key && leg.asked.is_some())
+    }
+
     /// How many messages wait for earlier ones [1].
     pub fn waiting(&self) -> usize {
         self.waiting.len()

@@ -89,7 +89,7 @@ impl<C: Cell> Relay<C> {
         kernel: &mut impl Kernel<C>,
     ) -> bool {
         let parts = &mut self.parts;
-        let Some(config) = parts.config.conflux else { return false };
+        let Some(config) = parts.config.conflux.filter(|config| config.active) else { return false };
         let Some(state) = parts.circuits.get(circuit) else { return false };
         let is_built = matches!(&state.role, Role::Origin(origin) if origin.built);
         if !is_built || !parts.may_link(circuit) {
@@ -111,6 +111,13 @@ impl<C: Cell> Relay<C> {
         let edge = self.parts.circuits.get(circuit).and_then(|state| state.edge.as_deref());
         let set = edge.and_then(|edge| self.parts.linked.set(edge.set?));
         set.map(|set| set.legs().collect()).unwrap_or_default()
+    }
+
+    /// Whether the other end of a leg has not answered this node's LINK or LINKED.
+    pub fn awaits_link(&self, circuit: CircuitIndex) -> bool {
+        let edge = self.parts.circuits.get(circuit).and_then(|state| state.edge.as_deref());
+        let set = edge.and_then(|edge| self.parts.linked.set(edge.set?));
+        set.is_some_and(|set| set.awaits_answer(circuit))
     }
 
     /// How many messages of linked circuits wait for earlier ones [1].
@@ -287,7 +294,7 @@ impl<C: Cell> Parts<C> {
         circuit: CircuitIndex,
         link: &Link,
     ) -> Result<(), Violation> {
-        if self.config.conflux.is_none() || !self.may_link(circuit) {
+        if !self.config.conflux.is_some_and(|config| config.active) || !self.may_link(circuit) {
             return Err(Violation::UnexpectedLink);
         }
         let key = self.linked.set_with(false, link.nonce, 1);
@@ -299,6 +306,7 @@ impl<C: Cell> Parts<C> {
         }
         let answer = answer?;
         self.edge(circuit).set = Some(key);
+        self.counters.linked += 1;
         self.send_relay(now, circuit, None, Message::Linked(Box::new(answer)));
         Ok(())
     }
@@ -314,6 +322,7 @@ impl<C: Cell> Parts<C> {
         let set = set.ok_or(Violation::UnexpectedLink)?;
         let completes = set.on_linked(circuit, now, link)?;
         let first = set.first().unwrap_or(circuit);
+        self.counters.linked += 1;
         self.send_relay(now, circuit, None, Message::LinkedAck);
         if completes {
             self.events.push(Event::CircuitsLinked { circuit: first });

@@ -31,6 +31,8 @@ pub struct Counters {
     pub credits: u64,
     /// The length of the longest circuit queue so far, in one direction [cell].
     pub longest_queue: u64,
+    /// Circuits that joined a set of linked circuits at this relay, which is one end of them.
+    pub linked: u64,
     /// SWITCH cells that this relay sent on linked circuits.
     pub switches: u64,
     /// The maximum number of messages of one set of linked circuits that waited for earlier ones [1].

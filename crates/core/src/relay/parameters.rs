@@ -23,6 +23,8 @@ pub struct Parameters {
     pub sendme_inc: Option<NonZeroU8>,
     /// Whether nodes with N23 use it (DefenestraTor §6.3). A change applies to links that open later.
     pub n23: Option<bool>,
+    /// Whether nodes with Conflux link circuits (`cfx_enabled`). Linked circuits stay linked.
+    pub conflux: Option<bool>,
 }
 
 impl<C: Cell> Relay<C> {
@@ -31,7 +33,7 @@ impl<C: Cell> Relay<C> {
     /// Source: C tor `kist_scheduler_on_new_consensus()`, `cmux_ewma_set_options()`,
     /// `congestion_control_new_consensus_params()`, `circuit_initial_package_window()`.
     pub fn apply_parameters(&mut self, now: Instant, parameters: Parameters) {
-        let Parameters { half_life, run_interval, circuit_window, grants_vegas, sendme_inc, n23 } =
+        let Parameters { half_life, run_interval, circuit_window, grants_vegas, sendme_inc, n23, conflux } =
             parameters;
         if let Some(half_life) = half_life {
             self.set_half_life(now, half_life);
@@ -43,6 +45,9 @@ impl<C: Cell> Relay<C> {
         }
         if let Some(active) = n23 {
             config.hop_control.set_active(active);
+        }
+        if let (Some(active), Some(linking)) = (conflux, &mut config.conflux) {
+            linking.active = active;
         }
         let (windows, vegas) = match &mut config.edge_control {
             EdgeControlConfig::Windows(windows) => (windows, None),

@@ -4,10 +4,10 @@ use super::cell::TestCell;
 use super::util::{Link, Net};
 use crate::cell::{Cell, Message};
 use crate::config::Limits;
-use crate::conflux::{ConfluxConfig, DesiredUx, Nonce};
+use crate::conflux::{ConfluxConfig, DesiredUx, MAX_LEGS, Nonce};
 use crate::edge_control::{EdgeControlConfig, VegasConfig};
 use crate::reason::DestroyReason;
-use crate::{CircuitIndex, RelayConfig, Violation};
+use crate::{CircuitIndex, Parameters, RelayConfig, Violation};
 use penstock_units::{DataRate, Duration};
 
 const EXIT: usize = 5;
@@ -156,6 +156,53 @@ fn an_exit_without_conflux_closes_the_circuit() {
 }
 
 #[test]
+fn the_consensus_turns_conflux_off_for_further_circuits() {
+    let mut net = net_of(&config(), [300, 200], [20, 35]);
+    let legs = linked(&mut net);
+    let off = Parameters { conflux: Some(false), ..Parameters::default() };
+    let (now, [client, exit]) = (net.now, [0, EXIT]);
+    net.nodes[exit].relay.apply_parameters(now, off);
+    let third = net.build(0, &PATHS[0]);
+    assert!(link(&mut net, third, Nonce([8; 32])));
+    net.drive();
+    assert_eq!(closed(&net, exit), [Some(Violation::UnexpectedLink)]);
+    assert_eq!(net.nodes[exit].relay.counters().linked, 2);
+    let transfer = net.transfer(0, legs[0], 100_000, 1000);
+    net.drive();
+    assert!(net.at(transfer).is_complete(), "the linked circuits stay");
+    net.nodes[client].relay.apply_parameters(now, off);
+    let fourth = net.build(0, &PATHS[0]);
+    assert!(!link(&mut net, fourth, Nonce([8; 32])));
+}
+
+#[test]
+fn a_leg_awaits_the_answer_of_the_exit() {
+    let mut net = net_of(&config(), [300, 200], [20, 35]);
+    let leg = net.build(0, &PATHS[0]);
+    assert!(!net.nodes[0].relay.awaits_link(leg));
+    assert!(link(&mut net, leg, NONCE) && net.nodes[0].relay.awaits_link(leg));
+    net.drive();
+    assert!(!net.nodes[0].relay.awaits_link(leg), "LINKED has arrived");
+}
+
+#[test]
+fn a_leg_above_the_limit_closes_alone() {
+    let legs = MAX_LEGS as u8 + 1;
+    let many = RelayConfig { conflux: Some(ConfluxConfig { legs, ..ConfluxConfig::TOR_0_4_9 }), ..config() };
+    // Node 6 acts as a second client, which has seen the nonce.
+    let mut net = Net::path(6, &many);
+    for number in 0..MAX_LEGS {
+        let leg = net.build(0, &PATHS[number % 2]);
+        assert!(link(&mut net, leg, NONCE));
+    }
+    let last = net.build(6, &PATHS[0]);
+    assert!(net.call(6, |relay, now, host| relay.link_circuit(now, last, NONCE, host)));
+    net.drive();
+    assert_eq!(closed(&net, EXIT), [Some(Violation::UnexpectedLink)]);
+    assert_eq!(net.nodes[0].relay.population()[1], MAX_LEGS);
+}
+
+#[test]
 fn a_used_leg_takes_the_whole_set_with_it() {
     for [guard, middle, _] in PATHS {
         let mut net = net_of(&config(), [300, 200], [20, 35]);
@@ -296,6 +343,26 @@ fn a_number_that_is_never_sent_fills_only_a_bounded_queue() {
 }
 
 #[test]
+fn a_number_that_no_leg_can_bring_closes_the_set() {
+    let one =
+        RelayConfig { conflux: Some(ConfluxConfig { legs: 1, ..ConfluxConfig::TOR_0_4_9 }), ..config() };
+    let mut net = net_of(&one, [300, 200], [20, 35]);
+    let leg = net.build(0, &PATHS[0]);
+    assert!(link(&mut net, leg, NONCE));
+    // The client skips a number on its only leg, in place of its LINKED_ACK.
+    let skip = |said: &Message<TestCell>| matches!(said, Message::LinkedAck).then_some(Message::Switch(1));
+    while !forge(&mut net, [1, 0], skip) {
+        assert!(net.step(), "the client confirms");
+    }
+    net.transfer(0, leg, 1000, 1000);
+    net.drive();
+    let violations: Vec<_> = closed(&net, EXIT).into_iter().flatten().collect();
+    assert_eq!(violations, [Violation::BadSequence]);
+    assert_eq!(net.nodes[EXIT].relay.population()[1], 0);
+    assert_eq!(net.nodes[EXIT].relay.memory().get(), 0, "the exit counts no cell of the set");
+}
+
+#[test]
 fn the_memory_limit_counts_the_reorder_queue() {
     let limits = Limits { memory: Some(penstock_units::Bytes::kib(30)), ..Limits::default() };
     let mut net = net_of(&config(), [300, 200], [20, 35]);
@@ -324,26 +391,6 @@ fn the_second_end_of_a_handshake_may_not_be_repeated() {
     let violations: Vec<_> = closed(&net, EXIT).into_iter().flatten().collect();
     assert_eq!(violations, [Violation::UnexpectedLink]);
     assert_eq!(net.nodes[EXIT].relay.population()[1], 0, "the set has closed");
-}
-
-#[test]
-fn a_number_that_no_leg_can_bring_closes_the_set() {
-    let one =
-        RelayConfig { conflux: Some(ConfluxConfig { legs: 1, ..ConfluxConfig::TOR_0_4_9 }), ..config() };
-    let mut net = net_of(&one, [300, 200], [20, 35]);
-    let leg = net.build(0, &PATHS[0]);
-    assert!(link(&mut net, leg, NONCE));
-    // The client skips a number on its only leg, in place of its LINKED_ACK.
-    let skip = |said: &Message<TestCell>| matches!(said, Message::LinkedAck).then_some(Message::Switch(1));
-    while !forge(&mut net, [1, 0], skip) {
-        assert!(net.step(), "the client confirms");
-    }
-    net.transfer(0, leg, 1000, 1000);
-    net.drive();
-    let violations: Vec<_> = closed(&net, EXIT).into_iter().flatten().collect();
-    assert_eq!(violations, [Violation::BadSequence]);
-    assert_eq!(net.nodes[EXIT].relay.population()[1], 0);
-    assert_eq!(net.nodes[EXIT].relay.memory().get(), 0, "the exit counts no cell of the set");
 }
 
 #[test]

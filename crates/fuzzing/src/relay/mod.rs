@@ -298,6 +298,7 @@ fn parameters(what: u8) -> Parameters {
         sendme_inc: None,
         // The peers of this target keep to the first offer.
         n23: None,
+        conflux: Some(what & 8 != 0),
     }
 }
 

@@ -25,6 +25,8 @@ pub struct OperatorOverrides {
     pub edge_control: bool,
     /// Rate limit of client connections (C tor: `PerConnBWRate`).
     pub throttle: bool,
+    /// Linked circuits (C tor: `ConfluxEnabled`).
+    pub conflux: bool,
 }
 
 /// Congestion control algorithm of circuits (proposal 324).
@@ -89,6 +91,11 @@ impl Params {
         self.get("n23", 1, 0..=1) == 1
     }
 
+    /// Whether nodes with Conflux link circuits. Source: C tor `conflux_params_new_consensus()`.
+    pub fn conflux(&self) -> bool {
+        self.get("cfx_enabled", 1, 0..=1) == 1
+    }
+
     /// Rate [B/s] and burst [B] of client connections, if the consensus limits them.
     pub fn connection_bandwidth(&self) -> Option<[u32; 2]> {
         let rate = self.get("perconnbwrate", 0, 0..=i32::MAX).unsigned_abs();
@@ -114,6 +121,7 @@ impl Params {
             grants_vegas: edge_control.then(|| self.congestion() == CongestionAlgorithm::Vegas),
             sendme_inc: NonZeroU8::new(self.sendme_cells()).filter(|_| edge_control),
             n23: Some(self.n23()),
+            conflux: (!overrides.conflux).then(|| self.conflux()),
         }
     }
 
@@ -162,18 +170,25 @@ mod tests {
             grants_vegas: Some(false),
             sendme_inc: NonZeroU8::new(40),
             n23: Some(true),
+            conflux: Some(true),
         };
         assert_eq!(params.core(OperatorOverrides::default()), all);
         let overrides = OperatorOverrides { half_life: true, ..OperatorOverrides::default() };
         assert_eq!(params.core(overrides), Parameters { half_life: None, ..all });
         let overrides = OperatorOverrides { run_interval: true, ..OperatorOverrides::default() };
         assert_eq!(params.core(overrides), Parameters { run_interval: None, ..all });
-        let overrides =
-            OperatorOverrides { half_life: true, run_interval: true, edge_control: true, throttle: true };
+        let overrides = OperatorOverrides {
+            half_life: true,
+            run_interval: true,
+            edge_control: true,
+            throttle: true,
+            conflux: true,
+        };
         assert_eq!(params.core(overrides), Parameters { n23: Some(true), ..Parameters::default() });
         // The operator cannot override the network's decision, because all nodes of a circuit need the same one.
-        let off = Params::read("n23=0").unwrap();
+        let off = Params::read("n23=0 cfx_enabled=0").unwrap();
         assert_eq!(off.core(overrides), Parameters { n23: Some(false), ..Parameters::default() });
+        assert_eq!(off.core(OperatorOverrides::default()).conflux, Some(false));
     }
 
     #[test]

@@ -27,7 +27,13 @@ pub(super) fn description(
         return Err(Error::operator("Address: a relay that publishes needs an IPv4 address"));
     };
     let has_windows = !matches!(options.relay.edge_control, EdgeControlConfig::Vegas(_));
-    let protocols = PROTOCOLS[usize::from(has_windows)];
+    let mut protocols = PROTOCOLS[usize::from(has_windows)].to_owned();
+    if matches!(options.relay.hop_control, HopControlConfig::N23(_)) {
+        protocols = protocols.replace(" Relay=", " N23=1 Relay=");
+    }
+    if options.relay.conflux.is_some() {
+        protocols.insert_str(0, "Conflux=1 ");
+    }
     let [rate, burst] = options.advertised_bandwidth;
     Ok(Description {
         nickname: options.nickname.clone(),
@@ -35,11 +41,7 @@ pub(super) fn description(
         or_port: if options.advertised_port == 0 { port } else { options.advertised_port },
         ipv6: None,
         platform: Some(format!("Penstock {} on Linux", env!("CARGO_PKG_VERSION"))),
-        protocols: if matches!(options.relay.hop_control, HopControlConfig::N23(_)) {
-            protocols.replace(" Relay=", " N23=1 Relay=")
-        } else {
-            protocols.to_owned()
-        },
+        protocols,
         started,
         bandwidth: [rate, burst, 0],
         contact: options.contact.clone(),

@@ -177,6 +177,8 @@ impl Collector for Observation {
         page.counter("xoffs", "XOFFs made here.", core.xoffs)?;
         page.counter("xons", "XONs made here.", core.xons)?;
         page.counter("credits", "N23 credits made here.", core.credits)?;
+        page.counter("linked_circuits", "Circuits that were linked here (Conflux).", core.linked)?;
+        page.counter("switches", "SWITCH cells made here, on linked circuits.", core.switches)?;
         page.counter(
             "oom_closed_circuits",
             "Circuits that the out-of-memory handler closed.",
@@ -193,6 +195,11 @@ impl Collector for Observation {
             "longest_queue_cells",
             "The longest queue of one direction of a circuit so far.",
             core.longest_queue,
+        )?;
+        page.gauge(
+            "longest_reordering_cells",
+            "The longest queue of cells of linked circuits that waited for earlier ones so far.",
+            core.longest_reordering,
         )?;
         page.gauge("outbuf_bytes", "Bytes in all output buffers.", self.outbuf.get())?;
         page.gauge(

@@ -65,9 +65,10 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
             format!("{:?}", (relay.authenticated_sendmes, relay.limits.max_circuit_queue)),
             format!("{:?}", relay.limits.memory),
             format!("{:?}", (relay.datagrams, &relay.hop_control)),
+            format!("{:?}", (relay.conflux, options.overrides.conflux)),
         ]
     };
-    let [scheduler, edge_control, rest, limits, memory, hop_control] = core(old);
+    let [scheduler, edge_control, rest, limits, memory, hop_control, conflux] = core(old);
     let new_core = core(new);
     let differs = [
         ("Nickname", old.nickname != new.nickname),
@@ -98,6 +99,7 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
         ("Penstock authenticated_sendmes and max_circuit_queue", limits != new_core[3]),
         ("MaxMemInQueues", memory != new_core[4]),
         ("Penstock transport and hop_control", hop_control != new_core[5]),
+        ("ConfluxEnabled and ConfluxClientUX", conflux != new_core[6]),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }

@@ -7,6 +7,7 @@ use super::{LEAST_RATE, ONE_GBYTE, Place, TorrcError};
 use super::{ValueError, invalid};
 use crate::directory::{OperatorOverrides, Params};
 use penstock_core::RelayConfig;
+use penstock_core::conflux::{ConfluxConfig, DesiredUx};
 use penstock_core::edge_control::EdgeControlConfig;
 use penstock_core::hop_control::HopControlConfig;
 use penstock_core::scheduler::SchedulerConfig;
@@ -63,9 +64,11 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Operat
     }
     warn_of_rounds(read, &config, &settings);
     refuse(&config, &settings)?;
+    let says_conflux = conflux(read, &mut config, &settings)?;
     config.limits.memory = Some(super::memory::limit(read)?);
     let mut overrides = overrides(&settings);
     overrides.run_interval |= says_interval;
+    overrides.conflux = says_conflux;
     Ok((config, advertised, overrides))
 }
 
@@ -91,6 +94,44 @@ fn overrides(settings: &[Setting]) -> OperatorOverrides {
         run_interval: says("preset") || settings.iter().any(names_scheduler),
         edge_control: says("edge_control"),
         throttle: says("throttle"),
+        conflux: false,
+    }
+}
+
+/// Reads `ConfluxEnabled` and `ConfluxClientUX`. Without `ConfluxEnabled`, a `Penstock` line decides. Without both, nodes
+/// with congestion control have Conflux, and the consensus can disable it. Returns whether the torrc decides.
+///
+/// Source: C tor `conflux_is_enabled()`, `options_validate_cb()`.
+fn conflux(read: &mut Reader, config: &mut RelayConfig, settings: &[Setting]) -> Result<bool, TorrcError> {
+    let said = read.placed("ConfluxEnabled", values::auto_flag)?;
+    let client_ux = read.one("ConfluxClientUX", client_ux)?.unwrap_or_default();
+    let has_vegas = matches!(config.edge_control, EdgeControlConfig::Vegas(_));
+    if let Some((Some(true), place)) = &said
+        && !has_vegas
+    {
+        let why =
+            "linked circuits need congestion control, which edge_control disables, so this has no effect";
+        read.warn(place, "ConfluxEnabled", why);
+    }
+    let has = |key| settings.iter().any(|setting| key_of(&setting.line) == key);
+    let decided = match said {
+        Some((said, _)) => said,
+        None if has("conflux") => Some(config.conflux.is_some()),
+        // A preset without Conflux disables it.
+        None => Some(false).filter(|_| has("preset") && config.conflux.is_none()),
+    };
+    let linking = ConfluxConfig { client_ux, ..ConfluxConfig::TOR_0_4_9 };
+    config.conflux = (has_vegas && decided != Some(false)).then_some(linking);
+    Ok(decided.is_some())
+}
+
+fn client_ux(text: &str) -> Result<DesiredUx, ValueError> {
+    match text {
+        "throughput" => Ok(DesiredUx::HighThroughput),
+        "latency" => Ok(DesiredUx::MinLatency),
+        "throughput_lowmem" => Ok(DesiredUx::LowMemThroughput),
+        "latency_lowmem" => Ok(DesiredUx::LowMemLatency),
+        _ => Err(invalid!("{text:?} must be throughput, latency, throughput_lowmem or latency_lowmem")),
     }
 }
 
@@ -109,12 +150,6 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
     }
     if config.ecn_threshold.is_some() {
         return wrong("ecn_threshold", "cells of the real network cannot be marked; remove it");
-    }
-    if config.conflux.is_some() {
-        return wrong(
-            "conflux",
-            "live relays do not link circuits; remove it, or set preset = 'tor-0.4.9-noconflux'",
-        );
     }
     if matches!(config.edge_control, EdgeControlConfig::Dctcp(_)) {
         return wrong("edge_control", "\"dctcp\" needs marks, which cells of the real network do not have");

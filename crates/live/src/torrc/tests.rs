@@ -3,6 +3,7 @@
 use super::*;
 use crate::proxy::{CircuitLimits, IsolationFlags, NodeSet, PathRules, SocksPort};
 use penstock_core::circuit_policy::CircuitPolicyConfig;
+use penstock_core::conflux::DesiredUx;
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::throttle::ThrottleConfig;
 use penstock_units::{Bytes, DataRate};
@@ -88,7 +89,13 @@ fn the_consensus_does_not_change_settings_of_the_torrc() {
     );
     let windows = "Penstock edge_control = { kind = 'windows', circuit_window = 500 }\n";
     assert_eq!(overrides(windows), OperatorOverrides { edge_control: true, ..OperatorOverrides::default() });
-    let all = OperatorOverrides { half_life: true, run_interval: true, edge_control: true, throttle: true };
+    let all = OperatorOverrides {
+        half_life: true,
+        run_interval: true,
+        edge_control: true,
+        throttle: true,
+        conflux: true,
+    };
     assert_eq!(overrides("Penstock preset = 'tor-0.2.3'\n"), all, "another Tor than today's");
 }
 
@@ -335,8 +342,8 @@ fn every_error_has_its_place_and_the_correct_form() {
             "Penstock: ecn_threshold: cells of the real network cannot be marked",
         ),
         ("Penstock edge_control = 'dctcp'", "Penstock: edge_control: \"dctcp\" needs marks"),
-        ("Penstock preset = 'tor-0.4.9'", "Penstock: conflux: live relays do not link circuits"),
-        ("Penstock conflux = true", "Penstock: conflux: live relays do not link circuits"),
+        ("ConfluxEnabled yes", "ConfluxEnabled: \"yes\" must be 0, 1 or auto"),
+        ("ConfluxClientUX fast", "ConfluxClientUX: \"fast\" must be throughput, latency, throughput_lowmem"),
         (
             "Schedulers KIST\nPenstock scheduler = 'global'",
             "Penstock: scheduler: this key is set by another line already",
@@ -357,6 +364,37 @@ fn every_error_has_its_place_and_the_correct_form() {
     assert!(hidden.contains("ORPort: no ORPort is advertised"), "{hidden}");
     let file = Options::load(Some(Path::new("/nowhere/torrc")), &[]).unwrap_err().to_string();
     assert!(file.starts_with("/nowhere/torrc: "), "{file}");
+}
+
+/// The torrc, whether the node links circuits, and whether the consensus decides it.
+#[test]
+fn conflux_follows_the_torrc_or_the_consensus() {
+    for (more, links, by_consensus) in [
+        ("", true, true),
+        ("ConfluxEnabled auto", true, true),
+        ("ConfluxEnabled 1", true, false),
+        ("ConfluxEnabled 0", false, false),
+        ("Penstock conflux = false", false, false),
+        ("Penstock conflux = true", true, false),
+        ("Penstock preset = 'tor-0.4.9'", true, true),
+        ("Penstock preset = 'tor-0.4.9-noconflux'", false, false),
+        ("Penstock preset = 'tor-0.4.9'\nConfluxEnabled 0", false, false),
+        ("Penstock preset = 'tor-0.4.9-noconflux'\nConfluxEnabled auto", true, true),
+        ("Penstock edge_control = 'windows'", false, true),
+    ] {
+        let options = with(more);
+        assert_eq!(
+            (options.relay.conflux.is_some(), !options.overrides.conflux),
+            (links, by_consensus),
+            "{more}"
+        );
+    }
+    let without = with("Penstock edge_control = 'windows'\nConfluxEnabled 1");
+    assert!(without.relay.conflux.is_none());
+    assert!(without.warnings[0].contains("ConfluxEnabled: linked circuits need congestion control"));
+    let wish = |more: &str| with(more).relay.conflux.unwrap().client_ux;
+    assert_eq!(wish(""), DesiredUx::HighThroughput);
+    assert_eq!(wish("ConfluxClientUX latency_lowmem"), DesiredUx::LowMemLatency);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod attacks;
 #[path = "../common/mod.rs"]
 mod common;
+mod conflux;
 #[path = "../interop/ctor.rs"]
 mod ctor;
 mod defences;

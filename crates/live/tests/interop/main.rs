@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod conflux;
 mod ctor;
 mod tls;
 mod violations;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The effect on a circuit.
 #[derive(Clone, Debug, PartialEq)]
-enum Effect {
+pub(super) enum Effect {
     Unaffected,
     Destroyed(DestroyReason),
     /// The peer receives this message first.
@@ -29,13 +29,13 @@ use Effect::{Destroyed, LinkCloses, Receives, Unaffected};
 
 /// The actions of a peer on a circuit of one hop. Returns the id of the circuit whose reaction is
 /// compared.
-type Action = fn(&mut Client, &Hop) -> CircId;
+pub(super) type Action = fn(&mut Client, &Hop) -> CircId;
 
 fn id(low: u32) -> CircId {
     CircId(NonZeroU32::new(1 << 31 | low).unwrap())
 }
 
-fn noise(bytes: usize) -> Vec<u8> {
+pub(super) fn noise(bytes: usize) -> Vec<u8> {
     let mut noise = vec![0; bytes];
     rand::rng().fill_bytes(&mut noise);
     noise
@@ -53,7 +53,7 @@ fn extend(client: &mut Client, to: LinkSpec, onion: &Hop) -> RelayMessage {
 }
 
 /// Sends a message on the client's circuit and returns the circuit's id.
-fn send(client: &mut Client, on: u16, message: &RelayMessage) -> CircId {
+pub(super) fn send(client: &mut Client, on: u16, message: &RelayMessage) -> CircId {
     client.send_message(stream(on), message);
     client.id
 }
@@ -197,10 +197,10 @@ fn send_as(client: &mut Client, command: u8, message: &RelayMessage) -> CircId {
     client.id
 }
 
-/// The effect of an action on its circuit, while the link answers other requests.
-fn effect(relay: &Hop, action: Action) -> Effect {
+/// The effect of an action on its circuit, while the link answers other requests. `build` builds the circuit.
+pub(super) fn effect(relay: &Hop, build: impl Fn(&mut Client, &Hop), action: Action) -> Effect {
     let mut client = Client::connect(&relay.0);
-    client.build(std::slice::from_ref(relay));
+    build(&mut client, relay);
     let circuit = action(&mut client, relay);
     for ping in 0..4 {
         std::thread::sleep(Duration::from_millis(200));
@@ -228,8 +228,9 @@ fn effect(relay: &Hop, action: Action) -> Effect {
 fn protocol_violations_have_the_same_effect_in_c_tor_and_penstock() {
     let (ctor, ours) = (CTor::exit(), Running::start_configured(|config| config.single_hop = false));
     let mut differ = Vec::new();
+    let build = |client: &mut Client, relay: &Hop| client.build(std::slice::from_ref(relay));
     for (name, action, expected) in CASES {
-        let [theirs, mine] = [effect(&hop(&ctor), action), effect(&ours.hop(), action)];
+        let [theirs, mine] = [effect(&hop(&ctor), build, action), effect(&ours.hop(), build, action)];
         println!("{name}: C tor {theirs:?}, ours {mine:?}");
         if mine != expected.unwrap_or(theirs) {
             differ.push(name);
