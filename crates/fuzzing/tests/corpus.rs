@@ -64,11 +64,14 @@ fn the_corpus_builds_circuits_and_covers_all_violations() {
         most(|reached| reached.flow[1]),
         most(|reached| reached.data[1]),
         most(|reached| reached.oom_closed),
+        most(|reached| reached.linked),
+        most(|reached| reached.reordering),
     ];
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     let violations: BTreeSet<&str> =
         reached.iter().flat_map(|reached| &reached.violations).map(|violation| &violation[..]).collect();
     for violation in [
+        "BadSequence",
         "BufferExceeded",
         "ForgedSendme",
         "QueueExceeded",
@@ -76,6 +79,7 @@ fn the_corpus_builds_circuits_and_covers_all_violations() {
         "UnexpectedCell",
         "UnexpectedEarlyCell",
         "UnexpectedFlowControl",
+        "UnexpectedLink",
         "UnexpectedSendme",
         "Unrecognised",
         "WindowExceeded",

@@ -129,10 +129,11 @@ fn send(world: &mut World, choices: &mut Choices<'_>) {
         18 => (13, Vec::new()),
         19 => (43, choices.bytes(2).to_vec()),
         20 => (44, choices.bytes(6).to_vec()),
+        21 => linking(choices),
         _ => (choices.byte(), choices.bytes(255).to_vec()),
     };
     let early = early || number == 14 && kind & 64 == 0;
-    let mut body = body(number, if number == 14 || number == 8 { stream & 4 } else { stream }, &data);
+    let mut body = body(number, if matches!(number, 8 | 14 | 19..=22) { stream & 4 } else { stream }, &data);
     if kind & 32 != 0 && kind % 24 > 20 {
         let length = choices.u16().to_be_bytes();
         body[9..11].copy_from_slice(&length);
@@ -140,6 +141,21 @@ fn send(world: &mut World, choices: &mut Choices<'_>) {
     for _ in 0..times(choices) {
         let cell = world.circuits[at].send(early, &body);
         world.give(channel, &cell);
+    }
+}
+
+/// A message that links circuits. All sets have one of two nonces.
+fn linking(choices: &mut Choices<'_>) -> (u8, Vec<u8>) {
+    let what = choices.byte();
+    match what % 4 {
+        0 => (21, Vec::new()),
+        1 => (22, u32::from(choices.byte()).to_be_bytes().to_vec()),
+        _ => {
+            let [sent, received] = [what & 64, what & 128].map(|flag| u64::from(flag != 0 && choices.flag()));
+            let numbers = [sent.to_be_bytes(), received.to_be_bytes()].concat();
+            let link = [&[1][..], &[what & 8; 32], &numbers, &[choices.byte() % 6]].concat();
+            (if what & 48 == 48 { 20 } else { 19 }, link)
+        }
     }
 }
 

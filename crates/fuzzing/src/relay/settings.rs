@@ -4,6 +4,7 @@ use crate::choices::Choices;
 use penstock_core::RelayConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
 use penstock_core::config::{Bandwidth, Limits, Refill};
+use penstock_core::conflux::ConfluxConfig;
 use penstock_core::edge_control::{
     DynamicConfig, EdgeControlConfig, TimelyConfig, VegasConfig, WindowsConfig, XonXoffConfig,
 };
@@ -30,6 +31,7 @@ pub(super) fn relay(choices: &mut Choices<'_>, is_scarce: bool) -> RelayConfig {
         throttle: throttle(flags >> 5 & 7),
         client_buckets: buckets(),
         authenticated_sendmes: flags & 16 == 0,
+        conflux: Some(ConfluxConfig::TOR_0_4_9),
         sendme_padding: if edge & 8 != 0 { 16 } else { 0 },
         limits: Limits {
             max_circuit_queue: 300,

@@ -53,6 +53,10 @@ pub struct Reached {
     pub channels_closed: u32,
     /// Circuits that the out-of-memory handler closed [1].
     pub oom_closed: u64,
+    /// Circuits that were linked [1].
+    pub linked: u64,
+    /// The longest queue of messages that waited for earlier ones [1].
+    pub reordering: u64,
 }
 
 #[derive(Debug)]
@@ -460,6 +464,8 @@ impl World {
             self.relay.outbuf_bytes().get() <= channels * (limits.outbuf.get() + 64 * 1024),
             "output buffers are bounded"
         );
+        let waiting = self.relay.reordering() as u64;
+        assert!(waiting <= circuits * u64::from(limits.edge_buffer), "reorder queues are bounded");
         assert!(streams <= circuits * u64::from(limits.streams_per_circuit), "streams are bounded");
         let known = self.links.len() + self.connecting.len();
         assert_eq!(channels as usize, known, "a channel has a connection, or waits for one");
@@ -490,6 +496,7 @@ impl World {
         assert!(may || !self.circuits[1].over, "the second link is undisturbed");
         let counted = self.relay.counters();
         self.reached.oom_closed = counted.oom_closed;
+        (self.reached.linked, self.reached.reordering) = (counted.linked, counted.longest_reordering);
         self.reached.flow = [counted.xoffs, counted.xons];
         self.reached.data = [counted.data_packaged, counted.data_delivered];
     }
