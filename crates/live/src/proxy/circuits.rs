@@ -3,15 +3,20 @@
 //! Source: path-spec, "When we build"; C tor `circuit_get_best()`, `circuit_predict_and_launch_new()`,
 //! `circuit_expire_building()`, `circuit_expire_old_circuits_clientside()`.
 
+mod sets;
+
 use super::build_times::BuildTimeout;
 use super::isolation::Isolation;
 use super::network::Router;
 use super::path::Purpose;
 use crate::directory::Fingerprint;
 use penstock_core::CircuitIndex;
+use penstock_core::conflux::Nonce;
 use penstock_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+pub(crate) use sets::{SetLimits, SetStep};
 
 /// The client expects streams of a kind for so long after the last one (C tor `PREDICTED_CIRCS_RELEVANCE_TIME`).
 const PREDICTED: Duration = Duration::from_secs(3600);
@@ -86,11 +91,15 @@ pub(crate) struct ClientCircuit {
     streams: u32,
     /// The time of the last change of the number of streams.
     used: Instant,
+    /// The set of linked circuits to which the circuit belongs.
+    set: Option<Nonce>,
+    /// When LINK left on the circuit.
+    link_sent: Option<Instant>,
 }
 
 impl ClientCircuit {
     fn is_clean(&self) -> bool {
-        self.dirty.is_none() && !self.is_retired && !self.is_late
+        self.set.is_none() && self.dirty.is_none() && !self.is_retired && !self.is_late
     }
 
     fn serves(&self, wanted: Wanted<'_>) -> bool {
@@ -125,12 +134,14 @@ pub(crate) struct Circuits {
     /// Kinds of streams that the client expects, with the time of the last one.
     predicted: BTreeMap<Purpose, Instant>,
     limits: CircuitLimits,
+    sets: BTreeMap<Nonce, sets::LinkedSet>,
 }
 
 impl Circuits {
     /// Expects a stream to port 443 at first, as C tor does.
     pub(crate) fn new(limits: CircuitLimits, now: Instant) -> Self {
-        Circuits { table: BTreeMap::new(), predicted: BTreeMap::from([(Purpose::Port(443), now)]), limits }
+        let predicted = BTreeMap::from([(Purpose::Port(443), now)]);
+        Circuits { table: BTreeMap::new(), predicted, limits, sets: BTreeMap::new() }
     }
 
     pub(crate) fn get(&self, index: CircuitIndex) -> Option<&ClientCircuit> {
@@ -163,6 +174,8 @@ impl Circuits {
             is_retired: false,
             streams: 0,
             used: now,
+            set: None,
+            link_sent: None,
         };
         self.table.insert(index, circuit);
     }
@@ -182,26 +195,39 @@ impl Circuits {
         Some((time, !circuit.is_late))
     }
 
-    pub(crate) fn on_closed(&mut self, index: CircuitIndex) -> Option<ClientCircuit> {
-        self.table.remove(&index)
+    /// A circuit has closed. Returns it, and the linked circuit to which its streams have moved.
+    pub(crate) fn on_closed(&mut self, index: CircuitIndex) -> Option<(ClientCircuit, Option<CircuitIndex>)> {
+        let mut circuit = self.table.remove(&index)?;
+        let heir = self.leave_set(index, &mut circuit);
+        Some((circuit, heir))
     }
 
-    /// The open circuit for a stream: a used one of its group, otherwise an unused one.
+    /// Whether streams can use the circuit: it is not linked, or it is the first of its linked circuits.
+    fn takes_streams(&self, index: CircuitIndex, circuit: &ClientCircuit) -> bool {
+        let leads = |nonce| self.sets.get(&nonce).is_some_and(|set| set.is_led_by(index));
+        circuit.progress == Progress::Open && circuit.set.is_none_or(leads)
+    }
+
+    /// The open circuit for a stream: linked circuits first, then a used one of its group before an unused one.
+    ///
+    /// Source: C tor `circuit_get_best()`, which prefers linked circuits.
     pub(crate) fn find(&self, now: Instant, wanted: Wanted<'_>) -> Option<CircuitIndex> {
-        let fits = |circuit: &ClientCircuit| {
+        let fits = |(index, circuit): &(&CircuitIndex, &ClientCircuit)| {
             let is_fresh = circuit.dirty.is_none_or(|since| now.since(since) < self.limits.max_dirtiness);
-            circuit.progress == Progress::Open && is_fresh && circuit.serves(wanted)
+            is_fresh && self.takes_streams(**index, circuit) && circuit.serves(wanted)
         };
-        let fitting = self.table.iter().filter(|(_, circuit)| fits(circuit));
-        fitting
-            .max_by_key(|(_, circuit)| (circuit.dirty, circuit.isolation.is_some()))
-            .map(|(index, _)| *index)
+        let rank =
+            |circuit: &ClientCircuit| (circuit.set.is_some(), circuit.dirty, circuit.isolation.is_some());
+        let fitting = self.table.iter().filter(fits);
+        fitting.max_by_key(|(_, circuit)| rank(circuit)).map(|(index, _)| *index)
     }
 
-    /// Whether a circuit in construction will serve a stream. This circuit then belongs to the stream's group.
+    /// Whether a circuit in construction will serve a stream. This circuit then belongs to the stream's group. A stream
+    /// does not wait for linked circuits.
     pub(crate) fn reserve(&mut self, wanted: Wanted<'_>) -> bool {
         let is_building = |circuit: &&mut ClientCircuit| {
-            matches!(circuit.progress, Progress::Building(_)) && circuit.serves(wanted)
+            let is_building = matches!(circuit.progress, Progress::Building(_));
+            is_building && circuit.set.is_none() && circuit.serves(wanted)
         };
         let found =
             self.table.values_mut().filter(is_building).max_by_key(|circuit| circuit.isolation.is_some());
@@ -276,7 +302,12 @@ impl Circuits {
     ) -> Vec<(CircuitIndex, Expiry)> {
         let mut expired = Vec::new();
         let available = if learns { self.limits.available.min(LEARNING) } else { self.limits.available };
-        for (index, circuit) in &mut self.table {
+        let Circuits { table, sets, limits: own, .. } = self;
+        for (index, circuit) in table {
+            let set = circuit.set.and_then(|nonce| sets.get(&nonce));
+            if set.is_some_and(|set| set.is_linked() && !set.is_led_by(*index)) {
+                continue;
+            }
             let age = now.since(circuit.began);
             let expiry = match circuit.progress {
                 Progress::Building(0) if age >= GUARD_TIMEOUT.min(limits.close) => Expiry::GuardSilent,
@@ -289,7 +320,7 @@ impl Circuits {
                 Progress::Open => {
                     let is_over = circuit.is_retired
                         || circuit.is_late
-                        || circuit.dirty.is_some_and(|since| now.since(since) >= self.limits.max_dirtiness)
+                        || circuit.dirty.is_some_and(|since| now.since(since) >= own.max_dirtiness)
                         || now.since(circuit.used) >= available;
                     if !is_over || circuit.streams > 0 {
                         continue;
@@ -298,6 +329,13 @@ impl Circuits {
                 }
             };
             expired.push((*index, expiry));
+        }
+        // A late leg only measures its build time, and another leg takes its place.
+        for (index, _) in expired.iter().filter(|(_, expiry)| *expiry == Expiry::TimedOut) {
+            if let Some(mut circuit) = self.table.remove(index) {
+                self.leave_set(*index, &mut circuit);
+                self.table.insert(*index, circuit);
+            }
         }
         expired
     }
@@ -328,23 +366,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TIMES: BuildTimeout =
+    pub(super) const TIMES: BuildTimeout =
         BuildTimeout { timeout: Duration::from_secs(5), close: Duration::from_secs(60) };
 
-    fn at(seconds: u64) -> Instant {
+    pub(super) fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    fn group(secret: &str) -> Isolation {
+    pub(super) fn group(secret: &str) -> Isolation {
         let request = request(1, "a.example", 80, Some(("me", secret)));
         Isolation::of(0, IsolationFlags::default(), [127, 0, 0, 1].into(), &request)
     }
 
-    fn path(exit: u8) -> Path {
+    pub(super) fn path(exit: u8) -> Path {
         [1, 2, exit].map(|number| Arc::new(router(number, 1, "Guard Exit", "accept 80,443")))
     }
 
-    fn circuits() -> Circuits {
+    pub(super) fn circuits() -> Circuits {
         Circuits::new(CircuitLimits::default(), at(0))
     }
 

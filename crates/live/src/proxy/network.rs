@@ -33,6 +33,8 @@ pub(crate) struct Router {
     pub(crate) has_congestion_control: bool,
     /// Whether the relay supports N23 (N23=1).
     pub(crate) has_n23: bool,
+    /// Whether the relay supports Conflux (Conflux=1).
+    pub(crate) has_conflux: bool,
 }
 
 impl Router {
@@ -44,6 +46,11 @@ impl Router {
     /// Deviation: C tor also writes the IPv6 address.
     pub(crate) fn link_spec(&self) -> LinkSpec {
         LinkSpec { addresses: vec![self.address], rsa: self.keys.rsa, ed25519: Some(self.keys.ed25519) }
+    }
+
+    /// Whether the relay, as an exit, links circuits. They need congestion control.
+    pub(crate) fn links_circuits(&self) -> bool {
+        self.has_conflux && self.has_congestion_control
     }
 
     fn class(&self) -> Class {
@@ -133,6 +140,12 @@ impl Network {
         self.listed.contains(identity)
     }
 
+    /// The numbers of exits with Conflux, and of all exits [1]. Source: C tor `count_exit_with_conflux_support()`.
+    pub(crate) fn linking_exits(&self) -> [usize; 2] {
+        let exits = || self.routers.iter().filter(|router| router.flags.exit && !router.flags.bad_exit);
+        [exits().filter(|exit| exit.has_conflux).count(), exits().count()]
+    }
+
     pub(crate) fn by_identity(&self, identity: &Fingerprint) -> Option<&Arc<Router>> {
         self.by_identity.get(identity).map(|place| &self.routers[*place])
     }
@@ -169,6 +182,7 @@ struct Entry {
     weight: u32,
     has_congestion_control: bool,
     has_n23: bool,
+    has_conflux: bool,
     digest: Option<[u8; 32]>,
 }
 
@@ -185,6 +199,7 @@ impl Entry {
             weight: 0,
             has_congestion_control: false,
             has_n23: false,
+            has_conflux: false,
             digest: None,
         })
     }
@@ -197,6 +212,7 @@ impl Entry {
             b"pr" => {
                 self.has_congestion_control = supports(&words, "FlowCtrl", 2);
                 self.has_n23 = supports(&words, "N23", 1);
+                self.has_conflux = supports(&words, "Conflux", 1);
             }
             b"w" => {
                 let value = words.iter().find_map(|word| word.strip_prefix("Bandwidth="));
@@ -234,6 +250,7 @@ impl Entry {
             policy,
             has_congestion_control: self.has_congestion_control,
             has_n23: self.has_n23,
+            has_conflux: self.has_conflux,
         })
     }
 }
@@ -308,6 +325,7 @@ pub(crate) mod tests {
             policy: PortSummary::read(policy).unwrap_or_else(|_| PortSummary::none()),
             has_congestion_control: true,
             has_n23: false,
+            has_conflux: true,
         }
     }
 
@@ -346,7 +364,8 @@ pub(crate) mod tests {
         let (exit, relay) = (named("exit0"), named("relay0"));
         assert!(exit.policy.allows(80) && !relay.policy.allows_some());
         assert!(exit.is_guard() && relay.is_guard() && !named("auth0").is_guard());
-        assert!(exit.has_congestion_control && exit.address.port() == 17_040);
+        assert!(exit.has_congestion_control && exit.links_circuits() && exit.address.port() == 17_040);
+        assert_eq!(network.linking_exits(), [1, 1]);
         assert!(network.lists(&exit.rsa()) && network.by_identity(&exit.rsa()).is_some());
     }
 

@@ -56,9 +56,30 @@ impl<'a> Paths<'a> {
         purpose: Purpose,
         failed: &BTreeSet<Fingerprint>,
     ) -> Option<&'a Arc<Router>> {
+        self.exit_that(rng, purpose, failed, |_| true)
+    }
+
+    /// An exit for linked circuits. Source: C tor `choose_good_exit_server_general()` with `CRN_CONFLUX`.
+    pub(crate) fn linking_exit(
+        &self,
+        rng: &mut impl Rng,
+        purpose: Purpose,
+        failed: &BTreeSet<Fingerprint>,
+    ) -> Option<&'a Arc<Router>> {
+        self.exit_that(rng, purpose, failed, |router| router.links_circuits() && router.flags.stable)
+    }
+
+    fn exit_that(
+        &self,
+        rng: &mut impl Rng,
+        purpose: Purpose,
+        failed: &BTreeSet<Fingerprint>,
+        fits: impl Fn(&Router) -> bool,
+    ) -> Option<&'a Arc<Router>> {
         let rules = self.rules;
         self.choose(rng, Position::Exit, |router| {
             !router.flags.bad_exit
+                && fits(router)
                 && is_usable(router, purpose.is_long_lived())
                 && purpose.fits(router)
                 && !failed.contains(&router.rsa())
@@ -75,9 +96,32 @@ impl<'a> Paths<'a> {
         guard: &Router,
         exit: &Router,
     ) -> Option<&'a Arc<Router>> {
+        self.middle_that(rng, purpose.is_long_lived(), guard, exit, |_| true)
+    }
+
+    /// A middle relay of a leg, without the middle relays of other legs (C tor `conflux_add_middles_to_exclude_list()`).
+    pub(crate) fn linking_middle(
+        &self,
+        rng: &mut impl Rng,
+        guard: &Router,
+        exit: &Router,
+        others: &BTreeSet<Fingerprint>,
+    ) -> Option<&'a Arc<Router>> {
+        self.middle_that(rng, true, guard, exit, |router| !others.contains(&router.rsa()))
+    }
+
+    fn middle_that(
+        &self,
+        rng: &mut impl Rng,
+        needs_stable: bool,
+        guard: &Router,
+        exit: &Router,
+        fits: impl Fn(&Router) -> bool,
+    ) -> Option<&'a Arc<Router>> {
         let rules = self.rules;
         self.choose(rng, Position::Middle, |router| {
-            is_usable(router, purpose.is_long_lived())
+            is_usable(router, needs_stable)
+                && fits(router)
                 && self.are_compatible(router, guard)
                 && self.are_compatible(router, exit)
                 && (rules.middle.is_empty() || rules.middle.contains(router))

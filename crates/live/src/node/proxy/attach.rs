@@ -162,10 +162,7 @@ impl Proxy {
             self.connections.insert(number, Connection { socket, client, port, since, state });
             return;
         };
-        if let Some(state) = self.circuits.get(circuit) {
-            let path = state.path.each_ref().map(|router| &router.nickname[..]).join(", ");
-            log::debug!("a stream uses circuit {} through {path}", circuit.index());
-        }
+        log::debug!("a stream uses {}", self.described(circuit));
         self.circuits.attach(now, circuit, &waiting.isolation);
         self.circuit_of.insert(stream, circuit);
         let greeting = waiting.reply(SocksStatus::SUCCEEDED);
@@ -175,6 +172,22 @@ impl Proxy {
         let (until, end, is_gone) = (now + timeout, None, false);
         let attached = Attached { number, client, port, since, waiting, circuit, exit, until, end, is_gone };
         self.streams.insert(stream, attached);
+    }
+
+    /// The number and the relays of a circuit, and of the circuits that are linked with it, for the log.
+    pub(super) fn described(&self, circuit: CircuitIndex) -> String {
+        let legs = self.circuits.legs_of(circuit).into_iter().filter_map(|leg| {
+            let path = self.circuits.get(leg)?.path.each_ref().map(|router| &router.nickname[..]).join(", ");
+            Some(format!("circuit {} through {path}", leg.index()))
+        });
+        legs.collect::<Vec<_>>().join(" and ")
+    }
+
+    /// The streams of a circuit continue on another one of its linked circuits.
+    pub(super) fn move_streams(&mut self, from: CircuitIndex, to: CircuitIndex) {
+        let circuits = self.circuit_of.values_mut();
+        let attached = self.streams.values_mut().map(|attached| &mut attached.circuit);
+        circuits.chain(attached).filter(|circuit| **circuit == from).for_each(|circuit| *circuit = to);
     }
 
     /// The exit has opened the stream. The application gets the reply before the first data.

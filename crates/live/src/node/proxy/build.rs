@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 /// After so many failed circuits, the client waits for the next tick [1].
 const MAX_FAILURES: u32 = 5;
 /// Maximum number of exits that the client tries for one path [1].
-const MAX_EXITS: usize = 8;
+pub(super) const MAX_EXITS: usize = 8;
 /// Interval between two circuits that only measure build times (C tor `CBT_DEFAULT_TEST_FREQUENCY`).
 const TEST_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -50,7 +50,7 @@ impl Proxy {
         }
     }
 
-    fn may_begin(&self) -> bool {
+    pub(super) fn may_begin(&self) -> bool {
         self.failures < MAX_FAILURES && self.circuits.may_begin()
     }
 
@@ -64,6 +64,18 @@ impl Proxy {
         failed: &BTreeSet<Fingerprint>,
     ) -> bool {
         let Some(path) = self.choose_path(node, now, purpose, failed) else { return false };
+        self.begin(node, now, path, isolation);
+        true
+    }
+
+    /// Starts a circuit with this path.
+    pub(super) fn begin(
+        &mut self,
+        node: &mut Node,
+        now: Instant,
+        path: Path,
+        isolation: Option<Isolation>,
+    ) -> CircuitIndex {
         let [guard, middle, exit] = &path;
         let peer = node.peers.relay(&guard.link_spec(), guard.address, |peer| node.relay.shares(peer));
         let rest = [middle.link_spec(), exit.link_spec()];
@@ -72,7 +84,7 @@ impl Proxy {
         let leg = node.relay.leg(circuit, Direction::Forward);
         let has_link = leg.is_some_and(|(channel, _)| node.sockets.channels.contains(channel));
         self.circuits.begin(now, circuit, path, isolation, has_link);
-        true
+        circuit
     }
 
     /// Chooses the exit, then a guard that fits to it, then the middle relay. In a small network, an exit may fit to no
@@ -153,15 +165,20 @@ impl Proxy {
             self.build_times.on_built(time);
         }
         self.has_news = true;
+        self.link(node, circuit);
     }
 
     pub(super) fn on_circuit_closed(&mut self, node: &mut Node, circuit: CircuitIndex) {
         self.handshakes.remove(circuit);
-        let Some(state) = self.circuits.on_closed(circuit) else { return };
+        let was_linking = self.circuits.is_linking(circuit);
+        let Some((state, heir)) = self.circuits.on_closed(circuit) else { return };
+        if let Some(heir) = heir {
+            self.move_streams(circuit, heir);
+        }
         if state.awaits_guard() {
             self.guards.on_failure(node.clock.now(), &state.path[0].rsa());
         }
-        self.failures += u32::from(!state.is_open());
+        self.failures += u32::from(was_linking || !state.is_open());
         self.has_news = true;
     }
 

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `accept` | connections of applications, and their SOCKS handshakes |
 //! | `build` | circuits: paths, handshakes, timeouts |
+//! | `sets` | linked circuits |
 //! | `attach` | streams: requests wait for a circuit, join it, and try again after a failure |
 
 mod accept;
 mod attach;
 mod build;
+mod sets;
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -18,7 +20,7 @@ use super::sockets::Token;
 use crate::directory::{Fingerprint, Flavour};
 use crate::proxy::ProxyConfig;
 use crate::proxy::build_times::{BuildTimeout, BuildTimes};
-use crate::proxy::circuits::Circuits;
+use crate::proxy::circuits::{Circuits, SetLimits};
 use crate::proxy::guards::Guards;
 use crate::proxy::network::Network;
 use crate::proxy::path::Paths;
@@ -77,6 +79,9 @@ pub(super) struct Proxy {
     next_test: Instant,
     /// Why the current consensus allows no circuit; `None` if it allows one.
     shortage: Option<&'static str>,
+    set_limits: SetLimits,
+    /// No set of linked circuits begins before this time.
+    next_set: Instant,
     /// End of the pause in accepting connections, after the process ran out of file descriptors.
     paused: Option<Instant>,
 }
@@ -145,6 +150,8 @@ impl Node {
             failures: 0,
             next_test: now,
             shortage: None,
+            set_limits: SetLimits::default(),
+            next_set: now,
             paused: None,
             config,
         };
@@ -184,6 +191,7 @@ impl Node {
                 proxy.finish_handshake(node, circuit, &handshake);
             }
             Event::CircuitBuilt { circuit } => proxy.on_built(node, circuit),
+            Event::CircuitsLinked { circuit } => proxy.on_linked(node, circuit),
             Event::CircuitClosed { circuit, .. } => proxy.on_circuit_closed(node, circuit),
             Event::StreamConnected { stream } => proxy.on_connected(node, stream),
             Event::StreamEnded { stream, end } => proxy.on_ended(stream, end),
@@ -209,6 +217,7 @@ impl Proxy {
             (self.next_tick, self.failures) = (now + TICK, 0);
             self.update_network(node);
             self.expire_circuits(node, now);
+            self.expire_links(node, now);
             self.expire_requests(node, now);
             if self.next_save <= now {
                 self.next_save = now + SAVE_INTERVAL;
@@ -218,6 +227,7 @@ impl Proxy {
         self.has_news = false;
         self.attach_all(node, now);
         self.build_ahead(node, now);
+        self.build_sets(node, now);
     }
 
     /// Reads the consensus again if it or the microdescriptors have changed.
@@ -236,6 +246,7 @@ impl Proxy {
         let was_sufficient = self.paths().is_some();
         (self.network, self.known) = (Network::of(&documents), known);
         let Some(network) = self.network.as_ref().filter(|network| network.is_sufficient()) else { return };
+        self.set_limits = SetLimits::of(&consensus.params, network.linking_exits());
         let paths = Paths { network, rules: &self.config.rules, own: self.own };
         self.guards.update(node.clock.date(), &mut node.rng, paths);
         let shortage = paths.shortage();

@@ -1,14 +1,16 @@
 //! A client and its relays in threads of the test. The client knows the relays without a directory.
 
 use super::*;
+use crate::directory::Params;
 use crate::node::NodeCounters;
 use crate::node::{NodeConfig, listen};
 use crate::proxy::network::Router;
 use crate::proxy::network::tests::{network, router};
-use crate::proxy::{IsolationFlags, SocksPort};
-use penstock_core::RelayConfig;
+use crate::proxy::{IsolationFlags, NodeSet, SocksPort};
+use penstock_core::conflux::ConfluxConfig;
 use penstock_core::datagram::DatagramCounters;
 use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
+use penstock_core::{Counters, RelayConfig};
 use penstock_link::crypto::RelayKeys;
 use penstock_link::descriptor::{ExitPolicy, Private};
 use penstock_link::keys::Keys;
@@ -21,7 +23,9 @@ use std::thread::JoinHandle;
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A node in its own thread. Dropping this value stops the node.
-pub(in crate::node) struct Running(Arc<AtomicBool>, Option<JoinHandle<(NodeCounters, DatagramCounters)>>);
+pub(in crate::node) struct Running(Arc<AtomicBool>, Option<JoinHandle<Ended>>);
+
+type Ended = (NodeCounters, DatagramCounters, Counters);
 
 impl Running {
     /// Starts the node that `make` returns.
@@ -33,13 +37,18 @@ impl Running {
             while !flag.load(Ordering::Relaxed) {
                 node.turn().unwrap();
             }
-            (node.counters.clone(), node.relay.datagram_counters())
+            (node.counters.clone(), node.relay.datagram_counters(), node.relay.counters())
         };
         Running(stop, Some(std::thread::spawn(run)))
     }
 
     /// Stops the node, and returns its counters.
-    pub(in crate::node) fn stop(mut self) -> (NodeCounters, DatagramCounters) {
+    pub(in crate::node) fn stop(self) -> (NodeCounters, DatagramCounters) {
+        let (node, datagrams, _) = self.end();
+        (node, datagrams)
+    }
+
+    fn end(mut self) -> Ended {
         self.0.store(true, Ordering::Relaxed);
         self.1.take().unwrap().join().unwrap()
     }
@@ -104,12 +113,17 @@ pub(in crate::node) fn client_with(
         let mut node = Node::bind(config, keys).unwrap();
         let mut config = ProxyConfig { internal_addresses: true, ..ProxyConfig::new(vec![port]) };
         config.rules.distinct_subnets = false;
+        if node.relay.config().conflux.is_some() {
+            // Otherwise a guard can be the middle relay of the other leg.
+            config.rules.middle = NodeSet::read("relay3,relay4").unwrap();
+        }
         node.serve_socks(vec![listener], config).unwrap();
         let date = node.clock.date();
         node.with_proxy(|proxy, node| {
             let network = network(routers);
             let paths = Paths { network: &network, rules: &proxy.config.rules, own: None };
             proxy.guards.update(date, &mut node.rng, paths);
+            proxy.set_limits = SetLimits::of(&Params::default(), network.linking_exits());
             // Without relays, the client waits for a directory.
             proxy.network = Some(network).filter(|network| !network.routers.is_empty());
         });
@@ -264,4 +278,83 @@ fn applications_that_leave_or_send_garbage_are_forgotten() {
     let mut reply = [0; 12];
     onion.read_exact(&mut reply).unwrap();
     assert_eq!(reply[..4], [5, 0, 5, 4], "host unreachable");
+}
+
+/// Settings of nodes that link circuits.
+fn linking() -> RelayConfig {
+    RelayConfig { conflux: Some(ConfluxConfig::TOR_0_4_9), ..relay_config() }
+}
+
+/// Two guards, two middle relays and an exit, which link circuits.
+fn linking_network() -> (Vec<Running>, Vec<Router>) {
+    let relay = |(number, flags)| {
+        let claims = if number == 5 { "accept 1-65535" } else { "" };
+        relay_with(number, flags, claims, "accept *:*", linking(), |_| {})
+    };
+    [(1, "Guard"), (2, "Guard"), (3, ""), (4, ""), (5, "Exit")].into_iter().map(relay).unzip()
+}
+
+/// Starts a client, which accepts requests as soon as this number of circuits is linked.
+fn linked_client(routers: Vec<Router>, circuits: u64) -> (Running, SocketAddr) {
+    let (make, port) = client_with(routers, linking());
+    let wait = move || {
+        let mut node = make();
+        while node.relay.counters().linked < circuits {
+            node.turn().unwrap();
+        }
+        node
+    };
+    (Running::start(wait), port)
+}
+
+/// Sends bytes to a server that returns them.
+fn echoed(mut stream: TcpStream, bytes: u32) {
+    let sent: Vec<u8> = (0..bytes).map(|number| (number * 7 % 251) as u8).collect();
+    let (mut writer, copy) = (stream.try_clone().unwrap(), sent.clone());
+    let writing = std::thread::spawn(move || writer.write_all(&copy).unwrap());
+    let mut received = vec![0; sent.len()];
+    stream.read_exact(&mut received).unwrap();
+    writing.join().unwrap();
+    assert!(received == sent);
+}
+
+#[test]
+fn streams_use_both_legs_of_linked_circuits() {
+    let (running, routers) = linking_network();
+    // Three sets wait for streams.
+    let (client, socks_port) = linked_client(routers, 6);
+    let server = echo();
+    for user in ["one", "two"] {
+        let (status, stream) = socks(socks_port, 1, server, user);
+        assert_eq!(status, 0);
+        echoed(stream, 2_000_000);
+    }
+    let (_, _, at_client) = client.end();
+    let counters: Vec<Counters> = running.into_iter().map(|relay| relay.end().2).collect();
+    let exit = counters[4];
+    assert!(exit.linked >= 6 && at_client.linked >= 6, "{exit:?}");
+    assert!(exit.switches > 0 && at_client.longest_reordering > 0, "{exit:?} {at_client:?}");
+    // Both guards and both middle relays carry at least one initial window of each download.
+    for relay in &counters[..4] {
+        assert!(relay.received >= 2 * 124, "{relay:?}");
+    }
+}
+
+#[test]
+fn a_client_continues_after_a_leg_has_died() {
+    let (mut running, routers) = linking_network();
+    let (client, socks_port) = linked_client(routers, 6);
+    let server = echo();
+    let (status, mut broken) = socks(socks_port, 1, server, "one");
+    assert_eq!(status, 0);
+    echoed(broken.try_clone().unwrap(), 500_000);
+    // A middle relay of all sets dies. The stream ends or continues: it depends on the last cells.
+    drop(running.remove(3));
+    let _ = broken.write_all(&[1; 1000]);
+    for user in ["one", "two", "three", "four"] {
+        let (status, stream) = socks(socks_port, 1, server, user);
+        assert_eq!(status, 0, "{user}");
+        echoed(stream, 100_000);
+    }
+    drop((client, running));
 }
