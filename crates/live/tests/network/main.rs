@@ -3,6 +3,7 @@
 //! Needs Debian's package `tor` (0.4.8 or later), or the path of a tor program in the variable TOR:
 //! `cargo test -p penstock-live --test network -- --ignored --nocapture`.
 
+mod conflux;
 mod credits;
 #[path = "../common/exchange.rs"]
 mod exchange;

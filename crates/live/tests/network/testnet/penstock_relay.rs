@@ -131,6 +131,7 @@ fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Autho
     let localhost = Ipv4Addr::LOCALHOST;
     let speaks_vegas = matches!(options.relay.edge_control, EdgeControlConfig::Vegas(_));
     let n23 = if options.relay.hop_control.is_active() { " N23=1" } else { "" };
+    let conflux = if options.relay.conflux.is_some() { "Conflux=1 " } else { "" };
     // A restarted relay keeps its port, so that clients find it.
     let port_file = folder.join("port");
     let port = std::fs::read_to_string(&port_file).map_or(0, |port| port.parse().unwrap());
@@ -150,7 +151,7 @@ fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Autho
         or_port,
         ipv6: None,
         platform: Some("Penstock on Linux".into()),
-        protocols: format!("{}{n23}", PROTOCOLS[usize::from(speaks_vegas)]),
+        protocols: format!("{conflux}{}{n23}", PROTOCOLS[usize::from(speaks_vegas)]),
         started: now,
         bandwidth: [1 << 30, 1 << 30, 0],
         contact: None,
