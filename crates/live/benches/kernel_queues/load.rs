@@ -3,10 +3,12 @@
 use crate::exchange::exchange;
 use crate::testnet::socks_at;
 use crate::testnet::tor::Tor;
+use penstock_live::clock::Clock;
+use penstock_units::Instant;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Sizes as in the paper's experiments [B] (KIST section 3).
 const WEB: u64 = 320 << 10;
@@ -17,7 +19,7 @@ const USERS: [[u32; 2]; 3] = [[1, 0], [8, 2], [40, 10]];
 
 /// Loads the relay of each client for this time [s]. Then all downloads end.
 pub(crate) fn run(clients: &[Tor; 3], server: SocketAddr, seconds: u32) {
-    let end = Instant::now() + Duration::from_secs(seconds.into());
+    let (clock, end) = (Clock::start(), Instant::from_secs(seconds.into()));
     let open = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for (client, [web, bulk]) in clients.iter().zip(USERS) {
@@ -25,7 +27,7 @@ pub(crate) fn run(clients: &[Tor; 3], server: SocketAddr, seconds: u32) {
                 let open = &open;
                 scope.spawn(move || {
                     let (bytes, pause) = if user < web { (WEB, 2 + user % 3) } else { (BULK, 0) };
-                    while Instant::now() < end {
+                    while clock.now() < end {
                         // Streams with different names use different circuits.
                         let stream = socks_at(client.socks, server, Some(&format!("user{user}")));
                         let Ok(stream) = stream else {
@@ -40,7 +42,7 @@ pub(crate) fn run(clients: &[Tor; 3], server: SocketAddr, seconds: u32) {
                 });
             }
         }
-        thread::sleep(end.saturating_duration_since(Instant::now()));
+        thread::sleep(end.since(clock.now()));
         for stream in open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }

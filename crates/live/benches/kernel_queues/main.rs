@@ -25,10 +25,11 @@ mod waits;
 use lexopt::ValueExt;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use penstock_live::clock::Clock;
 use penstock_testbed::namespace::ip;
 use penstock_testbed::site::Site;
 use penstock_testbed::star::{Access, Edge, Edges};
-use penstock_units::{Bytes, DataRate, Duration};
+use penstock_units::{Bytes, DataRate, Duration, Instant};
 use shared::{Options, has_tor};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -180,7 +181,7 @@ fn measure(places: &[Place], kqtime: &Path, torrc: &'static str, is_ours: bool, 
         assert!(wait(TIMEOUT, || client.is_bootstrapped()), "{} has no directory", client.name);
     }
     let server = places[SERVER].run(|| exchange::server_at(places[SERVER].address));
-    let began = std::time::Instant::now();
+    let clock = Clock::start();
     let sent = || middles.map(|at| places[FIRST + at].run(sent_bytes));
     let before = sent();
     places[CLIENT].run(|| load::run(&clients, server.0, seconds));
@@ -191,7 +192,7 @@ fn measure(places: &[Place], kqtime: &Path, torrc: &'static str, is_ours: bool, 
     for process in processes {
         end(process);
     }
-    let took = began.elapsed();
+    let took = clock.now().since(Instant::ZERO);
     let found = middles.map(|at| Waits {
         program: if is_ours { "Penstock" } else { "C tor" },
         scheduler: "",

@@ -2,10 +2,10 @@
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
+use penstock_units::Duration;
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::path::Path;
-use std::time::Duration;
 
 /// The waits of one relay.
 pub(crate) struct Waits {
