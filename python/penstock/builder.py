@@ -1,6 +1,5 @@
 """Makes a scenario from Python values, without TOML text."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Self
 
 from penstock._core import Document
 from penstock.errors import ScenarioError, replacing
+from penstock.overrides import quoted
 
 Value = str | int | float | bool | Sequence["Value"] | Mapping[str, "Value"]
 """A value of a key. Sizes, rates and times are strings with their unit, as in a scenario file: `"128 KiB/s"`."""
@@ -71,7 +71,13 @@ class Scenario:
             ScenarioError: if a value has no form in TOML.
         """
         parts = [_table(f"[{title}]", keys) for title, keys in self._sections.items()]
-        return "\n".join([*parts, *(_table("[[variants]]", each) for each in self._variants)])
+        text = "\n".join([*parts, *(_table("[[variants]]", each) for each in self._variants)])
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = text[error.start]
+            raise ScenarioError(f"the scenario has {half!a}, half of a character; give the whole character") from None
+        return text
 
     def save(self, path: str | Path) -> Path:
         """Check the scenario and write it to a file, which `penstock.run` and the command accept.
@@ -98,7 +104,7 @@ def _table(title: str, keys: Mapping[str, Value]) -> str:
 
 def _key(name: str) -> str:
     """A key of a file, in which a dot separates tables."""
-    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else json.dumps(part) for part in name.split("."))
+    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else quoted(part) for part in name.split("."))
 
 
 def _toml(name: str, value: Value) -> str:
@@ -106,13 +112,13 @@ def _toml(name: str, value: Value) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return json.dumps(value)
+            return quoted(value)
         case int() | float():
             # TOML calls them nan and inf, as Python does.
             return repr(value)
         case Mapping():
             # A dotted key of an override is one key, in quotes.
-            inner = (f"{json.dumps(str(key))} = {_toml(f'{name}.{key}', each)}" for key, each in value.items())
+            inner = (f"{quoted(str(key))} = {_toml(f'{name}.{key}', each)}" for key, each in value.items())
             return "{ " + ", ".join(inner) + " }"
         case Sequence():
             return "[" + ", ".join(_toml(name, each) for each in value) + "]"

@@ -1,5 +1,6 @@
 """A scenario from Python values equals the one from TOML text."""
 
+import tomllib
 from datetime import timedelta
 from pathlib import Path
 
@@ -44,13 +45,23 @@ def test_every_kind_of_value_has_its_form_in_toml(tmp_path: Path) -> None:
     for line in ('kind = "kist"', "authenticated_sendmes = true", "stream_window = 200", "loss = 0.25"):
         assert line in resolved
     quoted = Scenario('A "quoted" title\nwith ümlauts and a \\').toml()
-    assert 'title = "A \\"quoted\\" title\\nwith \\u00fcmlauts and a \\\\"' in quoted
+    assert 'title = "A \\"quoted\\" title\\nwith ümlauts and a \\\\"' in quoted
+
+
+@pytest.mark.parametrize("title", ["x \U0001f600", "delete \x7f", 'tab\t, quote " and backslash \\'])
+def test_every_character_reaches_the_scenario(tmp_path: Path, title: str) -> None:
+    assert tomllib.loads(Scenario(title).toml())["scenario"]["title"] == title
+    scenario = small().variant("other", label=title)
+    labels = dict(catalog.load(scenario.save(tmp_path / "built.toml"))[1].variants())
+    assert labels["other"] == title
 
 
 def test_a_mistake_is_a_sentence_and_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "built.toml"
     with pytest.raises(ScenarioError, match=r"relays\.middle\.lnk: this key is unknown; did you mean link\?"):
         small().relay("middle", lnk="1 MiB/s").save(path)
+    with pytest.raises(ScenarioError, match=r"the scenario has '\\ud83d', half of a character"):
+        small().variant("half", label="\ud83d").save(path)
     with pytest.raises(ScenarioError, match=r"duration is .*, a timedelta; it must be a string"):
         small().section("run", duration=timedelta(seconds=3)).save(path)  # type: ignore[arg-type]
     assert not path.exists()
