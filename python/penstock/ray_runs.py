@@ -48,13 +48,34 @@ class Done(NamedTuple):
     """The sentence of an error; empty if the run is complete."""
 
 
+class Cluster(NamedTuple):
+    """A cluster to which this process is connected."""
+
+    ray: Any
+    """The module `ray`."""
+    address: str
+
+    def cores(self) -> int:
+        """The number of cores of all machines."""
+        return max(int(self.ray.cluster_resources().get("CPU", 1)), 1)
+
+
+def is_local(cluster: str | Cluster) -> bool:
+    """Whether a cluster, or the one at an address, is started on this machine."""
+    return (cluster.address if isinstance(cluster, Cluster) else cluster) == LOCAL
+
+
 @contextmanager
-def connected(address: str, workers: int) -> Iterator[Any]:
-    """The module `ray`, connected to the cluster at `address`; `local` starts a cluster with `workers` cores here.
+def connected(to: str | Cluster, workers: int) -> Iterator[Cluster]:
+    """The cluster at the address `to`; `local` starts a cluster with `workers` cores here. A cluster stays connected.
 
     Raises:
         PenstockError: if Ray is missing, or no cluster answers at the address.
     """
+    if isinstance(to, Cluster):
+        yield to
+        return
+    address = to
     try:
         import ray
     except ImportError:
@@ -71,7 +92,7 @@ def connected(address: str, workers: int) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise _no_cluster(address, error) from None
     try:
-        yield ray
+        yield Cluster(ray, address)
     finally:
         ray.shutdown()
 
@@ -93,18 +114,13 @@ def _no_cluster(address: str, error: Exception) -> PenstockError:
     )
 
 
-def cores(ray: Any) -> int:
-    """The number of cores of the cluster."""
-    return max(int(ray.cluster_resources().get("CPU", 1)), 1)
-
-
-def check(ray: Any, document: _core.Document, variants: Iterable[str], threads: int) -> None:
+def check(cluster: Cluster, document: _core.Document, variants: Iterable[str], threads: int) -> None:
     """Refuse runs that no machine of the cluster can execute; Ray would wait for such a machine.
 
     Raises:
         PenstockError: if each machine has less memory than a run needs, or fewer cores than a run has threads.
     """
-    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    alive = [node["Resources"] for node in cluster.ray.nodes() if node["Alive"]]
     largest = max((node.get("memory", 0.0) for node in alive), default=0.0)
     size, name = max((document.estimate(name)["peak_heap_bytes"], name) for name in variants)
     if size > largest:
@@ -147,9 +163,9 @@ def _execute(task: Task) -> Done:
 class RayPool:
     """Does runs as tasks of a cluster. The results do not depend on the cluster."""
 
-    def __init__(self, ray: Any, output: OutputDir, jobs: Sequence[Job], threads: int) -> None:
+    def __init__(self, cluster: Cluster, output: OutputDir, jobs: Sequence[Job], threads: int) -> None:
         """Submit all runs of `jobs`, each with this many `threads`."""
-        self._ray = ray
+        self._ray = cluster.ray
         self._output = output
         document = output.origin.document
         labels = dict(document.variants())
@@ -158,7 +174,7 @@ class RayPool:
             for name in dict.fromkeys(job.variant for job in jobs)
         }
         memory = {name: int(document.estimate(name)["peak_heap_bytes"]) for name in texts}
-        remote: Callable[..., Any] = ray.remote(execute)
+        remote: Callable[..., Any] = self._ray.remote(execute)
         self._running = {}
         for job in jobs:
             task = Task(_core.version(), texts[job.variant], job, threads)

@@ -16,7 +16,7 @@ from penstock.grid import Grid
 from penstock.output import Job, Origin, OutputDir, finished_parts, missing
 from penstock.overrides import Sets, typed
 from penstock.progress import POLL_S, Watch
-from penstock.ray_runs import RayPool
+from penstock.ray_runs import Cluster, RayPool
 from penstock.result import Result
 from penstock.shards import Shard
 
@@ -46,7 +46,7 @@ def run(
     jobs: int | None = None,
     threads: int | None = None,
     shard: str | None = None,
-    ray: str | None = None,
+    ray: str | Cluster | None = None,
     watch: Watch | None = None,
     confirm: Confirm | None = None,
 ) -> Result:
@@ -72,8 +72,8 @@ def run(
             run of their own. If all runs together would have more threads than cores, the number is reduced with a
             warning. The results do not depend on it.
         shard: `K/N` executes only this part of the runs, and needs `out`. `penstock.merge` merges all parts.
-        ray: the address of a Ray cluster that executes the runs; `local` starts Ray here. `jobs` then is the number of
-            runs at the same time on this machine, and has no effect on other clusters.
+        ray: the address of a Ray cluster that executes the runs, or its connection; `local` starts Ray here. `jobs`
+            then is the number of runs at the same time on this machine, and has no effect on other clusters.
         watch: receives progress reports.
         confirm: receives the estimated cost before the first run; an exception ends the command.
 
@@ -122,7 +122,7 @@ def sweep(
     jobs: int | None = None,
     threads: int | None = None,
     shard: str | None = None,
-    ray: str | None = None,
+    ray: str | Cluster | None = None,
     watch: Watch | None = None,
     confirm: Confirm | None = None,
 ) -> Result:
@@ -166,7 +166,7 @@ def _run(
     watch: Watch | None,
     replays: Mapping[Job, _core.Replay],
     confirm: Confirm | None,
-    ray: str | None,
+    ray: str | Cluster | None,
 ) -> Result:
     for option, count in (("--jobs", jobs), ("--threads", threads)):
         if count is not None and count < 1:
@@ -174,16 +174,17 @@ def _run(
     cores = _core.cores()
     variants = {job.variant for job in todo}
     at_once = cores
-    if ray == ray_runs.LOCAL and threads is not None and threads > cores:
+    local = ray is not None and ray_runs.is_local(ray)
+    if local and threads is not None and threads > cores:
         catalog.warn(f"--threads {threads} is reduced to {cores}, the number of cores")
         threads = cores
-    if ray in (None, ray_runs.LOCAL):
+    if local or ray is None:
         at_once = fits.at_once(origin.document, variants, jobs, max(cores // (threads or 1), 1))
     with ray_runs.connected(ray, at_once * (threads or 1)) if ray is not None else nullcontext() as cluster:
         if cluster is not None:
-            at_once = max(ray_runs.cores(cluster) // (threads or 1), 1)
+            at_once = max(cluster.cores() // (threads or 1), 1)
             ray_runs.check(cluster, origin.document, variants, threads or 1)
-            if jobs is not None and ray != ray_runs.LOCAL:
+            if jobs is not None and not local:
                 catalog.warn("--jobs has no effect on a Ray cluster, which has the cores of its machines")
         if confirm:
             # A refusal must leave no directory.
@@ -215,9 +216,8 @@ def _run(
     return Result(output.path)
 
 
-def cost(document: _core.Document, todo: Sequence[Job], out: Path | None, jobs: int | None) -> estimates.Cost:
+def cost(document: _core.Document, todo: Sequence[Job], out: Path | None, at_once: int) -> estimates.Cost:
     """The estimated cost of the runs of `todo` that are not finished in `out`."""
-    at_once = fits.at_once(document, {job.variant for job in todo}, jobs, _core.cores())
     return estimates.of(document, missing(todo, _finished(document, out)), at_once)
 
 

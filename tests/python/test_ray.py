@@ -15,7 +15,9 @@ import penstock
 from penstock import ray_runs
 from penstock.catalog import SHIPPED
 from penstock.errors import PenstockError, ScenarioError
+from penstock.estimates import Cost
 from penstock.output import TABLES
+from penstock.paper import runner as paper
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed: pip install 'penstock[ray]'")
@@ -100,6 +102,50 @@ def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path) -> None:
     ):
         penstock.run("quickstart", out=tmp_path / "out", ray="127.0.0.1:1")
     assert not (tmp_path / "out").exists()
+
+
+CLAIM = """
+[[claims]]
+id = "{0}"
+section = "1"
+says = "The first byte arrives."
+scenario = "{0}"
+variants = ["stock"]
+workload = "web"
+measure = "ttfb_s"
+statistic = "median"
+gate = {{ at_most = 60.0, by = "mean" }}
+"""
+
+
+@needs_ray
+def test_a_paper_connects_once_and_estimates_with_the_cores_of_the_cluster(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    (tmp_path / "other.toml").write_text(small.read_text())
+    claims = 'paper = "made-up"\ntitle = "Made up"\n' + CLAIM.format("small") + CLAIM.format("other")
+    (tmp_path / "claims.toml").write_text(claims)
+    asked: list[Cost] = []
+    connected: list[str] = []
+    init = ray.init
+
+    def counted(**options: Any) -> Any:
+        connected.append(options["address"])
+        return init(**options)
+
+    monkeypatch.setattr(ray, "init", counted)
+    monkeypatch.setattr(ray_runs.Cluster, "cores", lambda _: 3)
+    out = tmp_path / "out"
+    outcome = paper.run(str(tmp_path), seeds=3, out=out, jobs=1, ray="local", confirm=asked.append)
+    assert connected == ["local"]
+    assert [len(result.manifest["runs"]) for result in outcome.results.values()] == [3, 3]
+    [cost] = asked
+    assert (cost.runs, cost.at_once) == (6, 3)
+    # Finished outputs need no cluster.
+    paper.run(str(tmp_path), seeds=3, out=out, ray="127.0.0.1:1")
+    assert connected == ["local"]
 
 
 @pytest.mark.skipif(HAS_RAY, reason="Ray is installed")

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from penstock import _core, catalog, generated, runs
+from penstock import _core, catalog, fits, generated, ray_runs, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, naming
 from penstock.estimates import Confirm, Cost
 from penstock.output import Job, fresh, read_json, read_manifest, write_json
@@ -16,6 +16,7 @@ from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.measures import MEASURES
 from penstock.paper.verdicts import Checked, decide, undecidable, unit_of
 from penstock.progress import Watch
+from penstock.ray_runs import Cluster
 from penstock.result import Result
 
 RUNS = 5
@@ -82,7 +83,8 @@ def run(
         seeds: the number of seeds, from the first seed of each scenario upwards.
         out: the paper's directory, with a subdirectory for each scenario; by default `runs/paper-<name>-<n>`.
         jobs: the number of runs at the same time; by default one for each core.
-        ray: the address of a Ray cluster that executes the runs, as in `penstock.run`.
+        ray: the address of a Ray cluster that executes the runs, as in `penstock.run`. All scenarios share one
+            connection.
         watching: makes a progress display for the runs of a scenario.
         confirm: receives the estimated cost of all scenarios before the first run; an exception ends the command.
 
@@ -106,22 +108,25 @@ def run(
     for each in claims.tradeoffs_of(figure, scenario):
         wanted_in[each] = _all_variants(claims, each)
     sets = {each: scaled(claims, each, scale) for each in wanted_in}
-    if confirm:
-        confirm(_cost(claims, wanted_in, sets, seeds, out, jobs))
-    directory, made = _directory(claims, out, scale)
-    results = {}
-    for each, wanted in wanted_in.items():
-        where = directory / each
-        name = claims.scenario(each)
-        with watching(name) if watching else nullcontext() as watch:
-            try:
-                if not where.exists():
-                    _refuse_other_build(directory)
-                results[each] = _one(name, wanted, sets[each], seeds, where, jobs, ray, watch)
-            except Cancelled:
-                raise Cancelled(
-                    f"stopped; finished runs are kept, and the same command with --out {directory} executes the others"
-                ) from None
+    left = _unfinished(claims, wanted_in, sets, seeds, out)
+    with _connected(ray, left, jobs) as cluster:
+        if confirm:
+            confirm(_cost(left, jobs, cluster))
+        directory, made = _directory(claims, out, scale)
+        results = {}
+        for each, wanted in wanted_in.items():
+            where = directory / each
+            name = claims.scenario(each)
+            with watching(name) if watching else nullcontext() as watch:
+                try:
+                    if not where.exists():
+                        _refuse_other_build(directory)
+                    results[each] = _one(name, wanted, sets[each], seeds, where, jobs, cluster, watch)
+                except Cancelled:
+                    raise Cancelled(
+                        "stopped; finished runs are kept, and the same command with "
+                        f"--out {directory} executes the others"
+                    ) from None
     checked = [first[claim.id] or decide(claim, results) for claim in chosen]
     compared = tradeoffs.of(claims.tradeoffs, results)
     return Outcome(claims, directory, checked, results, scale, figure, scenario, made, compared)
@@ -194,24 +199,52 @@ def _known_variants(claims: Claims, scenario: str) -> list[str]:
     return [name for name, _ in catalog.load(claims.scenario(scenario))[1].variants()]
 
 
-def _cost(
+class _Left(NamedTuple):
+    """A scenario whose output is not finished."""
+
+    document: _core.Document
+    todo: list[Job]
+    """All runs, of which `where` may have some."""
+    where: Path | None
+
+    def at_once(self, jobs: int | None) -> int:
+        """The number of runs at the same time on this machine."""
+        return fits.at_once(self.document, {job.variant for job in self.todo}, jobs, _core.cores())
+
+
+def _unfinished(
     claims: Claims,
     wanted: dict[str, set[str]],
     sets: dict[str, tuple[str, ...]],
     seeds: int,
     out: str | Path | None,
-    jobs: int | None,
-) -> Cost:
-    """The estimated cost of the runs that `out` lacks, scenario after scenario."""
-    total = Cost(0, 0.0, 1, 0.0)
+) -> list[_Left]:
+    """The scenarios that `out` lacks, or has in part."""
+    left = []
     for scenario, variants in wanted.items():
-        where = Path(out or "") / scenario
-        manifest = read_manifest(where) if out is not None else None
-        if manifest is not None and manifest["finished"]:
-            continue
-        _, document = catalog.load(claims.scenario(scenario), sets[scenario])
-        todo = runs.plan(document, sorted(variants), None, **_many(document, seeds))
-        total += runs.cost(document, todo, where if out is not None else None, jobs)
+        where = None if out is None else Path(out) / scenario
+        manifest = read_manifest(where) if where is not None else None
+        if manifest is None or not manifest["finished"]:
+            _, document = catalog.load(claims.scenario(scenario), sets[scenario])
+            todo = runs.plan(document, sorted(variants), None, **_many(document, seeds))
+            left.append(_Left(document, todo, where))
+    return left
+
+
+def _connected(ray: str | None, left: Sequence[_Left], jobs: int | None) -> AbstractContextManager[Cluster | None]:
+    """The cluster at the address `ray`, if scenarios are left for it."""
+    if ray is None or not left:
+        return nullcontext()
+    workers = max(each.at_once(jobs) for each in left) if ray_runs.is_local(ray) else 1
+    return ray_runs.connected(ray, workers)
+
+
+def _cost(left: Sequence[_Left], jobs: int | None, cluster: Cluster | None) -> Cost:
+    """The estimated cost of the runs that are left, scenario after scenario."""
+    total = Cost(0, 0.0, 1, 0.0)
+    for each in left:
+        at_once = each.at_once(jobs) if cluster is None else cluster.cores()
+        total += runs.cost(each.document, each.todo, each.where, at_once)
     return total
 
 
@@ -222,7 +255,7 @@ def _one(
     seeds: int,
     where: Path,
     at_once: int | None,
-    ray: str | None,
+    ray: Cluster | None,
     watch: Watch | None,
 ) -> Result:
     """Do the missing runs of one scenario, and return its output."""
