@@ -15,6 +15,8 @@ __all__ = [
     "PenstockError",
     "Replay",
     "ScenarioError",
+    "Signals",
+    "Violation",
     "algorithms",
     "compiled",
     "cores",
@@ -45,6 +47,29 @@ class OutputError(PenstockError):
 class Cancelled(PenstockError):
     """A run that was stopped before its end."""
 
+class Violation(Exception):
+    """The other end of a circuit broke the protocol. A prototype raises it to close the circuit."""
+
+@final
+class Signals:
+    """The measurements of a circuit's end."""
+
+    @property
+    def queue(self) -> int:
+        """Cells in the circuit's queue."""
+
+    @property
+    def outbuf(self) -> int:
+        """Bytes in the output buffer of the circuit's channel."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the queue reached its high mark and has not yet fallen to its low mark."""
+
+    @property
+    def marked(self) -> int:
+        """The number of congestion marks that the SENDME reports."""
+
 @final
 class Document:
     """A parsed and checked scenario file with all variants, after the overrides of `--set`."""
@@ -74,6 +99,9 @@ class Document:
 
     def variants(self) -> list[tuple[str, str]]:
         """Name and label of each variant, in the order of the file."""
+
+    def prototypes(self) -> list[tuple[str, str]]:
+        """Key and name of each Python class that a variant selects as algorithm."""
 
     def seeds(self) -> list[int]:
         """The seeds that the file lists."""

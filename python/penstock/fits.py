@@ -15,6 +15,11 @@ def machine() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def cores(document: _core.Document) -> int:
+    """The number of cores that the runs of a scenario can use in this process: 1 for prototypes, which are Python."""
+    return 1 if document.prototypes() else _core.cores()
+
+
 def at_once(
     document: _core.Document, variants: Iterable[str], jobs: int | None, cores: int, memory: int | None = None
 ) -> int:

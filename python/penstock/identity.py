@@ -2,24 +2,28 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import _core
+
+if TYPE_CHECKING:
+    from penstock.prototypes import Found
 
 LIBRARIES = ("matplotlib", "numpy", "polars", "pydantic", "scipy")
 """The libraries of statistics and figures. Without the extra `plots`, matplotlib is missing."""
 
 
-def build() -> dict[str, Any]:
-    """The platform and the libraries of this process, for manifests."""
+def build(prototypes: Iterable["Found"] = ()) -> dict[str, Any]:
+    """The platform and the libraries of this process, for manifests. Packages with prototypes are libraries."""
     from importlib.metadata import PackageNotFoundError, version
 
     libraries: dict[str, str] = {}
     for name in LIBRARIES:
         with suppress(PackageNotFoundError):
             libraries[name] = version(name)
+    libraries.update({each.distribution: each.version for each in prototypes})
     target, compiler = _core.compiled()
     system = os.uname()
     return {

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from penstock import _core, identity
+from penstock import _core, identity, prototypes
 from penstock._types import RunStats
 from penstock.errors import OutputError, naming, replacing
 from penstock.terminal import printable_strings
@@ -95,8 +95,8 @@ class Origin:
 
     @property
     def version(self) -> str:
-        """The version of Penstock."""
-        return _core.version()
+        """The version of Penstock, with the packages of prototypes that the scenario selects."""
+        return prototypes.version_with(prototypes.of(self.document))
 
     def describe(self) -> dict[str, Any]:
         """The resolved scenario for the manifest."""
@@ -297,7 +297,7 @@ class OutputDir:
         }
         manifest = {
             "version": origin.version,
-            "build": identity.build(),
+            "build": identity.build(prototypes.of(origin.document)),
             "finished": finished,
             "asked": _given(asked),
             "world": origin.world if origin.world != "sim" else None,

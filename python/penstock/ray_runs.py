@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock import _core
+from penstock import _core, prototypes
 from penstock.costs import measured
 from penstock.errors import PenstockError, naming
 from penstock.output import TABLES, Job, OutputDir
@@ -32,6 +32,7 @@ class Task(NamedTuple):
     """The work of one run, for any machine with the same version of Penstock."""
 
     version: str
+    """The version of Penstock, with the packages of prototypes that the scenario selects."""
     scenario: str
     """The resolved scenario, with its variant."""
     job: Job
@@ -144,11 +145,13 @@ def execute(task: Task) -> Done:
 
 
 def _execute(task: Task) -> Done:
-    if _core.version() != task.version:
-        return Done(
-            {}, {}, f"a worker has Penstock {_core.version()}, and this is {task.version}; install the same build"
-        )
-    document = _core.Document(task.scenario, task.job.variant)
+    document = None
+    mine = _core.version()
+    if mine == prototypes.without(task.version):
+        document = _core.Document(task.scenario, task.job.variant)
+        mine = prototypes.version_with(prototypes.of(document))
+    if document is None or mine != task.version:
+        return Done({}, {}, f"a worker has Penstock {mine}, and this is {task.version}; install the same build")
     control = _core.Control(task.threads)
     job = task.job
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
@@ -173,11 +176,14 @@ class RayPool:
             name: f"{document.resolved(name)}\n[[variants]]\nname = {quoted(name)}\nlabel = {quoted(labels[name])}\n"
             for name in dict.fromkeys(job.variant for job in jobs)
         }
+        versions = {
+            name: _version_of(text) if document.prototypes() else _core.version() for name, text in texts.items()
+        }
         memory = {name: int(document.estimate(name)["peak_heap_bytes"]) for name in texts}
         remote: Callable[..., Any] = self._ray.remote(execute)
         self._running = {}
         for job in jobs:
-            task = Task(_core.version(), texts[job.variant], job, threads)
+            task = Task(versions[job.variant], texts[job.variant], job, threads)
             options = {"num_cpus": threads, "memory": memory[job.variant], "max_retries": RETRIES}
             self._running[remote.options(**options).remote(task)] = job  # type: ignore[attr-defined]
 
@@ -221,6 +227,11 @@ class RayPool:
         except BaseException:
             self._output.discard(job)
             raise
+
+
+def _version_of(scenario: str) -> str:
+    """The version for a scenario with one variant, which may have fewer prototypes than the others."""
+    return prototypes.version_with(prototypes.of(_core.Document(scenario, "")))
 
 
 def _last_line(error: Exception) -> str:

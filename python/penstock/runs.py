@@ -171,7 +171,8 @@ def _run(
     for option, count in (("--jobs", jobs), ("--threads", threads)):
         if count is not None and count < 1:
             raise ScenarioError(f"{option} is {count}; it takes at least one")
-    cores = _core.cores()
+    _refuse_threads(origin, jobs, threads, ray)
+    cores = _core.cores() if ray is not None else fits.cores(origin.document)
     variants = {job.variant for job in todo}
     at_once = cores
     local = ray is not None and ray_runs.is_local(ray)
@@ -214,6 +215,18 @@ def _run(
         finally:
             output.close()
     return Result(output.path)
+
+
+def _refuse_threads(origin: Origin, jobs: int | None, threads: int | None, ray: str | Cluster | None) -> None:
+    """Refuse several threads for Python classes, which can share state, and which take turns anyway."""
+    for key, name in origin.document.prototypes():
+        what = f"{key} = {name} is a Python class"
+        if origin.world == "testbed":
+            raise ScenarioError(f"{what}, and live relays have no Python; leave --world testbed out")
+        if threads is not None and threads > 1:
+            raise ScenarioError(f"{what}, which runs in one thread; leave --threads out")
+        if jobs is not None and jobs > 1 and ray is None:
+            raise ScenarioError(f"{what}, which runs in one thread; leave --jobs out, or add --ray local for processes")
 
 
 def cost(document: _core.Document, todo: Sequence[Job], out: Path | None, at_once: int) -> estimates.Cost:

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Observes and cancels a run from another Python thread.
 #[pyclass(frozen, module = "penstock._core")]
 pub(crate) struct Control {
-    inner: penstock_sim::Control,
+    inner: Arc<penstock_sim::Control>,
+    threads: usize,
     /// The sum of the peak heaps of the run's additional threads [B].
     peak_of_others: Arc<AtomicU64>,
     /// The processor time of the run's additional threads [ns].
@@ -21,8 +22,12 @@ fn thread_time() -> u64 {
 }
 
 impl Control {
-    pub(crate) fn inner(&self) -> &penstock_sim::Control {
+    pub(crate) fn inner(&self) -> &Arc<penstock_sim::Control> {
         &self.inner
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
     }
 
     pub(crate) fn peak_of_others(&self) -> u64 {
@@ -45,7 +50,7 @@ impl Control {
             times.fetch_add(thread_time() - begun, Ordering::Relaxed);
         };
         let inner = penstock_sim::Control::new().with_threads(threads).with_thread_wrapper(Box::new(wrapper));
-        Control { inner, peak_of_others, cpu_of_others }
+        Control { inner: Arc::new(inner), threads, peak_of_others, cpu_of_others }
     }
 
     /// The processor time of the run's additional threads, after the run [s].

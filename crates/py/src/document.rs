@@ -1,20 +1,26 @@
 use crate::error::PyError;
-use crate::sampled;
+use crate::{prototype, sampled};
 use penstock_scenario::{NetworkFile, Point};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// A parsed and checked scenario file with all its variants.
 #[pyclass(frozen, module = "penstock._core")]
-pub(crate) struct Document(penstock_scenario::Document);
+pub(crate) struct Document(penstock_scenario::Document, Vec<prototype::Name>);
 
 impl Document {
     pub(crate) fn inner(&self) -> &penstock_scenario::Document {
         &self.0
     }
 
+    /// Key and name of each Python prototype that a variant selects.
+    pub(crate) fn selected(&self) -> &[prototype::Name] {
+        &self.1
+    }
+
     /// Reads a scenario. `network` contains the text of a network file, and the name of this file for error messages.
     fn read(
+        py: Python<'_>,
         (text, name): (&str, &str),
         network: Option<(String, String)>,
         sets: &[String],
@@ -22,8 +28,10 @@ impl Document {
         points: &[Point],
     ) -> Result<Self, PyError> {
         let network = network.as_ref().map(|(text, name)| NetworkFile { name, text });
-        let document = penstock_scenario::Document::in_network(text, name, network, sets, only, points);
-        Ok(Self(document?))
+        prototype::install(py)?;
+        let read = || penstock_scenario::Document::in_network(text, name, network, sets, only, points);
+        let (document, selected) = prototype::selected_by(read);
+        Ok(Self(document?, selected))
     }
 }
 
@@ -32,17 +40,20 @@ impl Document {
     #[new]
     #[pyo3(signature = (text, name, sets = Vec::new(), network = None))]
     fn new(
+        py: Python<'_>,
         text: &str,
         name: &str,
         sets: Vec<String>,
         network: Option<(String, String)>,
     ) -> Result<Self, PyError> {
-        Self::read((text, name), network, &sets, &[], &[Point::default()])
+        Self::read(py, (text, name), network, &sets, &[], &[Point::default()])
     }
 
     #[staticmethod]
     #[pyo3(signature = (text, name, sets, only, points, network = None))]
+    #[expect(clippy::too_many_arguments, reason = "Python callers pass them by name")]
     fn sweep(
+        py: Python<'_>,
         text: &str,
         name: &str,
         sets: Vec<String>,
@@ -51,11 +62,16 @@ impl Document {
         network: Option<(String, String)>,
     ) -> Result<Self, PyError> {
         let points: Vec<Point> = points.into_iter().map(|(name, sets)| Point { name, sets }).collect();
-        Self::read((text, name), network, &sets, &only, &points)
+        Self::read(py, (text, name), network, &sets, &only, &points)
     }
 
     fn variants(&self) -> Vec<(&str, &str)> {
         self.0.variants().iter().map(|variant| (variant.name.as_str(), variant.label.as_str())).collect()
+    }
+
+    /// Key and name of each Python prototype that a variant selects.
+    fn prototypes(&self) -> Vec<prototype::Name> {
+        self.1.clone()
     }
 
     fn seeds(&self) -> Vec<u64> {

@@ -1,8 +1,8 @@
 //! The extension module `penstock._core`, which only converts values.
 //!
 //! Layers, in order: `error` (the Python exception of each error), `huge_pages` and `heap` (memory of a run), `document`, `control`,
-//! `replay` and `paths` (classes), `sampled` (dictionaries of a sampled network), `networks` (relays of consensus documents and eras). The other functions are in this
-//! file. Long calls release the interpreter's lock, so that runs in Python threads use all cores. Types and
+//! `replay` and `paths` (classes), `prototype` (algorithms as Python classes), `sampled` (dictionaries of a sampled
+//! network), `networks` (relays of consensus documents and eras). The other functions are in this file. Long calls release the interpreter's lock, so that runs in Python threads use all cores. Types and
 //! documentation are in `python/penstock/_core.pyi`.
 
 mod control;
@@ -12,6 +12,7 @@ mod heap;
 mod huge_pages;
 mod networks;
 mod paths;
+mod prototype;
 mod replay;
 mod sampled;
 
@@ -28,11 +29,13 @@ mod core {
     #[pymodule_export]
     use crate::document::Document;
     #[pymodule_export]
-    use crate::error::{Cancelled, OutputError, PenstockError, ScenarioError};
+    use crate::error::{Cancelled, OutputError, PenstockError, ScenarioError, Violation};
     #[pymodule_export]
     use crate::networks::{countries, eras, of_consensus, sample, sample_era, sample_places};
     #[pymodule_export]
     use crate::paths::Paths;
+    #[pymodule_export]
+    use crate::prototype::PySignals;
     #[pymodule_export]
     use crate::replay::Replay;
     #[pymodule_export]
@@ -42,7 +45,7 @@ mod core {
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::linked::install().map_err(PyImportError::new_err)
+        crate::linked::plugins().check().map_err(PyImportError::new_err)
     }
 }
 
@@ -52,10 +55,10 @@ mod linked {
 
     include!(concat!(env!("OUT_DIR"), "/register.rs"));
 
-    pub(crate) fn install() -> Result<(), String> {
+    pub(crate) fn plugins() -> plugin::Plugins {
         let mut plugins = plugin::Plugins::default();
         register(&mut plugins);
-        plugin::install(plugins)
+        plugins
     }
 }
 
@@ -71,7 +74,7 @@ use std::path::PathBuf;
 /// Run one variant with one seed and write its tables into `part_dir`.
 ///
 /// `network` is the network's seed, by default `seed`. If `replay` is given, clients request the recorded downloads
-/// instead of their own.
+/// instead of their own. An error of a Python prototype ends the run.
 #[pyfunction]
 #[pyo3(signature = (document, variant, network, seed, part_dir, control, replay = None))]
 #[expect(clippy::too_many_arguments, reason = "Python callers pass them by name")]
@@ -86,6 +89,12 @@ fn run<'py>(
     replay: Option<&Replay>,
 ) -> Result<Bound<'py, PyDict>, PyError> {
     let scenario = document.inner().scenario(&variant)?;
+    if let ([(key, name), ..], true) = (document.selected(), control.threads() > 1) {
+        let sentence =
+            format!("{key} = {name} is a Python class, which runs in one thread; leave --threads out");
+        return Err(Error::Prototype(sentence).into());
+    }
+    let prototypes = prototype::begin(control.inner().clone());
     let (outcome, peak_heap_bytes) = py.detach(|| {
         heap::peak_of(|| {
             let network_seed = network.unwrap_or(seed);
@@ -100,6 +109,9 @@ fn run<'py>(
             Ok::<_, Error>(outcome.stats)
         })
     });
+    if let Some(sentence) = prototypes.error() {
+        return Err(Error::Prototype(sentence).into());
+    }
     let stats = outcome?;
     let dict = PyDict::new(py);
     dict.set_item("sim_seconds", stats.sim_seconds)?;
@@ -120,8 +132,9 @@ fn merge(py: Python<'_>, parts: Vec<PathBuf>, out_dir: PathBuf) -> Result<(), Py
 
 /// Describe every algorithm.
 #[pyfunction]
-fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    let dict = |each: AlgorithmInfo| {
+fn algorithms(py: Python<'_>) -> Result<Vec<Bound<'_, PyDict>>, PyError> {
+    prototype::install(py)?;
+    let dict = |each: AlgorithmInfo| -> PyResult<_> {
         let dict = PyDict::new(py);
         dict.set_item("key", each.key)?;
         dict.set_item("kind", each.kind)?;
@@ -132,13 +145,13 @@ fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         dict.set_item("partners", partners.collect::<Vec<_>>())?;
         Ok(dict)
     };
-    penstock_scenario::algorithms().into_iter().map(dict).collect()
+    Ok(penstock_scenario::algorithms().into_iter().map(dict).collect::<PyResult<_>>()?)
 }
 
 /// Key and name of each algorithm of another crate.
 #[pyfunction]
 fn plugins() -> Vec<(&'static str, &'static str)> {
-    penstock_scenario::plugin::installed()
+    linked::plugins().names()
 }
 
 /// Name, default in TOML, unit and meaning of each parameter. The keys of an inner table come after the table, with the

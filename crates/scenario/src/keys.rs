@@ -455,7 +455,7 @@ macro_rules! algorithm {
                     partners,
                 };
                 let plugins = $crate::plugin::of::<$config>().iter().map(|plugin| {
-                    info(plugin.kind(), plugin.meaning(), plugin.parameters(), $crate::plugin::SOURCE, &[])
+                    info(plugin.kind(), plugin.meaning(), plugin.parameters(), plugin.source(), &[])
                 });
                 [$(info(
                     $kind,

@@ -44,7 +44,7 @@ use std::sync::OnceLock;
 static INSTALLED: OnceLock<Plugins> = OnceLock::new();
 static NONE: Plugins = Plugins::none();
 
-/// The source of every plug-in, for the list of algorithms.
+/// The source of a plug-in that names none, for the list of algorithms.
 pub const SOURCE: &str = "a crate that penstock build linked";
 
 /// Makes `plugins` available to all scenario files of this process. Call it once, before the first file is read; a
@@ -59,9 +59,9 @@ pub fn install(plugins: Plugins) -> Result<(), String> {
     Ok(())
 }
 
-/// The key and the name of each plug-in of this process.
-pub fn installed() -> Vec<(&'static str, &'static str)> {
-    all().names()
+/// Whether [`install`] was called.
+pub fn is_installed() -> bool {
+    INSTALLED.get().is_some()
 }
 
 fn all() -> &'static Plugins {
@@ -72,6 +72,7 @@ fn all() -> &'static Plugins {
 pub struct Plugin<C> {
     kind: &'static str,
     meaning: &'static str,
+    source: &'static str,
     keys: Vec<Key>,
     build: Build<C>,
 }
@@ -110,7 +111,12 @@ impl<C> Plugin<C> {
         meaning: &'static str,
         build: impl Fn(&Parameters) -> Result<C, String> + Send + Sync + 'static,
     ) -> Self {
-        Plugin { kind, meaning, keys: Vec::new(), build: Box::new(build) }
+        Plugin { kind, meaning, source: SOURCE, keys: Vec::new(), build: Box::new(build) }
+    }
+
+    /// Names the source of the algorithm, for the list of algorithms and for errors.
+    pub fn with_source(self, source: &'static str) -> Self {
+        Plugin { source, ..self }
     }
 
     /// Adds a size above zero [B]. `default` is written as in a scenario file: `8 KiB`.
@@ -166,6 +172,10 @@ impl<C> Plugin<C> {
 
     pub(crate) fn meaning(&self) -> &'static str {
         self.meaning
+    }
+
+    pub(crate) fn source(&self) -> &'static str {
+        self.source
     }
 
     pub(crate) fn has(&self, key: &str) -> bool {
@@ -341,7 +351,8 @@ impl Plugins {
         C::of_mut(self).push(plugin);
     }
 
-    fn names(&self) -> Vec<(&'static str, &'static str)> {
+    /// The key and the name of each algorithm.
+    pub fn names(&self) -> Vec<(&'static str, &'static str)> {
         fn of<C: Pluggable>(plugins: &Plugins) -> impl Iterator<Item = (&'static str, &'static str)> {
             C::of(plugins).iter().map(|plugin| (C::KEY, plugin.kind))
         }
@@ -354,7 +365,12 @@ impl Plugins {
             .collect()
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Checks names and defaults, as [`install`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`install`].
+    pub fn check(&self) -> Result<(), String> {
         check::<CircuitPolicyConfig>(self)?;
         check::<SchedulerConfig>(self)?;
         check::<EdgeControlConfig>(self)?;
@@ -367,7 +383,7 @@ impl Plugins {
 fn check<C: Pluggable>(plugins: &Plugins) -> Result<(), String> {
     let all = C::of(plugins);
     for (index, plugin) in all.iter().enumerate() {
-        let name = format!("{} = {:?}", C::KEY, plugin.kind);
+        let name = format!("{} = {:?} of {}", C::KEY, plugin.kind, plugin.source);
         if !is_name(plugin.kind, false) {
             return Err(format!("{name} is not a name; it must consist of letters, digits, '_' and '-'"));
         }
@@ -418,14 +434,15 @@ mod tests {
         let taken = refused([lenient("static")]);
         assert_eq!(
             taken,
-            "throttle = \"static\" is taken by an algorithm of Penstock; give yours another name"
+            "throttle = \"static\" of a crate that penstock build linked is taken by an algorithm of Penstock; give \
+             yours another name"
         );
         assert!(refused([lenient("new"), lenient("new")]).contains("registered twice"));
         assert!(refused([lenient("two words")]).contains("is not a name"));
         assert!(refused([lenient("new").flag("kind", "true", "")]).contains("needs another name"));
-        let wrong = refused([lenient("new").size("most", "8", "")]);
+        let wrong = refused([lenient("new").with_source("me").size("most", "8", "")]);
         assert!(
-            wrong.starts_with("throttle = \"new\": the default of most is wrong: 8 is an integer"),
+            wrong.starts_with("throttle = \"new\" of me: the default of most is wrong: 8 is an integer"),
             "{wrong}"
         );
         let unlucky = Plugin { keys: vec![Key { default: "7", ..lenient("new").keys[0] }], ..lenient("new") };

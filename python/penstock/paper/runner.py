@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock import _core, catalog, fits, generated, ray_runs, runs
+from penstock import _core, catalog, fits, generated, prototypes, ray_runs, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, naming
 from penstock.estimates import Confirm, Cost
 from penstock.output import Job, fresh, read_json, read_manifest, write_json
@@ -209,7 +209,7 @@ class _Left(NamedTuple):
 
     def at_once(self, jobs: int | None) -> int:
         """The number of runs at the same time on this machine."""
-        return fits.at_once(self.document, {job.variant for job in self.todo}, jobs, _core.cores())
+        return fits.at_once(self.document, {job.variant for job in self.todo}, jobs, fits.cores(self.document))
 
 
 def _unfinished(
@@ -279,8 +279,9 @@ def _one(
 def _refuse_other_build(directory: Path) -> None:
     """Refuse to run further scenarios of a paper with another build. Finished outputs may be evaluated again."""
     for path in sorted(directory.rglob("manifest.json")):
+        # Other scenarios of the paper may have no prototypes, or other ones.
         earlier = read_json(path).get("version")
-        if earlier != _core.version():
+        if prototypes.without(str(earlier)) != _core.version():
             raise OutputError(
                 f"{path.parent} was made by penstock {earlier}, and this is {_core.version()}; continue with the other "
                 "build, or choose another --out"
