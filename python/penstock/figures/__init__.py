@@ -15,7 +15,6 @@ from penstock.figures import (
     downloads,
     families,
     grid,
-    leaks,
     life_cycle,
     loads,
     queues,
@@ -33,6 +32,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Picture", "draw", "draw_into"]
 
+
+def _draw_leaks(result: Result) -> Picture | None:
+    if "attacks" not in result.manifest:
+        return None
+    from penstock.figures import leaks  # a slow import
+
+    return leaks.draw(result)
+
+
 FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     downloads.draw,
     sweep.draw,
@@ -46,7 +54,7 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     attacks.draw_probe,
     attacks.draw_wave,
     step.draw,
-    leaks.draw,
+    _draw_leaks,
 )
 """All figures, in the order of the report. A sweep has only the figures of its grid."""
 

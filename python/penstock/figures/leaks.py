@@ -49,9 +49,7 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
 
 
 def draw(result: Result) -> Picture | None:
-    """A row of panels for each attack."""
-    if "attacks" not in result.manifest:
-        return None
+    """A row of panels for each attack of an output that has attacks."""
     found = study.of(result)
     styles = curve_styles(result.variants)
     rows = [_row(result, attack, found.victims.filter(attack=attack.name), styles) for attack in found.attacks]
