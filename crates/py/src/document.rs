@@ -51,7 +51,6 @@ impl Document {
 
     #[staticmethod]
     #[pyo3(signature = (text, name, sets, only, points, network = None))]
-    #[expect(clippy::too_many_arguments, reason = "Python callers pass them by name")]
     fn sweep(
         py: Python<'_>,
         text: &str,
