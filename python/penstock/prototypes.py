@@ -234,6 +234,8 @@ def _found(entry: "EntryPoint") -> Found:
     streams = getattr(target, "streams", "none")
     if streams not in ("windows", "xon-xoff", "none"):
         raise PenstockError(f"{which} has streams = {streams!r}; it must be 'windows', 'xon-xoff' or 'none'")
+    if not isinstance(target.parameters, Mapping):
+        raise PenstockError(f"{which} has parameters = {_short(target.parameters)}; it must be a mapping")
     for name, each in target.parameters.items():
         if not isinstance(each, Parameter):
             raise PenstockError(f"{which}: the parameter {name} is {each!r}; use a function such as whole or size")
@@ -313,4 +315,4 @@ def _short(value: object) -> str:
         text: Any = repr(value)
     except Exception:
         text = "a value"
-    return f"{text[:60]}, a {type(value).__name__}"
+    return f"{text[:60]} of type {type(value).__name__}"

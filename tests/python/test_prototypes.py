@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,17 +170,17 @@ def test_other_sources_are_not_resumed_or_merged(package: Package, own: Callable
         (
             "        return self.left",
             "        return str(self.left)",
-            r"FixedWindow\.package_window at \S+/my_algorithms\.py:\d+ returned '1000', a str; it must return a whole",
+            r"FixedWindow\.package_window at \S+/my_algorithms\.py:\d+ returned '1000' of type str; it must",
         ),
         (
             "        return self.left",
             "        return -self.left",
-            r"FixedWindow\.package_window at \S+:\d+ returned -1000, a int; it must return a whole number of cells",
+            r"FixedWindow\.package_window at \S+:\d+ returned -1000 of type int; it must return",
         ),
         (
             "return 0.0, self.turns[0]",
             "return 0.0, 4711",
-            r"Turns\.head at \S+:\d+ returned \(0\.0, 4711\), a tuple; it must return a priority and the number",
+            r"Turns\.head at \S+:\d+ returned \(0\.0, 4711\) of type tuple; it must return a priority and the number",
         ),
         (
             "self.turns: list[int] = []",
@@ -195,6 +196,16 @@ def test_other_sources_are_not_resumed_or_merged(package: Package, own: Callable
             "from penstock.prototypes import CircuitPolicy\n",
             "import no_such_module\n",
             "the algorithm fixed of my-algorithms 1.0 cannot be imported: ModuleNotFoundError: No module named",
+        ),
+        (
+            '{"circuit_window": whole(1000, "cell", "The number of cells.")}',
+            "3",
+            "has parameters = 3 of type int; it must",
+        ),
+        (
+            'whole(1000, "cell", "The number of cells.")',
+            "3",
+            "the parameter circuit_window is 3; use a function such as",
         ),
         ("class Turns(CircuitPolicy)", "class Turns", "which is not a class derived from EdgeControl or CircuitPolicy"),
         ("        return self.left\n", "        raise SystemExit\n", r"package_window failed at \S+:LINE: SystemExit"),
@@ -257,6 +268,8 @@ def test_a_prototype_runs_in_one_thread(package: Package, own: Callable[..., lis
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'penstock[ray]'")
 def test_ray_runs_a_prototype_in_processes(package: Package, own: Callable[..., list[str]], tmp_path: Path) -> None:
     assert package(*own(*BOTH, out="alone")).status == 0
-    done = package(*own(*BOTH, out="ray"), "--ray", "local", "--jobs", "2")
-    assert done.status == 0, done.err
+    words = package.command.words(*own(*BOTH, out="ray"), "--ray", "local", "--jobs", "2")
+    # Ray takes minutes to start on a busy machine.
+    done = subprocess.run(words, cwd=tmp_path, env=package.command.env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
     assert same_tables(tmp_path / "alone", tmp_path / "ray")
