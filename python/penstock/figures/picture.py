@@ -1,7 +1,6 @@
 """A figure with title and caption, which can be saved as files."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ class Picture:
         if engine := self.figure.get_layout_engine():
             engine.execute(self.figure)
         self.figure.set_layout_engine("none")
-        _keep_ticks(self.figure)
         with naming(self.svg):
             svg: Any = FigureCanvasSVG(self.figure)
             svg.print_svg(self.svg, metadata={"Date": None, "Creator": None})
@@ -52,16 +50,3 @@ class Picture:
             png.print_png(self.png, metadata={"Software": None})
         # The memory of the drawing is free now; `clear` would make new axes first.
         self.figure = Figure()
-
-
-def _keep_ticks(figure: Figure) -> None:
-    """Compute ticks and the heights of titles once. Each drawing would compute them several times for each axis.
-
-    They depend on the layout, and not on the resolution.
-    """
-    every: list[Any] = figure.axes
-    for axes in every:
-        axes._autotitlepos = False
-        for axis in (axes.xaxis, axes.yaxis):
-            ticks = axis._update_ticks()
-            axis._update_ticks = partial(list, ticks)
