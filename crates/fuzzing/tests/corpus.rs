@@ -150,8 +150,56 @@ fn the_corpus_has_valid_and_invalid_consensuses() {
     assert!(read.clone().any(|[_, given]| *given == 0) && outcomes.contains(&None), "{outcomes:?}");
 }
 
+/// The input of a step that sends a message of linked circuits on the circuit with this number.
+fn linking_message(number: u8, what: u8, content: u8) -> Vec<u8> {
+    vec![3, number, 21, 0, what, content, 0]
+}
+
+/// The input of steps that build circuits with congestion control and link them. For each circuit: which of two sets
+/// it joins, and whether the client confirms.
+fn linked(legs: &[(bool, bool)]) -> Vec<u8> {
+    let leg = |(number, (second, confirms)): (u8, &(bool, bool))| {
+        let link = linking_message(number, if *second { 10 } else { 2 }, 3);
+        let confirm = if *confirms { vec![3, number, 21, 0, 0, 0] } else { Vec::new() };
+        // A scheduler with an interval sends the answer of the handshake after some time.
+        [vec![1, 6, 0, number + 1], vec![25, 18], link, confirm].concat()
+    };
+    (0..).zip(legs).flat_map(leg).collect()
+}
+
+/// A step of the relay target on a linked circuit, or an event that concerns it.
+fn linked_step() -> impl Strategy<Value = Vec<u8>> {
+    let circuit = || 0u8..4;
+    prop_oneof![
+        6 => (circuit(), 0u8..4).prop_map(|(at, relative)| linking_message(at, 1, relative)),
+        3 => (circuit(), 1u8..4).prop_map(|(at, stream)| vec![3, at, 0, stream, 0, 0, 0]),
+        8 => (circuit(), 1u8..4, any::<u8>()).prop_map(|(at, stream, times)| vec![3, at, 4, stream, 4, times]),
+        2 => (circuit(), 1u8..4).prop_map(|(at, stream)| vec![3, at, 8, stream, 1, 6, 0]),
+        4 => circuit().prop_map(|at| vec![3, at, 10, 0]),
+        4 => (0u8..4, any::<u8>(), any::<u8>()).prop_map(|(at, what, amount)| vec![16, at, what, amount]),
+        2 => any::<u8>().prop_map(|time| vec![25, time]),
+        1 => (0u8..4).prop_map(|stream| vec![18, stream, 6]),
+        1 => (circuit(), any::<u8>(), 0u8..6).prop_map(|(at, what, wish)| linking_message(at, what, wish)),
+        1 => (1u8..9).prop_map(|id| vec![1, 6, 0, id]),
+        1 => circuit().prop_map(|at| vec![30, at, 0]),
+        1 => any::<u8>().prop_map(|really| vec![31, 0, really]),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn linked_circuits_break_no_invariant(
+        kind: u8,
+        scheduler: u8,
+        edge in 4u8..8,
+        flags: u8,
+        legs in prop::collection::vec((prop::bool::weighted(0.2), any::<bool>()), 1..5),
+        steps in prop::collection::vec(linked_step(), 5..150),
+    ) {
+        relay(&[vec![kind, scheduler, edge, flags], linked(&legs), steps.concat()].concat());
+    }
 
     #[test]
     fn random_inputs_break_no_invariant(input in proptest::collection::vec(any::<u8>(), 0..600)) {
