@@ -95,3 +95,28 @@ impl Program {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The protocol versions in the descriptor of a relay with this option.
+    fn protocols(name: &str, value: &str) -> String {
+        let authority = "a 127.0.0.1:7000 BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A";
+        let options =
+            [("DataDirectory", "/d"), ("ORPort", "9001"), ("DirAuthority", authority), (name, value)];
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = Options::load(None, &options).unwrap();
+        description(&options, [192, 0, 2, 1].into(), 9001, SystemTime::UNIX_EPOCH).unwrap().protocols
+    }
+
+    #[test]
+    fn the_descriptor_lists_only_protocols_that_the_torrc_enables() {
+        let [all, windows] = PROTOCOLS;
+        assert_eq!(protocols("Nickname", "a"), format!("Conflux=1 {all}"));
+        assert_eq!(protocols("ConfluxEnabled", "0"), all);
+        assert_eq!(protocols("Penstock", "edge_control = 'windows'"), windows);
+        let n23 = protocols("Penstock", "hop_control = 'n23'");
+        assert!(n23.starts_with("Conflux=1 ") && n23.contains(" N23=1 "), "{n23}");
+    }
+}
