@@ -253,7 +253,8 @@ def paper(
     scale: Annotated[
         float,
         typer.Option(
-            help="The size of each experiment. With 0.1, it has a tenth of the downloads or of the duration.",
+            help="The size of each experiment. With 0.1, it has a tenth of the downloads or of the duration after the"
+            " warm-up.",
             metavar="S",
         ),
     ] = 1.0,

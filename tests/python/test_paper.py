@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 import synthetic
-from conftest import SMALL, Command
+from conftest import SMALL, Command, sentence
 
 from penstock import catalog
 from penstock.errors import Cancelled, OutputError, PenstockError
@@ -66,6 +66,7 @@ def test_the_claims_of_a_shipped_paper_fit_its_scenarios(name: str) -> None:
         what = claims.scale[scenario]
         sets = [f"run.stop.downloads={what['downloads']}"] if "downloads" in what else []
         sets += [f'run.duration="{what["duration_s"]} s"'] if "duration_s" in what else []
+        sets += [f'run.warmup="{what.get("warmup_s", 0)} s"'] if "duration_s" in what else []
         assert catalog.load(claims.scenario(scenario), tuple(sets))[1].fingerprint() == document.fingerprint()
 
 
@@ -295,6 +296,31 @@ def test_only_marked_values_are_scaled(claimed: Callable[..., Claims]) -> None:
     for scale in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(PenstockError, match="takes a number above 0"):
             runner.scaled(claims, "small", scale)
+
+
+def test_the_warm_up_is_not_scaled(claimed: Callable[..., Claims]) -> None:
+    claims = claimed(entry(), head=HEAD + "warmup_s = 10\n")
+    assert runner.scaled(claims, "small", 0.5) == ('run.duration="20 s"',)
+    assert runner.scaled(claims, "small", 0.001) == ('run.duration="11 s"',)
+
+
+TOO_SHORT = {("marut", "step")}
+"""Shipped scenarios that a tenth makes too short: one has a change after a minute."""
+
+
+@pytest.mark.parametrize("paper", catalog.papers())
+def test_a_tenth_of_a_shipped_experiment_can_run(paper: str) -> None:
+    claims = load(paper)
+    for scenario in claims.scale:
+        if (paper, scenario) not in TOO_SHORT:
+            catalog.load(claims.scenario(scenario), runner.scaled(claims, scenario, 0.1))
+
+
+def test_an_experiment_that_is_too_short_names_the_option(penstock: Command) -> None:
+    refused = sentence(penstock("paper", "marut", "--scenario", "step", "--scale", "0.1", "--out", "out"))
+    assert "--scale 0.1 is too small for marut/step" in refused
+    assert "use a larger --scale, or leave it out" in refused
+    assert not (penstock.directory / "out").exists()
 
 
 def test_a_bound_is_written_with_its_unit(claimed: Callable[..., Claims]) -> None:

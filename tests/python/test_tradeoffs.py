@@ -157,7 +157,7 @@ def test_a_paper_runs_all_variants_of_its_table_and_writes_it(tmp_path: Path) ->
     out = tmp_path / "out"
     outcome = runner.run(str(tmp_path), scenario="quickstart", scale=0.5, seeds=2, out=out)
     manifest = outcome.results["quickstart"].manifest
-    assert {run["sim_seconds"] for run in manifest["runs"]} == {30.0}
+    assert {run["sim_seconds"] for run in manifest["runs"]} == {20.0 + 0.5 * (60.0 - 20.0)}
     page = write(list(outcome.results.values()), out / "report.html", outcome).read_text(encoding="utf-8")
     runner.write(outcome)
     assert "Trade-offs" in page

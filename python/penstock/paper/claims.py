@@ -256,7 +256,7 @@ class Claims(Strict):
     title: Text
     section: str = ""
     scale: dict[str, dict[Literal["downloads", "duration_s", "warmup_s"], PositiveInt]] = Field(default_factory=dict)
-    """The numbers that --scale multiplies, for each scenario."""
+    """The downloads and the duration that --scale multiplies, for each scenario; it does not shorten the warm-up."""
     claims: Annotated[list[Claim], Field(min_length=1)]
     tradeoffs: Tradeoffs | None = None
 

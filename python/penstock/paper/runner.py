@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock import _core, catalog, fits, generated, prototypes, ray_runs, runs
-from penstock.errors import Cancelled, OutputError, PenstockError, naming
+from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError, naming
 from penstock.estimates import Confirm, Cost
 from penstock.output import Job, fresh, read_json, read_manifest, write_json
 from penstock.paper import tradeoffs
@@ -79,7 +79,7 @@ def run(
         name: a shipped paper, or a folder with a claims file.
         figure: only claims about this figure, and only the variants that they compare.
         scenario: only claims that this scenario decides, by its name in the claims file.
-        scale: multiplies the numbers of downloads and the durations that the claims file lists.
+        scale: multiplies the numbers of downloads and the durations after the warm-up that the claims file lists.
         seeds: the number of seeds, from the first seed of each scenario upwards.
         out: the paper's directory, with a subdirectory for each scenario; by default `runs/paper-<name>-<n>`.
         jobs: the number of runs at the same time; by default one for each core.
@@ -108,6 +108,8 @@ def run(
     for each in claims.tradeoffs_of(figure, scenario):
         wanted_in[each] = _all_variants(claims, each)
     sets = {each: scaled(claims, each, scale) for each in wanted_in}
+    for each in sets:
+        _check_scale(claims, each, sets[each], scale)
     left = _unfinished(claims, wanted_in, sets, seeds, out)
     with _connected(ray, left, jobs) as cluster:
         if confirm:
@@ -157,7 +159,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
 
 
 def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
-    """The overrides that scale a scenario's downloads and duration."""
+    """The overrides that scale a scenario's downloads and its duration after the warm-up, which stays as long."""
     if scale == 1:
         return ()
     if not (math.isfinite(scale) and scale > 0):
@@ -168,9 +170,23 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
     sets = []
     if "downloads" in what:
         sets.append(f"run.stop.downloads={max(1, round(what['downloads'] * scale))}")
-    times = {"run.duration": what.get("duration_s"), "run.warmup": what.get("warmup_s")}
-    sets.extend(f'{key}="{max(1, round(seconds * scale))} s"' for key, seconds in times.items() if seconds)
+    if "duration_s" in what:
+        warmup = what.get("warmup_s", 0)
+        sets.append(f'run.duration="{warmup + max(1, round((what["duration_s"] - warmup) * scale))} s"')
     return tuple(sets)
+
+
+def _check_scale(claims: Claims, scenario: str, sets: tuple[str, ...], scale: float) -> None:
+    """Explain a mistake that a scaled scenario has and the whole scenario has not."""
+    name = claims.scenario(scenario)
+    catalog.load(name)
+    try:
+        catalog.load(name, sets)
+    except ScenarioError as error:
+        raise PenstockError(
+            f"--scale {scale:g} is too small for {name}, because it sets {', '.join(sets)}; use a larger --scale, or "
+            f"leave it out ({error})"
+        ) from error
 
 
 def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> None:
