@@ -129,6 +129,20 @@ def check(scenario: Scenario, sets: Sets = None, network: NetworkFile = None, as
 
 
 @app.command()
+def show(
+    scenario: Scenario,
+    variant: Annotated[
+        str | None, Name(help="Print this variant with every default filled in, instead of the scenario's file.")
+    ] = None,
+    out: Annotated[Path | None, File(help="The file to write; by default standard output.")] = None,
+) -> None:
+    """Print a scenario as one file, which you can edit and run."""
+    from penstock import source
+
+    _put(source.text(scenario) if variant is None else source.resolved(scenario, variant), out)
+
+
+@app.command()
 def run(
     scenario: Scenario,
     variant: Annotated[list[str] | None, Name(help="Run only this variant; may be repeated.")] = None,

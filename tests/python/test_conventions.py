@@ -17,8 +17,8 @@ from penstock import _core, catalog
 from penstock.output import TABLES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
-COMMANDS = ("list", "check", "run", "sweep", "merge", "paper", "attack", "report", "compare", "network", "paths",
-            "workload",
+COMMANDS = ("list", "check", "show", "run", "sweep", "merge", "paper", "attack", "report", "compare", "network",
+            "paths", "workload",
             "export shadow", "export tornettools", "export onionperf", "import shadow", "completion",
             "version")  # fmt: skip
 
