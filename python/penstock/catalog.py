@@ -146,6 +146,8 @@ def load(
     try:
         document = Document(content, str(path), sets, file)
     except ScenarioError as error:
+        if sets and not variants and (fit := _fitting(content, path, sets, file)):
+            raise ScenarioError(f"{error}; or select variants that take it: {fit}") from error
         if not sets or not variants:
             raise
         try:
@@ -154,6 +156,24 @@ def load(
             raise again from error
     warn(*document.warnings())
     return name, document
+
+
+def _fitting(content: str, path: Path, sets: tuple[str, ...], network: tuple[str, str] | None) -> str:
+    """The options that select the variants that the overrides fit; empty if these are none or all."""
+    try:
+        names = [name for name, _ in Document(content, str(path), (), network).variants()]
+    except ScenarioError:
+        return ""
+    fit = [name for name in names if _fits(content, path, sets, name, network)]
+    return " ".join(f"--variant {name}" for name in fit) if len(fit) < len(names) else ""
+
+
+def _fits(content: str, path: Path, sets: tuple[str, ...], variant: str, network: tuple[str, str] | None) -> bool:
+    try:
+        Document.sweep(content, str(path), sets, [variant], [("", ())], network)
+    except ScenarioError:
+        return False
+    return True
 
 
 _WARNED: set[str] = set()

@@ -51,8 +51,9 @@ def show(result: Result, footer: str, to: Console) -> None:
         to.print(_differences_table(result, differences.iter_rows(named=True)))
         pairs = differences["pairs"].to_list()
         to.print(f" {pairs_remark(result.replicates, pairs)}".rstrip(), soft_wrap=True)
-        if overrides := overrides_remark(result):
-            to.print(f" {overrides}", soft_wrap=True)
+    if overrides := overrides_remark(result):
+        to.print(f" {overrides}", soft_wrap=True)
+    if differences.height:
         warn(result.replicates, pairs, to)
     to.print(footer, soft_wrap=True)
 
@@ -150,8 +151,9 @@ def pairs_remark(replicates: Replicates, pairs: Sequence[int]) -> str:
 def overrides_remark(result: Result) -> str:
     """A remark with the overrides of the command line, which all variants have; empty without overrides."""
     sets = ", ".join(result.scenario["sets"])
-    first = next(iter(result.variants.values()))
-    return f"--set changes all variants, also {first}: {sets}." if sets else ""
+    first, *others = result.variants.values()
+    which = f"all variants, also {first}, but not their labels" if others else "the variant, but not its label"
+    return f"--set changes {which}: {sets}." if sets else ""
 
 
 def seconds(value: float) -> str:

@@ -218,3 +218,12 @@ def test_seeds_end_where_integers_of_toml_do(penstock: Command, small: Path) -> 
     assert "--seed is 9223372036854775807" in sentence(penstock("run", small, "--seed", str(2**63 - 1), "--runs", "2"))
     done = penstock("run", small, "--set", last, "--runs", "1", "--variant", "stock", "--no-report")
     assert done.status == 0, done
+
+
+def test_a_key_that_the_baseline_refuses_names_the_variants_that_take_it(penstock: Command) -> None:
+    half_life = ("--set", "relay.circuit_policy.half_life=5 s", "--out", "out")
+    refused = sentence(penstock("run", "ewma/bulk-and-small", *half_life))
+    assert refused.endswith("; or select variants that take it: --variant all --variant all-list")
+    unknown = sentence(penstock("run", "ewma/bulk-and-small", "--set", "relay.circuit_policy.half_lif=5 s"))
+    assert "this key is unknown" in unknown
+    assert "--variant" not in unknown

@@ -180,7 +180,18 @@ def test_the_terminal_says_that_set_changes_the_baseline_too(
     result.scenario["sets"] = ["relay.scheduler=kist", "run.duration=10 s"]
     tables.show(result, "", tables.console())
     first = next(iter(result.variants.values()))
-    remark = f"--set changes all variants, also {first}: relay.scheduler=kist, run.duration=10 s."
+    remark = f"--set changes all variants, also {first}, but not their labels: relay.scheduler=kist, run.duration=10 s."
+    assert remark in capsys.readouterr().out
+
+
+def test_the_terminal_says_that_set_keeps_the_label_of_one_variant(
+    make_up: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = Result(untraced(make_up(seeds=2, variants=("stock",))))
+    result.scenario["variants"] = result.scenario["variants"][:1]
+    result.scenario["sets"] = ["relay.circuit_policy.half_life=5 s"]
+    tables.show(result, "", tables.console())
+    remark = "--set changes the variant, but not its label: relay.circuit_policy.half_life=5 s."
     assert remark in capsys.readouterr().out
 
 
