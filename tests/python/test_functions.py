@@ -77,4 +77,7 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
             shown.append(eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names))  # noqa: S307
         assert shown[1]._repr_html_().startswith("<table>")
         assert shown[2]["variant"].sort().to_list() == ["50KiB", "stock"]
-        assert "<svg" in shown[3]._repr_svg_()
+        assert set(shown[3]["workload"]) == {"web"}
+        assert (shown[3]["low_s"] < shown[3]["high_s"]).all()
+        assert "<svg" in shown[4]._repr_svg_()
+    assert "out=" not in NOTEBOOK.read_text(), "a second execution would be refused"
