@@ -38,6 +38,7 @@ def test_a_figure_has_its_points_in_legend_caption_and_alternative_text(make_up:
     assert picture.name == "figure-5a-web-ttfb"
     text = picture.svg.read_text()
     assert "stock, the paper: 50% within 4.5 s" in text
+    assert "Figure 5a" in text
     # The output has no such variant.
     assert "within 2 s" not in text
     assert "stock: text" in picture.caption

@@ -43,7 +43,12 @@ def ask(tmp_path: Path) -> Asked:
     """
 
     def asked(
-        numbers: Numbers, sides: Sequence[Sequence[str]], compare: str, gate: Gate | None, networks: str = " "
+        numbers: Numbers,
+        sides: Sequence[Sequence[str]],
+        compare: str,
+        gate: Gate | None,
+        networks: str = " ",
+        remark: str = "",
     ) -> Checked:
         directory = tmp_path / str(len(list(tmp_path.iterdir())))
         directory.mkdir()
@@ -63,7 +68,7 @@ def ask(tmp_path: Path) -> Asked:
             "statistic": "median",
             "compare": compare,
             "gate": gate,
-            "why": "so",
+            "why": "so" if gate is None else remark,
         }
         claim = Claim.model_validate(keys)
         return decide(claim, {"one": Result(directory)})
@@ -106,6 +111,11 @@ def test_the_gate_decides_the_verdict(ask: Asked, gate: Gate, verdict: str, reas
     checked = ask({"a": FIVE}, [["a"]], "value", gate)
     assert (checked.measured, checked.low, checked.high) == pytest.approx((10, 10 - HALF, 10 + HALF), rel=1e-6)
     assert (checked.verdict, checked.reason) == (verdict, reason)
+
+
+def test_a_claim_with_a_bound_may_have_a_remark(ask: Asked) -> None:
+    checked = ask({"a": FIVE}, [["a"]], "value", gate_of(MEAN, at_most=9.9), remark="another claim follows the text")
+    assert checked.reason == "its interval reaches the bound; another claim follows the text"
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ def draw(result: Result, points: Sequence[Point]) -> Picture | None:
         )  # fmt: skip
         labels.append(f"{style.label}, the paper: {point.share:.0%} within {point.value:g} {quantity.unit}".rstrip())
     handles = [*draw_distributions(axes, panel.curves), *handles]
-    axes.set_title(panel.title)
+    paper = result.scenario.get("paper")
+    axes.set_title(f"Figure {first.figure}{f' ({paper})' if paper else ''}, {panel.title}")
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(f"fraction of {quantity.of}")
     axes.set_xlim(0, max(right_edge(panel.curves, 0.99), 1.08 * max(point.value for point in shown)))
@@ -83,13 +84,13 @@ def draw(result: Result, points: Sequence[Point]) -> Picture | None:
         f"Figure {first.figure} of the paper. Diamonds are points of the paper ({read}). Curves are Penstock's. "
         f"{how_drawn(result.replicates)}{hidden([[panel]])}"
     )
-    paper = ", ".join(labels[len(styles) :])
+    stated = ", ".join(labels[len(styles) :])
     return Picture(
         f"figure-{first.figure}-{first.workload}-{quantity.short}",
         f"Figure {first.figure}: {quantity.title} of {first.workload}",
         caption,
         figure,
-        f"{result_of([[panel]])} {paper}.",
+        f"{result_of([[panel]])} {stated}.",
     )
 
 

@@ -122,7 +122,7 @@ class Claim(Strict):
     compare: str = "value"
     gate: Annotated[Gate | None, BeforeValidator(lambda value: None if value is False else value)] = None
     why: str = ""
-    """The reason for a missing gate, or for a claim that cannot be checked yet."""
+    """The reason for a missing gate, or for a claim that cannot be checked yet; with a gate, a remark."""
     needs: str = ""
 
     @model_validator(mode="before")

@@ -86,7 +86,7 @@ def decide(claim: Claim, results: Mapping[str, Result]) -> Checked:
     if claim.compare == "gain" and remark:
         verdict, reason = UNDECIDED, remark
     alone = "all seeds use one network, so the result applies to this network only" if replicates.of_one_network else ""
-    return _checked(claim, verdict, (reason, *lacking, alone), numbers, replicates)
+    return _checked(claim, verdict, (reason, *lacking, alone, claim.why), numbers, replicates)
 
 
 def _checked(
