@@ -2,7 +2,7 @@
 //!
 //! A line of a file can have an effect in one variant, and none in another. Such a line gives no warning.
 
-use crate::error::{Origin, Sources};
+use crate::error::{Origin, Sources, listed_briefly};
 use crate::keys::{Read, Section, defaults};
 use crate::model::{Activity, Client, Congestion, Latency, LossOf, Path, Scenario, Switch, Tcp, TcpProfile};
 use crate::sections::Sections;
@@ -378,10 +378,79 @@ fn of_congestion_control(sections: &Sections, scenario: &Scenario, keys: &mut Ve
             warning: (!why.is_empty()).then(warning),
         });
     }
+    let refusals = clients.iter().filter_map(|(kind, client)| {
+        let ends_there =
+            |(group, _, config): &&Software<'_>| congestion(config) == Some(kind) && ends_at(client, group);
+        refusal(client, &Vec::from_iter(relays.iter().filter(ends_there)))
+    });
+    keys.extend(of_increments(sections, &Vec::from_iter(refusals)));
 }
 
-/// The possible configurations of relays: the group, the deployments that reach a relay, and its configuration.
-fn software(scenario: &Scenario) -> Vec<(&str, &[usize], &RelayConfig)> {
+/// A client that refuses circuits, because its cells per SENDME differ by more than 1 from those of the last relay.
+struct Refusal<'a> {
+    client: &'a str,
+    own: u8,
+    relay: Software<'a>,
+    theirs: u8,
+    /// Whether the client refuses all its circuits.
+    all: bool,
+}
+
+/// Compares the cells per SENDME of a client with those of `ends`, the last relays that support its congestion control.
+///
+/// Source: C tor `congestion_control_validate_sendme_increment()`.
+fn refusal<'a>(client: &'a Client, ends: &[&Software<'a>]) -> Option<Refusal<'a>> {
+    let own = increment(&client.group.config)?;
+    let refused = |end: &&Software<'_>| increment(end.2).is_some_and(|theirs| theirs.abs_diff(own) > 1);
+    let relay = **ends.iter().find(|end| refused(end))?;
+    let all = ends.iter().all(refused);
+    Some(Refusal { client: &client.host.group.name, own, relay, theirs: increment(relay.2)?, all })
+}
+
+/// The warning about refused circuits. It names the line that sets the number of the relays or the clients.
+fn of_increments(sections: &Sections, refusals: &[Refusal<'_>]) -> Option<WrittenKey> {
+    const KEY: &str = "edge_control.sendme_inc";
+    let Refusal { client, own, relay: (group, layers, _), theirs, all } = refusals.first()?;
+    let deployed = layers.iter().rev().find_map(|place| {
+        let set = &sections.deployments[*place].keys.set;
+        set.get("edge_control").or(set.get("preset")).map(|node| node.at)
+    });
+    let of_relay =
+        || sections.relays.get(*group).filter(|read| read.sets(KEY)).map(|read| read.wrong(KEY, "").at);
+    let (at, remedy) = match deployed.or_else(of_relay) {
+        Some(at) => (at, format!("client.{KEY} = {theirs}")),
+        None => (sections.clients.get(*client)?.wrong(KEY, "").at, format!("relay.{KEY} = {own}")),
+    };
+    let same = refusals.iter().filter(|other| (other.own, other.theirs, other.all) == (*own, *theirs, *all));
+    let names = listed_briefly(same.map(|refusal| refusal.client));
+    let which = match all {
+        true => "every circuit, so they download nothing".to_owned(),
+        false => format!("each circuit that ends at {group}"),
+    };
+    let message = format!(
+        "{KEY} is {theirs} of relays and {own} of clients, so the clients {names} refuse {which}; set {remedy} too"
+    );
+    Some(WrittenKey { at, rule: [KEY, "both ends have nearly the same"], warning: Some(message) })
+}
+
+/// The cells per SENDME of a node's congestion control.
+fn increment(config: &RelayConfig) -> Option<u8> {
+    let bounds = match &config.edge_control {
+        EdgeControlConfig::Vegas(vegas) => &vegas.bounds,
+        EdgeControlConfig::Dctcp(dctcp) => &dctcp.bounds,
+        EdgeControlConfig::Timely(timely) => &timely.bounds,
+        EdgeControlConfig::Windows(_) | EdgeControlConfig::Dynamic(_) | EdgeControlConfig::Custom { .. } => {
+            return None;
+        }
+    };
+    Some(bounds.sendme_inc.get())
+}
+
+/// A possible configuration of relays: the group, the deployments that reach a relay, and its configuration.
+type Software<'a> = (&'a str, &'a [usize], &'a RelayConfig);
+
+/// All possible configurations of relays.
+fn software(scenario: &Scenario) -> Vec<Software<'_>> {
     let deployments = &scenario.deployments;
     if deployments.is_empty() {
         let relays = scenario.relays.iter();

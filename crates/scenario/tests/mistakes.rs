@@ -705,6 +705,28 @@ fn dctcp_without_marks_gives_a_warning() {
     assert_eq!(warnings(&[both[0], both[1], "relay.ecn_threshold=20"]), [""; 0]);
 }
 
+#[test]
+fn clients_that_refuse_circuits_give_a_warning() {
+    let vegas = ["relay.edge_control=vegas", "client.edge_control=vegas"];
+    let relays = "relay.edge_control.sendme_inc=100";
+    assert_eq!(
+        warnings(&[vegas[0], vegas[1], relays]),
+        [
+            "--set relay.edge_control.sendme_inc=100: edge_control.sendme_inc is 100 of relays and 31 of clients, so the clients web refuse every circuit, so they download nothing; set client.edge_control.sendme_inc = 100 too"
+        ]
+    );
+    let clients = warnings(&[vegas[0], vegas[1], "clients.web.edge_control.sendme_inc=29"]);
+    assert_eq!(clients.len(), 1, "{clients:?}");
+    assert!(clients[0].starts_with("--set clients.web.edge_control.sendme_inc=29: "), "{clients:?}");
+    assert!(clients[0].contains("the clients web refuse every circuit"), "{clients:?}");
+    assert!(clients[0].ends_with("set relay.edge_control.sendme_inc = 29 too"), "{clients:?}");
+    let near = "relay.edge_control.sendme_inc=32";
+    assert_eq!(warnings(&[vegas[0], vegas[1], near]), [""; 0], "a difference of 1 is accepted");
+    assert_eq!(warnings(&[vegas[0], vegas[1], relays, "client.edge_control.sendme_inc=100"]), [""; 0]);
+    let middle = "relays.middle.edge_control.sendme_inc=100";
+    assert_eq!(warnings(&[vegas[0], vegas[1], middle]), [""; 0], "no circuit ends there");
+}
+
 /// The warnings for `GOOD` with these deployments.
 fn deployed(deployments: &[&str], sets: &[&str]) -> Vec<String> {
     let lists: String = deployments.iter().map(|one| format!("[[deployments]]\n{one}\n")).collect();
