@@ -3,6 +3,7 @@
 use crate::document::{Document, Version};
 use crate::error::listed;
 use crate::estimate::estimate;
+use crate::layers::NewKind;
 use crate::markov::Markov;
 use crate::model::{Activity, Client, Generated, Host, Latency, Path, Relay, SampledRates, Scenario};
 use crate::queueing_model::{base_rtt, capacity};
@@ -294,13 +295,34 @@ fn workloads(out: &mut Lines, scenario: &Scenario) {
 
 fn variants(out: &mut Lines, document: &Document) {
     out.title("variants");
-    for (variant, Version { overrides, .. }) in document.variants().iter().zip(document.versions()) {
+    let all = Vec::from_iter(document.versions().iter().map(|version| &version.kinds));
+    let is_of_all = |kind: &NewKind| all.len() > 1 && all.iter().all(|kinds| kinds.contains(kind));
+    for (variant, Version { overrides, kinds, .. }) in document.variants().iter().zip(document.versions()) {
         let set: Vec<String> = overrides.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let set = if set.is_empty() { "no override".to_owned() } else { set.join(", ") };
         out.line(format_args!("  {:<12} {:<20} {set}", variant.name, format!("\"{}\"", variant.label)));
+        kinds.iter().filter(|kind| !is_of_all(kind)).for_each(|kind| new_kind(out, kind));
     }
     for set in document.sets() {
         out.line(format_args!("  all, by --set: {set}"));
+    }
+    all[0].iter().filter(|kind| is_of_all(kind)).for_each(|kind| new_kind(out, kind));
+}
+
+/// The longest list of keys with defaults. A longer list is left out, because `penstock list algorithms` has it.
+const MOST_DEFAULTS: usize = 6;
+
+/// Prints the keys of a new algorithm that have defaults, and those that the file sets otherwise.
+fn new_kind(out: &mut Lines, NewKind { key, defaults, reset }: &NewKind) {
+    if (1..=MOST_DEFAULTS).contains(&defaults.len()) {
+        let defaults: Vec<String> =
+            defaults.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        out.line(format_args!("    {key} has the defaults {}", defaults.join(", ")));
+    }
+    for (name, value, of_file) in reset {
+        out.line(format_args!(
+            "    {key}.{name} is {value} instead of {of_file} as in the file or its preset: a kind resets all keys"
+        ));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::deployments::deployments;
 use crate::error::{ConfigError, Error, Sources, listed};
 use crate::estimate::{Estimate, estimate};
 use crate::ineffective::{self, Unused, WrittenKey};
-use crate::layers::{self, Entry, NetworkFile, Warnings, layered, read_file};
+use crate::layers::{self, Entry, NetworkFile, NewKind, Warnings, layered, read_file};
 use crate::lookahead;
 use crate::model::{Head, Latency, Scenario, Variant};
 use crate::sections::{self, Sections};
@@ -50,6 +50,8 @@ pub(crate) struct Version {
     pub(crate) scenario: Scenario,
     /// The overrides of the variant: a dotted key and a value in TOML each.
     pub(crate) overrides: Vec<(String, String)>,
+    /// The algorithms that an override replaces, with the values of their other keys.
+    pub(crate) kinds: Vec<NewKind>,
 }
 
 impl Document {
@@ -134,8 +136,9 @@ impl Document {
             warnings.extend(lookahead::check(&sections, &scenario));
             let leaves = layers::leaves(&overlay).into_iter();
             let overrides = leaves.map(|(key, node)| (key, node.value.print())).collect();
+            let kinds = layers::new_kinds(file, &[&overlay, &sets], &sections.resolved);
             self.variants.push(variant);
-            self.versions.push(Version { sections, scenario, overrides });
+            self.versions.push(Version { sections, scenario, overrides, kinds });
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::sections::nodes::ServersKeys;
 use crate::sections::relays::RelaysKeys;
 use crate::sections::sets::VariantKeys;
 use crate::sections::workloads::WorkloadKeys;
-use crate::tree::{Node, Table, Value, expand, join, nested, parse, parse_value};
+use crate::tree::{ALGORITHM_KEYS, Node, Table, Value, expand, join, nested, parse, parse_value};
 use crate::values::{Site, Texts, ValueType};
 use std::path::Path;
 
@@ -498,6 +498,56 @@ pub(crate) fn leaves(overlay: &Table) -> Vec<(String, &Node)> {
     let mut found = Vec::new();
     walk(overlay, "", &mut found);
     found
+}
+
+/// An algorithm that an override replaces. Its keys that the override does not write have defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NewKind {
+    /// The dotted key of the algorithm, such as `relay.scheduler`.
+    pub(crate) key: String,
+    /// The keys with defaults, and their values in TOML.
+    pub(crate) defaults: Vec<(String, String)>,
+    /// Of `defaults`, the keys for which the file without overrides has another value: key, default, and this value.
+    pub(crate) reset: Vec<(String, String, String)>,
+}
+
+/// The algorithms that the overrides in `overlays` replace. `file` is the file without overrides, and `resolved` the
+/// file with overrides and defaults.
+pub(crate) fn new_kinds(file: &Table, overlays: &[&Table], resolved: &Table) -> Vec<NewKind> {
+    let written: Vec<String> =
+        overlays.iter().flat_map(|overlay| leaves(overlay)).map(|(key, _)| key).collect();
+    let algorithm = |key: &String| {
+        let key = key.strip_suffix(".kind").unwrap_or(key);
+        ALGORITHM_KEYS.contains(&key.rsplit('.').next()?).then(|| key.to_owned())
+    };
+    let before = Merged::new(file.clone()).map(|merged| merged.whole).unwrap_or_default();
+    let mut found: Vec<NewKind> = Vec::new();
+    for key in written.iter().filter_map(algorithm) {
+        let Some(table) = at(resolved, &key).and_then(Node::table) else { continue };
+        if found.iter().any(|known| known.key == key) {
+            continue;
+        }
+        let old = at(&before, &key).and_then(Node::table);
+        let (mut defaults, mut reset) = (Vec::new(), Vec::new());
+        let own = |name: &str| name == "kind" || written.contains(&join(&key, name));
+        for (name, node) in table.iter().filter(|(name, _)| !own(name)) {
+            let value = node.value.print();
+            let of_file = old.and_then(|old| old.get(name)).map(|node| node.value.print());
+            if let Some(of_file) = of_file.filter(|of_file| *of_file != value) {
+                reset.push((name.clone(), value.clone(), of_file));
+            }
+            defaults.push((name.clone(), value));
+        }
+        found.push(NewKind { key, defaults, reset });
+    }
+    found
+}
+
+/// The node at a dotted key.
+fn at<'a>(root: &'a Table, key: &str) -> Option<&'a Node> {
+    let mut names = key.split('.');
+    let first = root.get(names.next()?);
+    names.fold(first, |node, name| node?.table()?.get(name))
 }
 
 #[cfg(test)]

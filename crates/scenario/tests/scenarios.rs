@@ -1285,3 +1285,25 @@ fn a_client_that_starts_in_the_middle_costs_half() {
     assert!((0.48..0.52).contains(&ratio), "{ratio}");
     assert_eq!(events("start = \"21 min\""), 0.0);
 }
+
+#[test]
+fn the_description_names_the_keys_that_a_new_kind_resets() {
+    let file = format!("{SMALL}[relay]\npreset = \"tor-0.4.9-noconflux\"\n");
+    let variants = [
+        "[[variants]]\nname = \"today\"\n",
+        "[[variants]]\nname = \"lite\"\nset = { \"relay.scheduler\" = \"kist-lite\" }\n",
+        "[[variants]]\nname = \"lite-2\"\nset = { \"relay.scheduler\" = { kind = \"kist-lite\", interval = \"2 ms\" } }\n",
+    ];
+    let text = Document::parse(&(file.clone() + &variants.concat()), "x.toml", &[]).unwrap().describe();
+    let reset = "    relay.scheduler has the defaults interval = \"10 ms\"\n    relay.scheduler.interval is \"10 ms\" instead of \"2 ms\" as in the file or its preset: a kind resets all keys\n";
+    assert_eq!(text.matches(reset).count(), 1, "{text}");
+    assert_eq!(text.matches(" has the defaults ").count(), 1, "{text}");
+    // An override of all variants is explained once.
+    let by_set = |set: &str| Document::parse(&file, "x.toml", &[set.to_owned()]).unwrap().describe();
+    let text = by_set("relay.scheduler.kind=kist-lite");
+    assert_eq!(text.matches(reset).count(), 1, "{text}");
+    let text = by_set("relay.scheduler.interval=3 ms");
+    assert!(!text.contains("relay.scheduler has"), "{text}");
+    let vegas = by_set("relay.edge_control=vegas");
+    assert!(!vegas.contains("has the defaults"), "a long list is left out: {vegas}");
+}
