@@ -1,6 +1,7 @@
 """`penstock explain`: the relay and the limit at which data waits, and the algorithms that can act there."""
 
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,14 +9,20 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from penstock import _core, catalog, runs, tables
+from penstock import _core, catalog, refusals, runs, tables
 from penstock.errors import PenstockError
 from penstock.overrides import Sets, typed
+from penstock.replicates import RUN
 from penstock.result import Result
 from penstock.stations import STATIONS
 
 SHORT_S = 60.0
 """The longest estimated processor time of a scenario that the command runs itself [s]."""
+HOPS_OF_CELLS = ("exit", "middle", "guard")
+"""The hops at which cells wait, in the direction of the cells."""
+RATES = ("link", "link_up", "link_down", "bandwidth_rate")
+DRAWN = "("
+"""A rate that each network draws is a distribution, such as `quantiles(1 MiB/s, 2 MiB/s)`."""
 SHOWN = 3
 """The number of relays that a row names."""
 BUSY = 0.05
@@ -33,9 +40,7 @@ class Lever(NamedTuple):
 
 
 ORDER = Lever("circuit_policy", "decides which circuit waits; interactive circuits can leave first")
-WRITES = Lever(
-    "scheduler", "KIST and KISTLite keep cells in Tor instead of the kernel, where circuit_policy can order them"
-)
+WRITES = Lever("scheduler", "divides the wait between kernel and circuit queue, where circuit_policy orders cells")
 ENDS = Lever("edge_control", "decides how many cells wait here at all")
 HOPS = Lever("hop_control", "limits the queue of each circuit at each hop")
 GUARDS = Lever("throttle", "slows bulk clients at the guard, so fewer cells arrive here")
@@ -71,10 +76,19 @@ class Bound(NamedTuple):
     share: float
     """The share of all written bytes that relays wrote in intervals with this limit."""
     relays: list[tuple[str, float]]
-    """The relays that this limit binds most, with their share of samples."""
+    """The relays that this limit binds most, with their share of samples. If each run draws its relays, a name has the
+    run, such as `exit0004 of seed 3`."""
     station: str
     """The station with the longest mean wait, such as `circuit queue of the exit`; empty without tracked cells."""
     wait_s: float
+    waits: list[dict[str, Any]]
+    """The mean wait of tracked cells at each hop and station [s], from the exit to the guard."""
+    circuits: int
+    """The number of circuits that clients began to build."""
+    built: int
+    """The number of circuits that were built."""
+    refused: str
+    """The reason why no circuit was built; empty if one was."""
 
 
 def find(result: Result) -> list[Bound]:
@@ -84,7 +98,7 @@ def find(result: Result) -> list[Bound]:
         PenstockError: if the output has no samples of relays, or is damaged.
     """
     with result.reading():
-        rows = result.scan("relays").select("variant", "relay", "written_bytes", "bound_by").collect()
+        rows = result.scan("relays").select("variant", *RUN, "relay", "written_bytes", "bound_by").collect()
         if rows.is_empty():
             raise PenstockError(f"{result.directory} has no samples of relays, so no limit can be named")
         return [_bound(result, name, rows.filter(variant=name)) for name in result.variants]
@@ -94,16 +108,42 @@ def _bound(result: Result, variant: str, rows: pl.DataFrame) -> Bound:
     total = max(float(rows["written_bytes"].sum()), 1.0)
     counts = rows.drop_nulls("bound_by").group_by("bound_by").agg(pl.col("written_bytes").sum())
     shares = {str(limit): float(written) / total for limit, written in counts.iter_rows()}
-    label, place = result.variants[variant], _station(result, variant)
+    waits = _waits(result, variant)
+    began, built = refusals.circuits(result, variant)
+    refused = refusals.sentence(result, variant, began) if began and not built else ""
+    rest = (*_longest(waits), waits, began, built, refused)
+    label = result.variants[variant]
+    # While clients build circuits in vain, only cells of construction wait.
     limit = next((limit for limit in (_largest(group, shares) for group in CAUSES) if limit), "")
-    if not limit:
-        return Bound(variant, label, "", 0.0, [], *place)
-    each = rows.group_by("relay").agg(
+    if not limit or refused:
+        return Bound(variant, label, "", 0.0, [], *rest)
+    keys = [*RUN, "relay"] if draws_relays(result, variant) else ["relay"]
+    each = rows.group_by(keys).agg(
         share=(pl.col("bound_by") == limit).fill_null(value=False).mean(), written=pl.col("written_bytes").sum()
     )
     bound = each.filter(pl.col("share") > 0)
-    most = bound.sort("share", "written", "relay", descending=[True, True, False]).head(SHOWN)
-    return Bound(variant, label, limit, shares[limit], list(most.select("relay", "share").iter_rows()), *place)
+    order = ["share", "written", *keys]
+    most = bound.sort(order, descending=[name in ("share", "written") for name in order]).head(SHOWN)
+    relays = [(_name(row), row["share"]) for row in most.iter_rows(named=True)]
+    return Bound(variant, label, limit, shares[limit], relays, *rest)
+
+
+def draws_relays(result: Result, variant: str) -> bool:
+    """Whether runs of a variant have different relays with the same name."""
+    networks = {(run["network"], "" if run["network"] else run["seed"]) for run in result.manifest["runs"]}
+    resolved = next(each.get("resolved", "") for each in result.scenario["variants"] if each["name"] == variant)
+    sections = tomllib.loads(resolved)
+    common = sections.get("relay", {})
+    groups = [{**common, **own} for own in sections.get("relays", {}).values()]
+    return len(networks) > 1 and any(
+        group.get("era", "none") != "none" or any(DRAWN in str(group.get(key, "")) for key in RATES) for group in groups
+    )
+
+
+def _name(row: dict[str, Any]) -> str:
+    if "seed" not in row:
+        return str(row["relay"])
+    return f"{row['relay']} of network {row['network']}" if row["network"] else f"{row['relay']} of seed {row['seed']}"
 
 
 def _largest(group: tuple[str, ...], shares: dict[str, float]) -> str:
@@ -112,13 +152,18 @@ def _largest(group: tuple[str, ...], shares: dict[str, float]) -> str:
     return limit if share >= BUSY else ""
 
 
-def _station(result: Result, variant: str) -> tuple[str, float]:
-    """The station with the longest mean wait of tracked cells, and this wait [s]."""
+def _waits(result: Result, variant: str) -> list[dict[str, Any]]:
+    """The mean wait of tracked cells at each hop and station [s], in the direction of the cells."""
     cells = result.scan("cells").filter(pl.col("variant") == variant, pl.col("hop") != "client")
     waits = cells.group_by("hop").agg(pl.col(*STATIONS).mean()).collect()
+    return sorted(waits.iter_rows(named=True), key=lambda row: HOPS_OF_CELLS.index(row["hop"]))
+
+
+def _longest(waits: list[dict[str, Any]]) -> tuple[str, float]:
+    """The station with the longest mean wait, and this wait [s]."""
     found = [
         (row[name] or 0.0, f"{title} of the {row['hop']}")
-        for row in waits.sort("hop").iter_rows(named=True)
+        for row in waits
         for name, title in STATIONS.items()
         # The kernel of an exit holds a server's bytes, which are no cells yet.
         if (row["hop"], name) != ("exit", "kernel_in_s")
@@ -165,10 +210,25 @@ def show(found: list[Bound], to: Console) -> None:
         wait = f"{each.station}: {each.wait_s:.3f} s" if each.station else "-"
         table.add_row(each.label, each.limit or "none", relays or "-", wait)
     to.print(table)
-    for limit in dict.fromkeys(each.limit for each in found):
+    if any(each.waits for each in found):
+        to.print(_stations(found))
+        to.print(" Bytes in the incoming kernel of an exit come from servers, and are no cells yet.", soft_wrap=True)
+    for each in found:
+        if each.refused:
+            to.print(f"\n{each.refused}", soft_wrap=True, markup=False)
+    for limit in dict.fromkeys(each.limit for each in found if not each.refused):
         to.print(f"\n{_words(limit)}", soft_wrap=True, markup=False)
         if limit:
             to.print(_acting(limit))
+
+
+def _stations(found: list[Bound]) -> Table:
+    table = tables.plain("\nMean wait of tracked cells [s]", ["variant", "hop"], list(STATIONS.values()))
+    for each in found:
+        for row in each.waits:
+            waits = ["-" if row[name] is None else f"{row[name]:.3f}" for name in STATIONS]
+            table.add_row(each.label if row is each.waits[0] else "", row["hop"], *waits)
+    return table
 
 
 def _words(limit: str) -> str:

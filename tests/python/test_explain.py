@@ -1,6 +1,7 @@
 """`penstock explain`: the limit that binds, and the algorithms that can act there."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,3 +66,41 @@ def test_every_limit_has_a_meaning_and_algorithms_that_exist(limit: str) -> None
     for lever, kinds in explain.levers(limit):
         assert lever.key in keys
         assert kinds
+
+
+def test_relays_that_each_seed_draws_are_not_merged(make_up: Callable[..., Path]) -> None:
+    directory = make_up(seeds=2)
+    relays = pl.read_parquet(directory / "relays.parquet")
+    bound = pl.when(pl.col("seed") == 2).then(pl.lit("link"))
+    relays.with_columns(bound_by=bound).write_parquet(directory / "relays.parquet")
+    [stock, _] = explain.find(Result(directory))
+    assert stock.relays == [("middle", 0.5)], "the network is the same with each seed"
+    manifest = json.loads((directory / "manifest.json").read_text())
+    for each in manifest["scenario"]["variants"]:
+        each["resolved"] += '[relay]\nera = "2022"\n[relays.middle]\ncount = 3\n'
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    [stock, _] = explain.find(Result(directory))
+    assert stock.relays == [("middle of seed 2", 1.0)]
+
+
+def test_the_waits_are_means_of_the_cells_at_each_hop(made_up: Path, penstock: Command) -> None:
+    result = Result(made_up)
+    [stock, _] = explain.find(result)
+    cells = result.cells.filter(pl.col("variant") == "stock", pl.col("hop") == "exit")
+    [row] = [row for row in stock.waits if row["hop"] == "exit"]
+    assert row["circuit_queue_s"] == pytest.approx(cells["circuit_queue_s"].mean())
+    assert f"{row['circuit_queue_s']:.3f}" in penstock("explain", made_up).out
+
+
+def test_refused_circuits_are_named_with_the_key(penstock: Command, small: Path) -> None:
+    vegas = ("relay.edge_control={ kind = 'vegas', sendme_inc = 100 }", "client.edge_control=vegas")
+    sets = [word for each in vegas for word in ("--set", each)]
+    done = penstock("run", small, *sets, "--runs", "1", "--no-report", "--out", "out")
+    reason = "edge_control.sendme_inc is 100 of relays and 31 of clients"
+    assert reason in done.err
+    assert re.search(r"none of the \d+ circuits was built, so no download began\. " + re.escape(reason), done.out)
+    explained = penstock("explain", "out").out
+    assert reason in explained
+    assert "These keys can act there" not in explained
+    described = json.loads(penstock("explain", "out", "--json").out)["variants"][0]
+    assert (described["limit"], described["levers"], described["built"]) == ("", [], 0)
