@@ -105,6 +105,9 @@ def result(of: "Result", page: Path | None) -> dict[str, Any]:
     }
     if not of.manifest["runs"]:
         return head
+    from penstock import refusals
+
+    head["refused"] = refusals.sentences(of)
     if "sweep" in of.manifest:
         from penstock import points
 

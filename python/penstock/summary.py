@@ -90,8 +90,8 @@ def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFram
     A pair is a seed with downloads under both variants. Its number for a variant is the median of the downloads. With
     several networks, a pair is a network. Its number for a variant is the mean over the seeds with downloads under both
     variants. `mean_s` is the mean of the differences other - first [s]. `low_s` and `high_s` are the ends of its 95 % t
-    interval [s]. `relative` is `mean_s` divided by the mean median of the first variant. `ks_distance` only describes
-    the pooled downloads.
+    interval [s]. `relative` is `mean_s` divided by the mean median of the first variant. The columns that begin with
+    `p90_` are the same for the 90th percentile of the downloads. `ks_distance` only describes the pooled downloads.
     """
     if not variants:
         return pl.DataFrame()
@@ -109,14 +109,20 @@ def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFram
 def _compare_one(
     transfers: pl.DataFrame, replicates: Replicates, first: str, other: str, workload: str, metric: Metric
 ) -> dict[str, str | int | float | bool]:
-    def medians(variant: str) -> pl.DataFrame:
+    def numbers(variant: str) -> pl.DataFrame:
         rows = counted(transfers, variant=variant, workload=workload)
-        return rows.group_by(RUN).agg(median=pl.col(metric.column).median()).drop_nulls()
+        value = pl.col(metric.column)
+        each = rows.group_by(RUN).agg(value.median().alias("median"), value.quantile(0.9, "linear").alias("p90"))
+        return each.drop_nulls()
 
-    complete = replicates.average(medians(first).join(medians(other), on=RUN, suffix="_of_other"))
-    of_first, of_other = complete["median"].to_numpy(), complete["median_of_other"].to_numpy()
-    pairs = stats.paired(of_first, of_other)
-    base = stats.mean(of_first)
+    complete = replicates.average(numbers(first).join(numbers(other), on=RUN, suffix="_of_other"))
+
+    def compared(quantile: str) -> tuple[float, stats.Paired, float]:
+        of_first, of_other = complete[quantile].to_numpy(), complete[f"{quantile}_of_other"].to_numpy()
+        pairs, base = stats.paired(of_first, of_other), stats.mean(of_first)
+        return base, pairs, pairs.mean / base if base else float("nan")
+
+    (base, pairs, relative), (base_p90, p90, relative_p90) = compared("median"), compared("p90")
     pooled = [sample(transfers, variant, workload, metric).to_numpy() for variant in (first, other)]
     return {
         "baseline": first,
@@ -128,8 +134,14 @@ def _compare_one(
         "mean_s": pairs.mean,
         "low_s": pairs.low,
         "high_s": pairs.high,
-        "relative": pairs.mean / base if base else float("nan"),
+        "relative": relative,
         "decided": pairs.decided,
+        "baseline_p90_s": base_p90,
+        "p90_mean_s": p90.mean,
+        "p90_low_s": p90.low,
+        "p90_high_s": p90.high,
+        "p90_relative": relative_p90,
+        "p90_decided": p90.decided,
         "smaller": pairs.negative,
         "larger": pairs.positive,
         "sign_test": pairs.sign_test,

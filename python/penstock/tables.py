@@ -7,7 +7,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from penstock import summary
+from penstock import refusals, summary
 from penstock.replicates import Replicates
 from penstock.result import Result
 
@@ -43,7 +43,9 @@ def show(result: Result, footer: str, to: Console) -> None:
         return
     rows = result.summary()
     if rows.is_empty():
-        to.print(f"No download finished after the warm-up.\n{footer}")
+        to.print("No download finished after the warm-up.")
+        tell_refusals(result, to)
+        to.print(footer, soft_wrap=True)
         return
     to.print(_summary_table(result, rows.iter_rows(named=True)))
     differences = result.differences()
@@ -55,7 +57,14 @@ def show(result: Result, footer: str, to: Console) -> None:
         to.print(f" {overrides}", soft_wrap=True)
     if differences.height:
         warn(result.replicates, pairs, to)
+    tell_refusals(result, to)
     to.print(footer, soft_wrap=True)
+
+
+def tell_refusals(result: Result, to: Console) -> None:
+    """Print a sentence about each variant whose clients built no circuit."""
+    for sentence in refusals.sentences(result):
+        to.print(sentence, soft_wrap=True)
 
 
 def show_points(result: Result, footer: str, to: Console) -> None:
@@ -64,7 +73,9 @@ def show_points(result: Result, footer: str, to: Console) -> None:
 
     rows = points.table(result)
     if rows.is_empty():
-        to.print(f"No download finished after the warm-up.\n{footer}")
+        to.print("No download finished after the warm-up.")
+        tell_refusals(result, to)
+        to.print(footer, soft_wrap=True)
         return
     times = [column for metric in summary.METRICS for column in (metric.short, "95 % interval")]
     table = plain(result.title, point_columns(rows), ["downloads", *times])
@@ -75,6 +86,7 @@ def show_points(result: Result, footer: str, to: Console) -> None:
     counts = rows["units"].to_list()
     to.print(f" {points_remark(result.replicates, counts)}", soft_wrap=True)
     warn(result.replicates, counts, to)
+    tell_refusals(result, to)
     to.print(footer, soft_wrap=True)
 
 
@@ -124,16 +136,27 @@ def _summary_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
 
 def _differences_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
     first = next(iter(result.variants.values()))
-    left, right = ["variant", "workload", "median of"], ["difference", "95 % interval", "relative"]
+    left, right = ["variant", "workload", "time"], ["difference", "95 % interval", "relative"]
     table = plain(f"\nDifference to {first}", left, right)
+    # In a narrow terminal, long names of variants and workloads wrap, and numbers do not.
+    for column in table.columns[2:]:
+        column.no_wrap = True
     last = None
     for row in rows:
         label = result.variants[row["variant"]]
-        shown = label if label != last else ""
+        shown = [label if label != last else "", row["workload"]]
         last = label
-        metric = METRIC_NAMES[row["metric"]]
-        table.add_row(shown, row["workload"], metric, difference(row["mean_s"]), interval(row), percent(row))
+        for name, part in quantiles(row):
+            numbers = [difference(part["mean_s"]), interval(part), percent(part)]
+            table.add_row(*shown, f"{METRIC_NAMES[row['metric']]} {name}", *numbers)
+            shown = ["", ""]
     return table
+
+
+def quantiles(row: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The differences of the median (p50) and 90th percentile in a row of `Result.differences`, with their names."""
+    keys = ("mean_s", "low_s", "high_s", "relative", "decided")
+    return [(name, {key: row[f"{prefix}{key}"] for key in keys}) for name, prefix in (("p50", ""), ("p90", "p90_"))]
 
 
 def pairs_remark(replicates: Replicates, pairs: Sequence[int]) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
-from penstock import figures, report, tables
+from penstock import figures, report, stats, tables
 from penstock.figures import downloads, style
 from penstock.output import TABLES
 from penstock.result import Result
@@ -39,6 +40,35 @@ def test_differences_are_paired_by_seed(made_up: Path) -> None:
     assert (row["pairs"], row["smaller"], row["larger"]) == (5, 5, 0)
     assert row["decided"]
     assert row["sign_test"] == pytest.approx(1 / 32)
+    p90 = pl.col("ttfb_s").quantile(0.9, "linear")
+    tails = downloads.group_by("variant", "seed").agg(p90).sort("seed").pivot("variant", values="ttfb_s")
+    reference = stats.paired(tails["stock"].to_numpy(), tails["small"].to_numpy())
+    found = (row["p90_mean_s"], row["p90_low_s"], row["p90_high_s"], row["baseline_p90_s"])
+    assert found == pytest.approx((reference.mean, reference.low, reference.high, tails["stock"].mean()))
+    assert row["p90_relative"] == pytest.approx(reference.mean / tails["stock"].mean())
+    assert row["p90_decided"] == reference.decided
+
+
+def test_a_slower_tail_with_the_same_median_is_shown(
+    make_up: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = make_up(traced=False)
+    path = directory / "transfers.parquet"
+    rows = pl.read_parquet(path)
+    web = rows.filter(variant="stock", workload="web")
+    tail = pl.col("ttfb_s") > pl.col("ttfb_s").quantile(0.8).over("seed")
+    slower = web.with_columns(
+        pl.lit("small").alias("variant"), pl.when(tail).then(9.0).otherwise("ttfb_s").alias("ttfb_s")
+    )
+    pl.concat([rows.filter(variant="stock"), slower]).write_parquet(path)
+    tables.show(Result(directory), "", Console(width=80))
+    [median] = re.findall(r"TTFB p50 .*", printed := capsys.readouterr().out)
+    [p90] = re.findall(r"TTFB p90 .*", printed)
+    assert "+0.00 s" in median
+    assert "+0 %" in median
+    assert re.search(r"\+[1-9]\.\d\d s +\+[1-9]\.\d\d to \+[1-9]\.\d\d s", p90)
+    table = printed.partition("Difference to")[2].partition(" Runs with")[0]
+    assert max(map(len, table.splitlines())) <= 80
 
 
 def test_figures_are_the_same_bytes_again(make_up: Callable[..., Path]) -> None:

@@ -51,6 +51,7 @@ def render(results: Sequence[Result], outcome: "Outcome | None" = None) -> str:
         "difference": tables.difference,
         "interval": tables.interval,
         "percent": tables.percent,
+        "quantiles": tables.quantiles,
         "unfinished": tables.unfinished,
         "build": identity.text,
         "mebibytes": lambda size: f"{size / 2**20:.1f} MiB",
