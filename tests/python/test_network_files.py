@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock import _core, catalog
 from penstock.errors import PenstockError
-from penstock.networks import file
+from penstock.networks import file, params
 
 ALL = "Exit Fast Guard Running Stable V2Dir Valid"
 
@@ -141,6 +141,29 @@ def test_a_consensus_gives_relays_with_their_weight_as_link(write: Any) -> None:
     }
     assert table(text, "relays.relay3-0003")["flags"] == '["guard"]'
     assert resolved(text).count("[relays.") == 3
+
+
+def test_the_head_names_the_keys_of_consensus_parameters(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    text = consensus([(ALL, 100), (ALL, 200)])
+    line = "params KISTSchedRunInterval=2 cc_vegas_alpha_exit=120 bwauthpid=1 circ_max_cell_queue_size=1250\n"
+    before, first, relays = text.partition("\nr ")
+    made = file.make(write("consensus", f"{before}\n{line.strip()}{first}{relays}"), relays=5)
+    head = made.partition("\n\n")[0]
+    for each in (
+        '#   KISTSchedRunInterval=2 is scheduler.interval = "2 ms".',
+        "#   cc_vegas_alpha_exit=120 is edge_control.alpha = 120.",
+        "#   circ_max_cell_queue_size=1250 is max_circuit_queue = 1250.",
+    ):
+        assert each in head
+    assert "bwauthpid" not in made
+    said = capsys.readouterr().err
+    assert "a network file has no consensus parameters" in said
+    assert "--relays 5 is more than the 2 usable relays" in said
+
+
+def test_every_consensus_parameter_has_an_existing_key() -> None:
+    vegas = next(each for each in _core.algorithms() if each["kind"] == "vegas")
+    assert set(params.VEGAS.values()) <= {name for name, *_ in vegas["parameters"]}
 
 
 def test_descriptors_set_the_bandwidth_of_a_relay(write: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock import _core, packed
+from penstock.networks import params
 from penstock.networks.relays import Relay, Source, counted
 
 LARGEST = 2 << 30
@@ -22,5 +23,6 @@ def read(data: bytes, path: Path, descriptors: Sequence[Path]) -> Source:
         f"links are {links}",
         *counted(found["unused"], "left out: not Fast, Running and Valid, or without weight or rate"),
         *counted(found["undescribed"], "without descriptor, with the consensus weight as link and no buckets"),
+        *params.notes(data),
     ]
     return Source([Relay(*each) for each in found["relays"]], notes)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock import _core, packed, paths
+from penstock import _core, catalog, packed, paths
 from penstock.errors import PenstockError
 from penstock.networks import circuits as circuit_lists
-from penstock.networks import consensus, hosts, staging
+from penstock.networks import consensus, hosts, params, staging
 from penstock.networks.relays import Relay, Source
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def make(
         if clients is not None:
             raise PenstockError("--clients needs a FILE with hosts of Shadow 1.x")
         source = None if path is None else _sampled(_read(path, descriptors), relays, seed)
+        if data is not None and params.found(data):
+            catalog.warn(f"{path}: a network file has no consensus parameters; its head names the keys to set")
         notes = source.notes if source else []
         if graph is not None:
             network, found = _graph(graph, places, seed)
@@ -88,7 +90,13 @@ def make(
 
 
 def _sampled(source: Source, relays: int | None, seed: int) -> Source:
-    return source if relays is None else source.sample(relays, seed)
+    if relays is None:
+        return source
+    if relays > (count := len(source.relays)):
+        catalog.warn(
+            f"--relays {relays} is more than the {count} usable relays of the file, so the network has {count}"
+        )
+    return source.sample(relays, seed)
 
 
 def _graph(path: Path, places: bool, seed: int) -> tuple[str, list[str]]:
