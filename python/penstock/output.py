@@ -283,6 +283,9 @@ class OutputDir:
             for path in (self.path / f"{table}{end}" for end in (".parquet", ".parquet.tmp", ".csv")):
                 with naming(path, "remove"):
                     path.unlink(missing_ok=True)
+        for path in (self.path / "summary.csv", self.path / "differences.csv"):
+            with naming(path, "remove"):
+                path.unlink(missing_ok=True)
 
     def write_manifest(self, *, finished: bool) -> None:
         """Write the manifest."""

@@ -591,6 +591,10 @@ def compare(
     first, second = (find.read(spec, workloads=workload or (), skip=skip) for spec in (a, b))
     comparison = put_together(first, second, clock)
     written = None
+    footer = ""
+    if out is not None and not report:
+        page.write_tables(comparison, page.directory(out))
+        footer = f"tables: {out}"
     if report:
         directory = page.directory(out)
         words = ["penstock", "compare", a, b, *(word for name in workload or () for word in ("--workload", name))]
@@ -599,7 +603,7 @@ def compare(
     if as_json:
         print(facts.text(facts.comparison(comparison, written)))
     else:
-        show.show(comparison, f"report: {written}" if written else "", console())
+        show.show(comparison, f"report: {written}" if written else footer, console())
 
 
 @app.command()

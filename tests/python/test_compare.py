@@ -439,6 +439,9 @@ def test_without_a_report_nothing_is_written(penstock: Command, tmp_path: Path) 
     before = sorted(penstock.directory.rglob("*"))
     assert penstock("compare", a, a, "--no-report").status == 0
     assert sorted(penstock.directory.rglob("*")) == before
+    assert "tables: cmp" in penstock("compare", a, a, "--no-report", "--out", "cmp").out
+    written = sorted(path.name for path in (penstock.directory / "cmp").iterdir())
+    assert written == ["downloads.parquet", "quantiles.csv", "quantiles.parquet"]
 
 
 # Mistakes

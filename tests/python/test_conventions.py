@@ -13,8 +13,9 @@ import pytest
 from conftest import Command, sentence
 
 import penstock as package
-from penstock import _core, catalog
+from penstock import _core, catalog, spreadsheet
 from penstock.output import TABLES
+from penstock.result import Result
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
 COMMANDS = ("list", "check", "show", "run", "sweep", "merge", "paper", "attack", "report", "compare", "network",
@@ -107,6 +108,14 @@ def test_a_comparison_is_facts(penstock: Command, make_up: Callable[..., Path]) 
     assert {row["interval"] for row in compared["rows"]} == {"paired"}
     assert compared["failures"][0]["a"]["attempts"] > 0
     assert compared["report"] is None
+
+
+def test_csv_has_the_summary_and_the_differences(make_up: Callable[..., Path]) -> None:
+    result = Result(make_up())
+    (result.directory / "differences.csv").write_text("an earlier file")
+    assert {path.name for path in spreadsheet.write(result)} >= {"summary.csv", "differences.csv", "transfers.csv"}
+    for name, frame in (("summary", result.summary()), ("differences", result.differences())):
+        assert pl.read_csv(result.directory / f"{name}.csv", schema=frame.schema).equals(frame.fill_nan(None))
 
 
 def test_csv_needs_one_finished_directory(penstock: Command, make_up: Callable[..., Path]) -> None:

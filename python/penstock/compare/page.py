@@ -27,13 +27,18 @@ def directory(out: Path | None) -> Path:
     return chosen
 
 
-def write(comparison: Comparison, to: Path, command: str) -> Path:
-    """Write everything into an existing directory; returns the page."""
+def write_tables(comparison: Comparison, to: Path) -> None:
+    """Write the tables into an existing directory."""
     for name, rows in (("downloads", comparison.downloads()), ("quantiles", comparison.table())):
         with naming(to / name):
             rows.write_parquet(to / f"{name}.parquet")
     with naming(to / "quantiles.csv"):
         comparison.table().write_csv(to / "quantiles.csv")
+
+
+def write(comparison: Comparison, to: Path, command: str) -> Path:
+    """Write everything into an existing directory; returns the page."""
+    write_tables(comparison, to)
     drawn: list[Picture] = []
     if extras.has_plots():
         from penstock import figures
