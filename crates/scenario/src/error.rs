@@ -167,12 +167,47 @@ const NEAREST: usize = 4;
 /// How a message about an unknown key begins.
 pub(crate) const UNKNOWN_KEY: &str = "this key is unknown";
 
+/// Options of torrc and parameters of the consensus, and the keys with the same meaning. A key in an algorithm's table
+/// has the key of the algorithm before it.
+const OF_TOR: [(&str, &str); 9] = [
+    ("KISTSchedRunInterval", "scheduler.interval"),
+    ("CircuitPriorityHalflifeMsec", "circuit_policy.half_life"),
+    ("CircuitPriorityHalflife", "circuit_policy.half_life"),
+    ("circwindow", "edge_control.circuit_window"),
+    ("circ_max_cell_queue_size", "max_circuit_queue"),
+    ("guard-n-primary-guards-to-use", "guards"),
+    ("NumEntryGuards", "guards"),
+    ("TokenBucketRefillInterval", "refill"),
+    ("MaxCircuitDirtiness", "circuit_lifetime"),
+];
+
+/// The known key with the meaning of a name of Tor. Parameters of Vegas have the name of their key between `cc_` or
+/// `cc_vegas_` and `_exit` or `_client`.
+fn of_tor(written: &str, known: &[&str]) -> Option<String> {
+    let vegas = written.strip_prefix("cc_").map(|name| {
+        let name = name.strip_prefix("vegas_").unwrap_or(name);
+        let name = name.strip_suffix("_exit").or(name.strip_suffix("_client")).unwrap_or(name);
+        format!("edge_control.{name}")
+    });
+    let of_table = OF_TOR.iter().find(|(name, _)| name.eq_ignore_ascii_case(written));
+    let key = of_table.map(|(_, key)| (*key).to_owned()).or(vegas)?;
+    match key.split_once('.') {
+        Some((_, last)) if known.contains(&last) => Some(last.to_owned()),
+        Some((first, _)) if known.contains(&first) => Some(key),
+        None if known.contains(&&key[..]) => Some(key),
+        _ => None,
+    }
+}
+
 /// The remedy for an unknown key, as a text after "this key is unknown; ". If one known key is spelled similarly, the
 /// text asks whether the user means this key. Otherwise the text lists the known keys after `takes`, such as
 /// `[run] takes`, or only the keys with the most similar names.
 pub(crate) fn instead<'a>(written: &str, takes: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let distance = |name: &&str| strsim::osa_distance(&written.to_lowercase(), &name.to_lowercase());
     let known: Vec<&str> = known.into_iter().collect();
+    if let Some(key) = of_tor(written, &known) {
+        return format!("it is Tor's name; write {key}");
+    }
     let mut nearest = known.clone();
     // The sort is stable: of equally similar names, the first one in the file's order comes first.
     nearest.sort_by_key(distance);
@@ -201,6 +236,19 @@ mod tests {
         assert_eq!(instead("speed", "[relay] takes", known), none);
         assert_eq!(instead("", "[relay] takes", known), none);
         assert_eq!(instead("x", "it takes", []), "it takes nothing");
+    }
+
+    #[test]
+    fn a_name_of_tor_is_translated() {
+        let scheduler = ["kind", "interval"];
+        assert_eq!(instead("KISTSchedRunInterval", "takes", scheduler), "it is Tor's name; write interval");
+        let relay = ["scheduler", "edge_control", "max_circuit_queue"];
+        let write = |name| instead(name, "takes", relay);
+        assert_eq!(write("KISTSchedRunInterval"), "it is Tor's name; write scheduler.interval");
+        assert_eq!(write("cc_vegas_alpha_exit"), "it is Tor's name; write edge_control.alpha");
+        assert_eq!(write("circ_max_cell_queue_size"), "it is Tor's name; write max_circuit_queue");
+        assert_eq!(instead("cc_sendme_inc", "takes", ["sendme_inc"]), "it is Tor's name; write sendme_inc");
+        assert!(!write("NumEntryGuards").contains("Tor's"), "relays have no such key");
     }
 
     #[test]
