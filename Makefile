@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs man wheel matrix bench estimates bench-network bench-live bench-idle kernel-queues reference-linux worlds reference-ns3 reference-shadow reference-shadow-cells references interop attacks soak fuzz audit slider clean tools
+.PHONY: help setup run check test golden docs man release wheel matrix bench estimates bench-network bench-live bench-idle kernel-queues reference-linux worlds reference-ns3 reference-shadow reference-shadow-cells references interop attacks soak fuzz audit slider clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ fuzz: target/tools/bin/cargo-fuzz ## fuzz one TARGET of fuzz/ for TIME seconds; 
 
 man: setup ## write the manual pages into target/man
 	$(BIN)/python python/man.py target/man
+
+release: ## make the commit and the tag of the release VERSION, such as VERSION=0.2.0; send nothing
+	@.ci/release "$(VERSION)"
 
 # To publish: make wheel PROFILE=release
 wheel: tools ## build a wheel with the profile PROFILE, and test it in an empty environment without Rust

@@ -268,7 +268,8 @@ def save(player: Player, to: Path, write: Callable[[str, Path], Path]) -> Path:
     page = (here / "play.html").read_text(encoding="utf-8")
     # One script instead of modules: a browser loads no modules from files.
     scripts = "".join(_IMPORTS.sub("", (here / name).read_text(encoding="utf-8")) for name in ("chart.js", "play.js"))
-    plain = (here / "vendor/uPlot.iife.min.js").read_text(encoding="utf-8")
+    licence = (here / "vendor/uPlot-LICENSE").read_text(encoding="utf-8")
+    plain = f"/*!\n{licence}*/\n" + (here / "vendor/uPlot.iife.min.js").read_text(encoding="utf-8")
     styles = "".join((here / name).read_text(encoding="utf-8") for name in ("vendor/uPlot.min.css", "style.css"))
     head = (
         f'<title>{escape(player.choices()["title"])} - Penstock</title>\n<link rel="icon" href="data:,">\n'
