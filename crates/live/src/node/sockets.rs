@@ -369,7 +369,10 @@ impl Sockets {
 
     /// The core may want to write datagrams. They leave in the next turn.
     pub(super) fn note_sending(&mut self, key: ChannelKey) {
-        if self.channels.get(key).is_some_and(|conn| conn.interest.writable && conn.uses_udp()) {
+        if self.channels.get(key).is_some_and(|conn| {
+            // Epoll reports when TLS has sent its bytes.
+            conn.interest.writable && conn.uses_udp() && !conn.is_stuck()
+        }) {
             self.sending.insert(key);
         }
     }

@@ -340,6 +340,14 @@ impl Circuits {
         expired
     }
 
+    /// The guard of a circuit that this client closes before the guard has answered. Its end then says nothing about the
+    /// guard.
+    pub(crate) fn forget_guard(&mut self, index: CircuitIndex) -> Option<Fingerprint> {
+        let circuit = self.table.get_mut(&index).filter(|circuit| circuit.awaits_guard())?;
+        circuit.progress = Progress::Building(1);
+        Some(circuit.path[0].rsa())
+    }
+
     /// Whether the build time of a circuit counts.
     pub(crate) fn is_measured(&self, index: CircuitIndex) -> bool {
         self.table.get(&index).is_some_and(|circuit| circuit.is_measured)

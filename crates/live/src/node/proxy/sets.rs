@@ -28,7 +28,7 @@ impl Proxy {
         let mut impossible = BTreeSet::new();
         while self.next_set <= now && self.may_begin() && self.paths().is_some() {
             match self.circuits.next_set_step(self.set_limits, needed, &impossible) {
-                None => return,
+                None => break,
                 Some(SetStep::Begin(purpose)) => {
                     let nonce = Nonce(node.rng.random());
                     match self.choose_legs(node, now, purpose, needed) {
@@ -58,6 +58,10 @@ impl Proxy {
     fn give_up(&mut self, node: &mut Node, now: Instant, legs: Vec<CircuitIndex>) {
         self.next_set = now + PAUSE;
         for leg in legs {
+            // The client ends the leg, so it does not know whether the guard would have answered.
+            if let Some(guard) = self.circuits.forget_guard(leg) {
+                self.guards.on_abandoned(&guard);
+            }
             node.relay.close_circuit(now, leg, DestroyReason::NONE, &mut node.sockets);
         }
     }
