@@ -379,9 +379,8 @@ fn of_congestion_control(sections: &Sections, scenario: &Scenario, keys: &mut Ve
         });
     }
     let refusals = clients.iter().filter_map(|(kind, client)| {
-        let ends_there =
-            |(group, _, config): &&Software<'_>| congestion(config) == Some(kind) && ends_at(client, group);
-        refusal(client, &Vec::from_iter(relays.iter().filter(ends_there)))
+        let ends = Vec::from_iter(relays.iter().filter(|(group, _, _)| ends_at(client, group)));
+        refusal(client, kind, &ends)
     });
     keys.extend(of_increments(sections, &Vec::from_iter(refusals)));
 }
@@ -396,12 +395,15 @@ struct Refusal<'a> {
     all: bool,
 }
 
-/// Compares the cells per SENDME of a client with those of `ends`, the last relays that support its congestion control.
+/// Compares the cells per SENDME of a client with those of the relays in `ends` that support its congestion control
+/// `kind`. `ends` has all relays that can be the last one.
 ///
 /// Source: C tor `congestion_control_validate_sendme_increment()`.
-fn refusal<'a>(client: &'a Client, ends: &[&Software<'a>]) -> Option<Refusal<'a>> {
+fn refusal<'a>(client: &'a Client, kind: &str, ends: &[&Software<'a>]) -> Option<Refusal<'a>> {
     let own = increment(&client.group.config)?;
-    let refused = |end: &&Software<'_>| increment(end.2).is_some_and(|theirs| theirs.abs_diff(own) > 1);
+    let refused = |end: &&Software<'_>| {
+        congestion(end.2) == Some(kind) && increment(end.2).is_some_and(|theirs| theirs.abs_diff(own) > 1)
+    };
     let relay = **ends.iter().find(|end| refused(end))?;
     let all = ends.iter().all(refused);
     Some(Refusal { client: &client.host.group.name, own, relay, theirs: increment(relay.2)?, all })

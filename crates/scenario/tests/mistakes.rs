@@ -755,6 +755,10 @@ fn a_later_deployment_of_all_relays_hides_the_congestion_control_of_earlier_ones
     assert_eq!(deployed(&[&windows], &base).len(), 1, "all relays lose it");
     let half = format!("share = 0.5\n{windows}");
     assert_eq!(deployed(&[&half], &base), [""; 0], "some relays keep it");
+    let refused = [&base[..], &["relay.edge_control.sendme_inc=100"]].concat();
+    let found = deployed(&[&half], &refused);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("refuse each circuit that ends at exit;"), "{found:?}");
 }
 
 #[test]
