@@ -197,11 +197,13 @@ class Found(NamedTuple):
     target: type[_Prototype]
     distribution: str
     version: str
+    files: tuple[Path, ...]
+    """The Python files that the package installed."""
 
     @property
     def id(self) -> str:
         """The package, its version and a digest of its source, for the version of results."""
-        return f"{self.distribution}.{self.version}.{_digest(self.target.__module__)}"
+        return f"{self.distribution}.{self.version}.{_digest(self.target.__module__, self.files)}"
 
 
 @cache
@@ -222,7 +224,7 @@ def _found(entry: "EntryPoint") -> Found:
     remedy = "correct the package or uninstall it"
     try:
         target = entry.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PenstockError(f"{which} cannot be imported: {_text(error)}; {remedy}") from None
     if not (isinstance(target, type) and issubclass(target, EdgeControl | CircuitPolicy)):
         raise PenstockError(
@@ -239,6 +241,11 @@ def _found(entry: "EntryPoint") -> Found:
     for name, each in target.parameters.items():
         if not isinstance(each, Parameter):
             raise PenstockError(f"{which}: the parameter {name} is {each!r}; use a function such as whole or size")
+        if not all(isinstance(field, str) for field in (name, *each)):
+            raise PenstockError(
+                f"{which}: the parameter {name} has the default {each.default!r} and the meaning {each.meaning!r}; "
+                'write name, default and meaning as texts, such as size("8 KiB", "the limit")'
+            )
     return Found(
         key=target.KEY,
         name=entry.name,
@@ -250,6 +257,9 @@ def _found(entry: "EntryPoint") -> Found:
         target=target,
         distribution=entry.dist.name if entry.dist else "unknown",
         version=entry.dist.version if entry.dist else "0",
+        files=tuple(
+            Path(str(file.locate())) for file in (entry.dist and entry.dist.files) or () if file.suffix == ".py"
+        ),
     )
 
 
@@ -271,14 +281,17 @@ def without(version_of_results: str) -> str:
 
 
 @cache
-def _digest(module: str) -> str:
-    """A digest of the source files of a module's package."""
+def _digest(module: str, installed: tuple[Path, ...]) -> str:
+    """A digest of the source files of a module's package, and of those that were installed with it."""
     top = sys.modules[module.partition(".")[0]]
     roots = [Path(root) for root in getattr(top, "__path__", ())]
-    files = [path for root in roots for path in root.rglob("*.py")] or [Path(top.__file__ or "")]
+    files = [(path, path.relative_to(root.parent)) for root in roots for path in root.rglob("*.py")]
+    own = Path(top.__file__ or "")
+    beside = installed if own in installed else (own,)
+    files += [(path, Path(path.name)) for path in beside]
     digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.name.encode() + b"\0")
+    for name, path in sorted({(str(name), path) for path, name in files}):
+        digest.update(name.encode() + b"\0")
         digest.update(path.read_bytes() if path.is_file() else b"")
     return digest.hexdigest()[:8]
 

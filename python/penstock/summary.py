@@ -22,6 +22,9 @@ class Metric(NamedTuple):
     """The short name of the metric."""
 
 
+MIN_DOWNLOADS = 10
+"""With fewer downloads in a run, the 90th percentile is nearly the longest one, and decides nothing."""
+
 METRICS = (
     Metric("ttfb_s", "time to first byte", "TTFB"),
     Metric("ttlb_s", "download time", "download"),
@@ -91,7 +94,8 @@ def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFram
     several networks, a pair is a network. Its number for a variant is the mean over the seeds with downloads under both
     variants. `mean_s` is the mean of the differences other - first [s]. `low_s` and `high_s` are the ends of its 95 % t
     interval [s]. `relative` is `mean_s` divided by the mean median of the first variant. The columns that begin with
-    `p90_` are the same for the 90th percentile of the downloads. `ks_distance` only describes the pooled downloads.
+    `p90_` are the same for the 90th percentile of the downloads, and `p90_decided` needs ten downloads in each run.
+    `ks_distance` only describes the pooled downloads.
     """
     if not variants:
         return pl.DataFrame()
@@ -112,7 +116,9 @@ def _compare_one(
     def numbers(variant: str) -> pl.DataFrame:
         rows = counted(transfers, variant=variant, workload=workload)
         value = pl.col(metric.column)
-        each = rows.group_by(RUN).agg(value.median().alias("median"), value.quantile(0.9, "linear").alias("p90"))
+        each = rows.group_by(RUN).agg(
+            value.median().alias("median"), value.quantile(0.9, "linear").alias("p90"), pl.len().alias("downloads")
+        )
         return each.drop_nulls()
 
     complete = replicates.average(numbers(first).join(numbers(other), on=RUN, suffix="_of_other"))
@@ -122,6 +128,8 @@ def _compare_one(
         pairs, base = stats.paired(of_first, of_other), stats.mean(of_first)
         return base, pairs, pairs.mean / base if base else float("nan")
 
+    counts = complete.select("downloads", "downloads_of_other").to_numpy()
+    fewest = int(counts.min()) if len(counts) else 0
     (base, pairs, relative), (base_p90, p90, relative_p90) = compared("median"), compared("p90")
     pooled = [sample(transfers, variant, workload, metric).to_numpy() for variant in (first, other)]
     return {
@@ -141,7 +149,7 @@ def _compare_one(
         "p90_low_s": p90.low,
         "p90_high_s": p90.high,
         "p90_relative": relative_p90,
-        "p90_decided": p90.decided,
+        "p90_decided": p90.decided and fewest >= MIN_DOWNLOADS,
         "smaller": pairs.negative,
         "larger": pairs.positive,
         "sign_test": pairs.sign_test,

@@ -164,7 +164,7 @@ def pairs_remark(replicates: Replicates, pairs: Sequence[int]) -> str:
     if max(pairs) < 2:
         return ""
     each = (
-        "Runs in the same network are paired. A network's median is the mean over its seeds."
+        "Runs in the same network are paired. A network's median, or 90th percentile, is the mean over its seeds."
         if replicates.are_networks
         else "Runs with the same seed are paired."
     )

@@ -57,6 +57,8 @@ class Package:
         self.folder = folder
         self.module = folder / "my_algorithms.py"
         self.module.write_text(WINDOWS + TURNS)
+        self.helper = folder / "my_helper.py"
+        self.helper.write_text("")
         self.declare("1.0", "fixed = my_algorithms:FixedWindow\nturns = my_algorithms:Turns\n")
         command.env["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
 
@@ -67,6 +69,7 @@ class Package:
         info = self.folder / "my_algorithms-1.0.dist-info"
         info.mkdir(exist_ok=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: my-algorithms\nVersion: {version}\n")
+        (info / "RECORD").write_text("my_algorithms.py,,\nmy_helper.py,,\n")
         (info / "entry_points.txt").write_text(f"[penstock.algorithms]\n{entries}")
 
     def change(self, before: str, after: str) -> None:
@@ -144,6 +147,9 @@ def test_other_sources_are_not_resumed_or_merged(package: Package, own: Callable
     package.command.directory.joinpath("own.toml").write_text(SMALL)
     assert run(1).status == 0
     assert run(1).status == 0
+    package.helper.write_text("SIZE = 3")
+    assert "continue with the other build" in sentence(run(1))
+    package.helper.write_text("")
     package.change("self.left += 100", "self.left += 100  # the same, in other words")
     assert "continue with the other build" in sentence(run(1))
     assert run(2).status == 0
@@ -196,6 +202,16 @@ def test_other_sources_are_not_resumed_or_merged(package: Package, own: Callable
             "from penstock.prototypes import CircuitPolicy\n",
             "import no_such_module\n",
             "the algorithm fixed of my-algorithms 1.0 cannot be imported: ModuleNotFoundError: No module named",
+        ),
+        (
+            "from penstock.prototypes import CircuitPolicy\n",
+            "raise SystemExit(0)\n",
+            "the algorithm fixed of my-algorithms 1.0 cannot be imported: SystemExit",
+        ),
+        (
+            'whole(1000, "cell", "The number of cells.")',
+            'whole(1000, "cell", 7)',
+            "the parameter circuit_window has the default '1000' and the meaning 7; write name, default and meaning as",
         ),
         (
             '{"circuit_window": whole(1000, "cell", "The number of cells.")}',

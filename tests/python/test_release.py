@@ -40,6 +40,7 @@ def test_a_release_sets_the_version_everywhere_and_makes_a_tag(checkout: Path) -
     assert done.returncode == 0, done.stderr
     assert '\nversion = "9.8.7"\n' in (checkout / "Cargo.toml").read_text()
     assert 'name = "penstock-core"\nversion = "9.8.7"\n' in (checkout / "Cargo.lock").read_text()
+    assert 'name = "penstock-core"\nversion = "9.8.7"\n' in (checkout / "fuzz/Cargo.lock").read_text()
     citation = (checkout / "CITATION.cff").read_text()
     assert "\nversion: 9.8.7\n" in citation
     assert "\ndate-released: 20" in citation

@@ -178,14 +178,16 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
 
 def _check_scale(claims: Claims, scenario: str, sets: tuple[str, ...], scale: float) -> None:
     """Explain a mistake that a scaled scenario has and the whole scenario has not."""
+    if not sets:
+        return
     name = claims.scenario(scenario)
     catalog.load(name)
     try:
         catalog.load(name, sets)
     except ScenarioError as error:
         raise PenstockError(
-            f"--scale {scale:g} is too small for {name}, because it sets {', '.join(sets)}; use a larger --scale, or "
-            f"leave it out ({error})"
+            f"--scale {scale:g} is too {'small' if scale < 1 else 'large'} for {name}, because it sets "
+            f"{', '.join(sets)}; use a {'larger' if scale < 1 else 'smaller'} --scale, or leave it out ({error})"
         ) from error
 
 
