@@ -139,6 +139,8 @@ def show(
     """Print a scenario as one file, which you can edit and run."""
     from penstock import source
 
+    if out is not None and out.exists():
+        raise PenstockError(f"{out} exists, and may have your changes; name another file with --out")
     _put(source.text(scenario) if variant is None else source.resolved(scenario, variant), out)
 
 

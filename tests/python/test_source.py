@@ -35,6 +35,7 @@ def test_a_variant_with_its_defaults_is_a_scenario(name: str) -> None:
 @pytest.mark.parametrize("name", ["quickstart", "ewma/flush"])
 def test_a_copy_gives_the_same_bytes(penstock: Command, name: str) -> None:
     assert penstock("show", name, "--out", "mine.toml").status == 0
+    assert "mine.toml exists, and may have your changes" in sentence(penstock("show", name, "--out", "mine.toml"))
     sets = ("--set", "run.stop.downloads=2", "--runs", "1", "--no-report")
     for scenario, out in ((name, "theirs"), ("mine.toml", "mine")):
         done = penstock("run", scenario, *sets, "--out", out)
