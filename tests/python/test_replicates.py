@@ -157,7 +157,7 @@ def test_the_report_and_the_terminal_name_the_replicates(
     result = Result(untraced(make_up(seeds=2, networks=3)))
     tables.show(result, "", tables.console())
     printed = capsys.readouterr().out
-    assert "Runs in the same network are paired. A network's median is the mean over its seeds." in printed
+    assert "Runs in the same network are paired. A network's median, or 90th percentile, is the mean" in printed
     assert "With 3 networks only" in printed
     page = " ".join(report.render([result]).split())
     for words in (
