@@ -17,6 +17,8 @@ mod markdown;
 mod observations;
 #[path = "../shared/mod.rs"]
 mod shared;
+#[path = "../shared/star.rs"]
+mod star;
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/network/testnet/mod.rs"]
 mod testnet;
@@ -27,7 +29,7 @@ use penstock_live::clock::Clock;
 use penstock_testbed::Error;
 use penstock_testbed::namespace::{Namespace, ip};
 use penstock_testbed::site::Site;
-use penstock_testbed::star::{Access, Edge, Edges};
+use penstock_testbed::star::Access;
 use penstock_units::{Bytes, DataRate, Duration, Instant};
 use shared::cpu::Cpu;
 use shared::median::median;
@@ -147,18 +149,7 @@ fn loopback() -> Result<[Place; 6], Error> {
 /// A host for the directory, each position of a circuit, the client and the server.
 fn emulated() -> Result<Site, Error> {
     let hosts = [Access { up: ACCESS_RATE, down: ACCESS_RATE, queue: ACCESS_QUEUE }; 6];
-    let mut edges = Edges::default();
-    for from in 0..hosts.len() {
-        for to in (0..hosts.len()).filter(|to| *to != from) {
-            edges.between.insert((from, to), Edge { delay: RTT / 2, loss: 0.0 });
-        }
-    }
-    let site = Site::open(&hosts, edges, &[("tcp_no_metrics_save", "1")], None)?;
-    for host in 0..hosts.len() {
-        site.enter(host);
-        ip("link set lo up")?;
-    }
-    Ok(site)
+    star::open(&hosts, RTT)
 }
 
 /// Measures each load over our relays and over C tor's, in turn.

@@ -6,7 +6,7 @@
 //! have the wait in the relay. Unmodified C tor does not report it. `TOR` names C tor.
 //!
 //! ```console
-//! $ cargo bench --package penstock-live --bench kernel_queues -- --kqtime PROGRAM [--out FILE] [--seconds N] [--only NAME]
+//! $ cargo bench --package penstock-live --bench kernel_queues -- --kqtime PROGRAM --out FILE [--seconds N] [--only NAME]
 //! ```
 
 #[path = "../../tests/common/exchange.rs"]
@@ -17,6 +17,8 @@ mod observations;
 #[allow(dead_code, reason = "other benchmarks use the rest")]
 #[path = "../shared/mod.rs"]
 mod shared;
+#[path = "../shared/star.rs"]
+mod star;
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/network/testnet/mod.rs"]
 mod testnet;
@@ -26,9 +28,8 @@ use lexopt::ValueExt;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use penstock_live::clock::Clock;
-use penstock_testbed::namespace::ip;
 use penstock_testbed::site::Site;
-use penstock_testbed::star::{Access, Edge, Edges};
+use penstock_testbed::star::Access;
 use penstock_units::{Bytes, DataRate, Duration, Instant};
 use shared::{Options, has_tor};
 use std::fs;
@@ -72,12 +73,13 @@ fn main() -> ExitCode {
         let kqtime = kqtime.ok_or("write --kqtime and the path of penstock-kqtime")?;
         let kqtime =
             kqtime.canonicalize().map_err(|error| format!("--kqtime {}: {error}", kqtime.display()))?;
-        run(&options, &kqtime, out.as_deref(), seconds)
+        let out = out.ok_or("write --out and the name of a file")?;
+        run(&options, &kqtime, &out, seconds)
     });
     shared::exit("kernel_queues", result)
 }
 
-fn run(options: &Options, kqtime: &Path, out: Option<&Path>, seconds: u32) -> Result<(), String> {
+fn run(options: &Options, kqtime: &Path, out: &Path, seconds: u32) -> Result<(), String> {
     if !has_tor() {
         return Ok(());
     }
@@ -96,11 +98,7 @@ fn run(options: &Options, kqtime: &Path, out: Option<&Path>, seconds: u32) -> Re
             all.extend(found.into_iter().map(|waits| Waits { scheduler: name, ..waits }));
         }
     }
-    println!("{}", waits::table(&all));
-    if let Some(out) = out {
-        fs::write(out, waits::csv(&all)).map_err(|error| format!("--out {}: {error}", out.display()))?;
-    }
-    Ok(())
+    fs::write(out, waits::csv(&all)).map_err(|error| format!("--out {}: {error}", out.display()))
 }
 
 fn emulated() -> Result<Site, penstock_testbed::Error> {
@@ -112,18 +110,7 @@ fn emulated() -> Result<Site, penstock_testbed::Error> {
         Access { up: rate, down: rate, queue }
     });
     let hosts: Vec<Access> = std::iter::repeat_n(fast, FIRST).chain(limited).collect();
-    let mut edges = Edges::default();
-    for from in 0..hosts.len() {
-        for to in (0..hosts.len()).filter(|to| *to != from) {
-            edges.between.insert((from, to), Edge { delay: RTT / 2, loss: 0.0 });
-        }
-    }
-    let site = Site::open(&hosts, edges, &[("tcp_no_metrics_save", "1")], None)?;
-    for host in 0..hosts.len() {
-        site.enter(host);
-        ip("link set lo up")?;
-    }
-    Ok(site)
+    star::open(&hosts, RTT)
 }
 
 /// Loads three middle relays of one program at the same time.

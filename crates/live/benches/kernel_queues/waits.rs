@@ -1,4 +1,4 @@
-//! The measured waits, their percentiles, and the table.
+//! The measured waits, and their percentiles as CSV. `benches/kernel_queues.py` makes the table and the figures.
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
@@ -13,7 +13,7 @@ pub(crate) struct Waits {
     pub(crate) scheduler: &'static str,
     /// The rate of the relay's link [Mbit/s].
     pub(crate) rate: u64,
-    /// What the relay sent, with the headers of all packets [B/s].
+    /// The rate at which the relay sent bytes, including packet headers [B/s].
     pub(crate) sent: f64,
     /// Sorted waits of calls in the kernel [s], inbound and outbound.
     pub(crate) kernel: [Vec<f64>; 2],
@@ -77,36 +77,6 @@ fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
 
 fn below_a_millisecond(sorted: &[f64]) -> f64 {
     sorted.partition_point(|wait| *wait < 1e-3) as f64 / sorted.len() as f64
-}
-
-/// A table: percentiles, and the part of the waits below a millisecond.
-pub(crate) fn table(all: &[Waits]) -> String {
-    let mut table = "| scheduler | program | link [Mbit/s] | sent [Mbit/s] | wait | median [ms] | 95 % [ms] | 99 % [ms] | \
-                     below 1 ms | waits |\n|---|---|---|---|---|---|---|---|---|---|\n"
-        .to_owned();
-    for waits in all {
-        let sent = waits.sent * 8e-6;
-        for (station, sorted) in waits.stations() {
-            if sorted.is_empty() {
-                continue;
-            }
-            let ms = |part| quantile(sorted, part).unwrap_or(f64::NAN) * 1e3;
-            let below = below_a_millisecond(sorted) * 100.0;
-            writeln!(
-                table,
-                "| {} | {} | {} | {sent:.2} | {station} | {:.3} | {:.2} | {:.2} | {below:.1} % | {} |",
-                waits.scheduler,
-                waits.program,
-                waits.rate,
-                ms(0.5),
-                ms(0.95),
-                ms(0.99),
-                sorted.len()
-            )
-            .expect("a string has room");
-        }
-    }
-    table
 }
 
 /// Percentiles of all waits as CSV, for the figure.

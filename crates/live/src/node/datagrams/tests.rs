@@ -3,7 +3,7 @@
 use super::path::{Path, PathState, udp_socket};
 use super::*;
 use crate::dtls::DtlsIdentity;
-use crate::node::proxy::tests::{Running, client_with, echo, relay_config, relay_with, socks};
+use crate::node::proxy::tests::{Running, client_with, echo, echoed, relay_config, relay_with, socks};
 use crate::node::shares::Host;
 use crate::node::{NodeConfig, NodeCounters, test_node};
 use penstock_core::RelayConfig;
@@ -15,7 +15,7 @@ use penstock_link::descriptor::{ExitPolicy, Private};
 use penstock_link::handshake::MAX_TOTAL;
 use penstock_link::keys::Keys;
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, ip_mtu_discover, ipv6_mtu_discover};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{IpAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
@@ -93,7 +93,7 @@ fn transfer(
     relays: [RelayConfig; 3],
     client: RelayConfig,
     middlebox: Option<Middlebox>,
-    bytes: usize,
+    bytes: u32,
 ) -> Vec<(NodeCounters, DatagramCounters)> {
     let flags = ["Guard", "", "Exit"];
     let (mut running, routers): (Vec<_>, Vec<_>) = (1..)
@@ -112,16 +112,10 @@ fn transfer(
         node.middlebox = middlebox;
         node
     }));
-    let (status, mut stream) = socks(socks_port, 1, echo(), "one");
+    let (status, stream) = socks(socks_port, 1, echo(), "one");
     assert_eq!(status, 0);
     stream.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
-    let sent: Vec<u8> = (0..bytes).map(|number| (number * 7 % 251) as u8).collect();
-    let (mut writer, copy) = (stream.try_clone().unwrap(), sent.clone());
-    let writing = std::thread::spawn(move || writer.write_all(&copy).unwrap());
-    let mut received = vec![0; sent.len()];
-    stream.read_exact(&mut received).unwrap();
-    writing.join().unwrap();
-    assert!(received == sent);
+    echoed(stream, bytes);
     running.into_iter().map(Running::stop).collect()
 }
 

@@ -308,7 +308,7 @@ fn linked_client(routers: Vec<Router>, circuits: u64) -> (Running, SocketAddr) {
 }
 
 /// Sends bytes to a server that returns them.
-fn echoed(mut stream: TcpStream, bytes: u32) {
+pub(in crate::node) fn echoed(mut stream: TcpStream, bytes: u32) {
     let sent: Vec<u8> = (0..bytes).map(|number| (number * 7 % 251) as u8).collect();
     let (mut writer, copy) = (stream.try_clone().unwrap(), sent.clone());
     let writing = std::thread::spawn(move || writer.write_all(&copy).unwrap());
