@@ -116,6 +116,30 @@ class Command:
         return subprocess.Popen(words, cwd=self.directory, env=self.env, stdout=pipe, stderr=pipe, text=True)
 
 
+PAPER = """
+paper = "made-up"
+title = "Made up"
+"""
+CLAIM = """
+[[claims]]
+id = "{0}"
+section = "1"
+says = "The first byte arrives."
+scenario = "{0}"
+variants = ["stock"]
+workload = "web"
+measure = "ttfb_s"
+statistic = "median"
+gate = {{ at_most = 60.0, by = "mean" }}
+"""
+
+
+def make_paper(small: Path, folder: Path) -> None:
+    """A paper with a claim for each of two equal scenarios, `small` and `other`."""
+    (folder / "other.toml").write_text(small.read_text())
+    (folder / "claims.toml").write_text(PAPER + CLAIM.format("small") + CLAIM.format("other"))
+
+
 def sentence(done: Finished) -> str:
     """The single sentence of an error."""
     assert done.status == 2, done

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
+from conftest import make_paper
 
 import penstock
 from penstock import catalog, estimates, runs
@@ -70,21 +71,7 @@ def test_short_runs_and_yes_ask_nothing(small: Path, tmp_path: Path, monkeypatch
 
 
 def test_a_paper_asks_once_for_all_scenarios(small: Path, tmp_path: Path) -> None:
-    (tmp_path / "other.toml").write_text(small.read_text())
-    head = 'paper = "made-up"\ntitle = "Made up"\n'
-    claim = """
-[[claims]]
-id = "{0}"
-section = "1"
-says = "The first byte arrives."
-scenario = "{0}"
-variants = ["stock"]
-workload = "web"
-measure = "ttfb_s"
-statistic = "median"
-gate = {{ at_most = 60.0, by = "mean" }}
-"""
-    (tmp_path / "claims.toml").write_text(head + claim.format("small") + claim.format("other"))
+    make_paper(small, tmp_path)
     asked: list[Cost] = []
 
     def refuse(cost: Cost) -> None:

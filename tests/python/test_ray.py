@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import make_paper
 
 import penstock
 from penstock import ray_runs
@@ -104,29 +105,13 @@ def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-CLAIM = """
-[[claims]]
-id = "{0}"
-section = "1"
-says = "The first byte arrives."
-scenario = "{0}"
-variants = ["stock"]
-workload = "web"
-measure = "ttfb_s"
-statistic = "median"
-gate = {{ at_most = 60.0, by = "mean" }}
-"""
-
-
 @needs_ray
 def test_a_paper_connects_once_and_estimates_with_the_cores_of_the_cluster(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import ray
 
-    (tmp_path / "other.toml").write_text(small.read_text())
-    claims = 'paper = "made-up"\ntitle = "Made up"\n' + CLAIM.format("small") + CLAIM.format("other")
-    (tmp_path / "claims.toml").write_text(claims)
+    make_paper(small, tmp_path)
     asked: list[Cost] = []
     connected: list[str] = []
     init = ray.init

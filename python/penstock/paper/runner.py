@@ -181,10 +181,10 @@ def _check_scale(claims: Claims, scenario: str, sets: tuple[str, ...], scale: fl
     if not sets:
         return
     name = claims.scenario(scenario)
-    catalog.load(name)
     try:
         catalog.load(name, sets)
     except ScenarioError as error:
+        catalog.load(name)  # If the whole scenario has a mistake, too, this raises its own error.
         raise PenstockError(
             f"--scale {scale:g} is too {'small' if scale < 1 else 'large'} for {name}, because it sets "
             f"{', '.join(sets)}; use a {'larger' if scale < 1 else 'smaller'} --scale, or leave it out ({error})"
