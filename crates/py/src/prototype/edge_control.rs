@@ -4,7 +4,7 @@ use penstock_core::edge_control::{EdgeControl, Signals};
 use penstock_units::{Cells, Duration, Instant};
 use pyo3::prelude::*;
 
-/// What a circuit's end measures, for the methods of a Python class. The fields are those of the core.
+/// The core's `Signals` for the methods of a Python class: measurements of one end of a circuit.
 #[pyclass(frozen, get_all, name = "Signals", module = "penstock._core")]
 pub(crate) struct PySignals {
     queue: u64,
