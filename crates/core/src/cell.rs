@@ -85,6 +85,8 @@ pub enum Message<C: Cell> {
     LinkedAck,
     /// The next cell of the linked streams on this circuit skips this many numbers [cell].
     Switch(u32),
+    /// A message of an onion service's protocol, between a relay and a client or service whose circuit ends there.
+    OnionService(C::OnionService),
     /// Circuit padding, or a command that this version does not know. The receiver ignores both.
     Drop,
 }
@@ -108,6 +110,7 @@ impl<C: Cell> Message<C> {
             | Message::Linked(_)
             | Message::LinkedAck
             | Message::Switch(_)
+            | Message::OnionService(_)
             | Message::Drop => false,
         }
     }
@@ -143,6 +146,8 @@ pub trait Cell: Sized + fmt::Debug {
     type LinkSpec: fmt::Debug;
     /// The content of CREATE, CREATED, EXTEND and EXTENDED.
     type Handshake: fmt::Debug;
+    /// A message of an onion service's protocol (rend-spec-v3).
+    type OnionService: fmt::Debug;
     /// The keys of one hop for one circuit.
     type Layer: fmt::Debug;
     /// The digest of one message. Only the sender and the receiver of the message can compute it.
@@ -205,4 +210,9 @@ pub trait Cell: Sized + fmt::Debug {
     fn wrap(&mut self, layer: &mut Self::Layer);
     /// Removes one hop's layer. Returns the digest if the message is plaintext afterwards.
     fn peel(&mut self, layer: &mut Self::Layer) -> Option<Self::Digest>;
+    /// The rendezvous point moves the cell to the joined circuit, towards that circuit's client. A RELAY_EARLY becomes a
+    /// RELAY. The default changes nothing.
+    ///
+    /// Source: C tor `circuit_receive_relay_cell()`.
+    fn cross(&mut self) {}
 }

@@ -5,7 +5,7 @@ use crate::circuit_policy::PriorityClass;
 use crate::config::EdgeQueue;
 use crate::edge_control::{Agreement, AnyEdgeControl, EdgeControl};
 use crate::hop_control::{AnyHopControl, HopControl, Source};
-use crate::keys::{ChannelKey, ConfluxKey, Direction, StreamKey};
+use crate::keys::{ChannelKey, CircuitIndex, ConfluxKey, Direction, StreamKey};
 use penstock_units::{Cells, Instant, fifo::take_first};
 use std::collections::VecDeque;
 
@@ -159,6 +159,8 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) has_padding: bool,
     /// The set of linked circuits to which this circuit belongs.
     pub(crate) set: Option<ConfluxKey>,
+    /// The other circuit that this rendezvous point joined with this one.
+    pub(crate) joined: Option<CircuitIndex>,
     /// How often this circuit is in the relay's list of circuits that resume reading streams.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
@@ -175,9 +177,15 @@ impl<C: Cell> Edge<C> {
             queue_full: false,
             has_padding: false,
             set: None,
+            joined: None,
             resuming: 0,
             next_stream_id: 1,
         }
+    }
+
+    /// Whether the circuit has no streams, and is neither linked nor joined.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.set.is_none() && self.joined.is_none() && self.streams.is_empty()
     }
 }
 

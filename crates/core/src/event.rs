@@ -23,6 +23,11 @@ pub enum Event<C: Cell> {
         /// The client's handshake for the new relay.
         handshake: C::Handshake,
     },
+    /// A message of an onion service's protocol arrived on a circuit that ends here. Clients may ignore it. A relay answers
+    /// with [`Relay::send_onion_service`](crate::Relay::send_onion_service),
+    /// [`Relay::join_circuits`](crate::Relay::join_circuits) or
+    /// [`Relay::close_circuit`](crate::Relay::close_circuit).
+    OnionService { circuit: CircuitIndex, message: C::OnionService },
     /// Start a handshake as a client: call [`Relay::start_handshake`](crate::Relay::start_handshake).
     HandshakeNeeded {
         circuit: CircuitIndex,

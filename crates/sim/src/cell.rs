@@ -7,6 +7,7 @@ use penstock_core::edge_control::Negotiation;
 use penstock_core::hop_control::Feedback;
 use penstock_core::keys::Direction;
 use penstock_core::reason::{DestroyReason, EndReason};
+use std::convert::Infallible;
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// The size of a cell on the wire [B], as in all reproduced papers.
@@ -175,6 +176,8 @@ impl Cell for SimCell {
     type LinkSpec = PeerId;
     type Handshake = SimHandshake;
     type Layer = SimLayer;
+    /// The simulator has no onion services.
+    type OnionService = Infallible;
     type Digest = u32;
 
     fn wire_size(&self) -> u32 {
@@ -259,6 +262,7 @@ impl Cell for SimCell {
             Message::Linked(link) => Body::Linked(nonce_head(&link), link.desired_ux),
             Message::LinkedAck => Body::LinkedAck,
             Message::Switch(relative) => Body::Switch(relative),
+            Message::OnionService(none) => match none {},
             Message::Truncate | Message::Drop => {
                 unreachable!("the simulator does not truncate circuits or send padding")
             }

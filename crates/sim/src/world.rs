@@ -373,6 +373,7 @@ impl<'a> World<'a> {
                 }
                 Event::CircuitBuilt { circuit } => self.on_circuit_built(id, circuit),
                 Event::CircuitsLinked { circuit } => self.on_circuit_usable(id, circuit),
+                Event::OnionService { message, .. } => match message {},
                 Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(id, circuit),
                 Event::StreamRequested { stream, target } => {
                     let circuit = tor.circuit_of(stream).map(|circuit| circuit.index());

@@ -150,6 +150,7 @@ impl<C: Cell> Relay<C> {
                 self.parts.enqueue_from(now, index, direction, cell, Source::Before);
                 Ok(())
             }
+            (None, None) if self.parts.joined(index).is_some() => self.parts.cross(now, index, cell),
             (None, None) => {
                 self.parts.counters.consumed += 1;
                 let truncated = self.parts.circuits[index].truncated;
@@ -237,9 +238,12 @@ impl<C: Cell> Relay<C> {
             (Message::Linked(link), None) if is_origin => self.parts.on_linked(now, circuit, &link),
             (Message::LinkedAck, None) if !is_origin => self.parts.on_linked_ack(now, circuit),
             (Message::Switch(relative), None) => self.parts.on_switch(circuit, relative),
-            (Message::Extend(..), None) if self.parts.set_of(circuit).is_some() => {
+            (Message::Extend(..), None)
+                if self.parts.set_of(circuit).is_some() || self.parts.joined(circuit).is_some() =>
+            {
                 Err(Violation::UnexpectedCell)
             }
+            (Message::OnionService(message), _) => self.parts.on_onion_service(circuit, message),
             (Message::Extend(to, handshake), None) if !is_origin => {
                 self.parts.events.push(Event::ExtendRequested { circuit, to, handshake });
                 Ok(())

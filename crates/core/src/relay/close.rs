@@ -10,7 +10,7 @@ use crate::scheduler::Scheduler;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Closes a circuit, and all circuits that are linked with it, in both directions for this reason. A client's
+    /// Closes a circuit, and all circuits that are linked or joined with it, in both directions for this reason. A client's
     /// DESTROY contains no reason (tor-spec, "Tearing down circuits").
     pub fn close_circuit(
         &mut self,
@@ -20,8 +20,8 @@ impl<C: Cell> Relay<C> {
         kernel: &mut impl Kernel<C>,
     ) {
         if self.parts.circuits.contains(circuit) {
-            for leg in self.parts.leave_set(circuit, true) {
-                self.close_one(now, leg, None, Ok(reason), kernel);
+            for other in self.parts.leave_others(circuit, true) {
+                self.close_one(now, other, None, Ok(reason), kernel);
             }
             self.close_one(now, circuit, None, Ok(reason), kernel);
             self.settle(now, kernel);
@@ -68,7 +68,7 @@ impl<C: Cell> Relay<C> {
 
     /// Closes a circuit for a reason, or because of a violation. Without `from`, both neighbours get a DESTROY. With
     /// `from`, only the neighbour in this direction gets a DESTROY. If cells of linked circuits may be lost, all of them
-    /// close.
+    /// close. A joined circuit also closes.
     pub(super) fn close(
         &mut self,
         now: Instant,
@@ -77,10 +77,10 @@ impl<C: Cell> Relay<C> {
         why: Result<DestroyReason, Violation>,
         kernel: &mut impl Kernel<C>,
     ) {
-        let others = self.parts.leave_set(circuit, why.is_err());
+        let others = self.parts.leave_others(circuit, why.is_err());
         self.close_one(now, circuit, from, why, kernel);
-        for leg in others {
-            self.close_one(now, leg, None, Ok(DestroyReason::FINISHED), kernel);
+        for other in others {
+            self.close_one(now, other, None, Ok(DestroyReason::FINISHED), kernel);
         }
     }
 
@@ -104,6 +104,13 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Parts<C> {
+    /// A circuit closes. Returns the linked and joined circuits that must close, too.
+    fn leave_others(&mut self, circuit: CircuitIndex, whole: bool) -> Vec<CircuitIndex> {
+        let mut others = self.leave_set(circuit, whole);
+        others.extend(self.separate(circuit));
+        others
+    }
+
     /// Removes the hops behind this relay at the client's request. Sends DESTROY to the next hop and TRUNCATED to the
     /// client. Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE. Deviation: cells for the
     /// removed hops may still arrive; this relay drops them, while C tor closes the circuit.

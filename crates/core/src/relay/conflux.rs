@@ -281,8 +281,7 @@ impl<C: Cell> Parts<C> {
     /// Whether a circuit ends here, has congestion control and no streams, and is not linked.
     fn may_link(&self, circuit: CircuitIndex) -> bool {
         let state = &self.circuits[circuit];
-        let is_unused =
-            state.edge.as_deref().is_none_or(|edge| edge.set.is_none() && edge.streams.is_empty());
+        let is_unused = state.edge.as_deref().is_none_or(Edge::is_unused);
         let ends_here = matches!(state.role, Role::Origin(_)) || state.half(Direction::Forward).to.is_none();
         is_unused && ends_here && matches!(state.agreed, Agreement::Congestion(_))
     }

@@ -8,7 +8,8 @@
 //!
 //! Steps that need several objects are methods of `Parts`: `flow` moves cells from circuit queues to the kernel,
 //! `cells` handles arriving cells, `packaging` and `delivery` are the two directions of streams, `build` and `close`
-//! begin and end circuits, `hops` runs hop control, `class` announces priority classes. Drivers call methods of
+//! begin and end circuits, `hops` runs hop control, `class` announces priority classes, `rendezvous`
+//! joins circuits. Drivers call methods of
 //! [`Relay`], which are next to these steps or in `streams`, `inspect`, `bounds`, `idle` and `parameters`.
 
 mod bounds;
@@ -32,6 +33,7 @@ mod inspect;
 mod memory;
 mod packaging;
 mod parameters;
+mod rendezvous;
 mod streams;
 pub(crate) mod timers;
 
@@ -94,6 +96,7 @@ impl<C: Cell> Parts<C> {
         match event {
             Event::HandshakeRequested { circuit, .. }
             | Event::ExtendRequested { circuit, .. }
+            | Event::OnionService { circuit, .. }
             | Event::HandshakeNeeded { circuit, .. }
             | Event::HandshakeAnswered { circuit, .. }
             | Event::CircuitBuilt { circuit }

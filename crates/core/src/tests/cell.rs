@@ -72,6 +72,7 @@ fn clone_message(message: &Message<TestCell>) -> Message<TestCell> {
         Message::Linked(link) => Message::Linked(link.clone()),
         Message::LinkedAck => Message::LinkedAck,
         Message::Switch(relative) => Message::Switch(*relative),
+        Message::OnionService(number) => Message::OnionService(*number),
         Message::Drop => Message::Drop,
     }
 }
@@ -180,6 +181,8 @@ impl Cell for TestCell {
     type LinkSpec = PeerId;
     type Handshake = TestHandshake;
     type Layer = Layer;
+    /// Any number.
+    type OnionService = u32;
     /// The layer that only the end of the circuit adds.
     type Digest = OnionLayer;
 

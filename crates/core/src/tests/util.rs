@@ -76,6 +76,8 @@ pub(super) struct Node {
     pub(super) built: Vec<CircuitIndex>,
     /// The first legs of a client's sets of linked circuits.
     pub(super) linked: Vec<CircuitIndex>,
+    /// Messages of onion services, with their circuits.
+    pub(super) onion_messages: Vec<(CircuitIndex, u32)>,
     pub(super) closed: Vec<(CircuitIndex, Option<Violation>)>,
     /// The reasons for which exits ended the streams of this client.
     pub(super) ended: Vec<EndReason>,
@@ -189,6 +191,7 @@ impl Net {
             timer: None,
             built: Vec::new(),
             linked: Vec::new(),
+            onion_messages: Vec::new(),
             closed: Vec::new(),
             ended: Vec::new(),
             peak_queue: [0; 2],
@@ -544,7 +547,7 @@ impl Net {
 
     fn on_event(&mut self, node: usize, event: Event<TestCell>) {
         let now = self.now;
-        let Node { relay, host, built, linked, closed, ended, .. } = &mut self.nodes[node];
+        let Node { relay, host, built, linked, onion_messages, closed, ended, .. } = &mut self.nodes[node];
         match event {
             Event::Connect { channel, peer } => {
                 let peer = peer.0 as usize;
@@ -568,6 +571,7 @@ impl Net {
             }
             Event::CircuitBuilt { circuit } => built.push(circuit),
             Event::CircuitsLinked { circuit } => linked.push(circuit),
+            Event::OnionService { circuit, message } => onion_messages.push((circuit, message)),
             Event::CircuitClosed { circuit, violation } => {
                 built.retain(|other| *other != circuit);
                 closed.push((circuit, violation));
