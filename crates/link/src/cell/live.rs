@@ -6,6 +6,7 @@ use super::frame::{BODY_LEN, CELL_LEN, Frame};
 use super::handshake::{Handshake, HandshakeKind};
 use super::linkspec::LinkSpec;
 use super::message::{self, LivePayload, RelayMessage};
+use super::onion_service::OnionService;
 use super::target::Target;
 use crate::crypto::tor1::{self, Layer};
 use crate::wire::Reader;
@@ -192,6 +193,7 @@ impl Cell for LiveCell {
     type End = StreamEnd;
     type LinkSpec = LinkSpec;
     type Handshake = Handshake;
+    type OnionService = OnionService;
     type Layer = Layer;
     type Digest = tor1::Tag;
 
@@ -312,5 +314,8 @@ impl Cell for LiveCell {
     }
     fn peel(&mut self, layer: &mut Layer) -> Option<tor1::Tag> {
         layer.peel(&mut self.body)
+    }
+    fn cross(&mut self) {
+        self.command = command::RELAY;
     }
 }

@@ -1,12 +1,13 @@
 //! Relay messages between the ends of a circuit.
 //!
 //! Source: tor-spec, "Relay cells" (format V0); proposal 289 (SENDME), proposal 324 §4 (XON and XOFF), proposal 329
-//! (linked circuits).
+//! (linked circuits), rend-spec-v3 (onion services).
 
 use super::BODY_LEN;
 use super::answers::{self, Connected, End, Resolved, StreamEnd};
 use super::handshake::Handshake;
 use super::linkspec::LinkSpec;
+use super::onion_service::{OnionService, OnionServiceCommand};
 use super::target::Target;
 use crate::crypto::tor1::Tag;
 use crate::wire::{Malformed, Reader};
@@ -146,9 +147,11 @@ pub enum RelayMessage {
     LinkedAck,
     /// CONFLUX_SWITCH: how many numbers the circuit skips [cell].
     Switch(u32),
+    /// A message of an onion service's protocol.
+    OnionService(OnionService),
     /// DROP: padding on a circuit.
     Drop,
-    /// A command that Penstock does not support (onion services, padding machines).
+    /// A command that Penstock does not support (padding machines).
     Unknown(u8),
 }
 
@@ -200,7 +203,10 @@ fn read_data(command: u8, stream: Option<StreamId>, data: &[u8]) -> Result<Relay
         // C tor fills the cell with zeros.
         command::CONFLUX_SWITCH => RelayMessage::Switch(reader.u32()?),
         command::DROP => RelayMessage::Drop,
-        unknown => RelayMessage::Unknown(unknown),
+        other => match OnionServiceCommand::of(other) {
+            Some(command) => RelayMessage::OnionService(OnionService::new(command, data)),
+            None => RelayMessage::Unknown(other),
+        },
     })
 }
 
@@ -290,6 +296,8 @@ pub fn write(stream: Option<StreamId>, message: &RelayMessage) -> [u8; BODY_LEN]
         RelayMessage::Linked(link) => (command::CONFLUX_LINKED, write_link(link)),
         RelayMessage::LinkedAck => (command::CONFLUX_LINKED_ACK, Vec::new()),
         RelayMessage::Switch(relative) => (command::CONFLUX_SWITCH, relative.to_be_bytes().to_vec()),
+        // The bodies are not copied.
+        RelayMessage::OnionService(message) => return fill(message.command as u8, stream, message.body()),
         RelayMessage::Drop => (command::DROP, Vec::new()),
         RelayMessage::Unknown(_) => panic!("this node sends no unknown message"),
     };
@@ -325,6 +333,7 @@ impl RelayMessage {
             RelayMessage::Linked(link) => Message::Linked(link),
             RelayMessage::LinkedAck => Message::LinkedAck,
             RelayMessage::Switch(relative) => Message::Switch(relative),
+            RelayMessage::OnionService(message) => Message::OnionService(message),
             RelayMessage::Drop | RelayMessage::Unknown(_) => Message::Drop,
         }
     }
@@ -347,6 +356,7 @@ impl RelayMessage {
             Message::Linked(link) => RelayMessage::Linked(link),
             Message::LinkedAck => RelayMessage::LinkedAck,
             Message::Switch(relative) => RelayMessage::Switch(relative),
+            Message::OnionService(message) => RelayMessage::OnionService(message),
             Message::Drop => RelayMessage::Drop,
         }
     }

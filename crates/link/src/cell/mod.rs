@@ -11,6 +11,7 @@ mod handshake;
 mod linkspec;
 mod live;
 mod message;
+mod onion_service;
 mod target;
 
 #[cfg(all(test, feature = "oracles"))]
@@ -24,5 +25,9 @@ pub use handshake::{Handshake, HandshakeKind};
 pub use linkspec::LinkSpec;
 pub use live::{Extended, Incoming, LiveCell, MAX_EARLY};
 pub use message::{LivePayload, RelayMessage, read, write};
+pub use onion_service::{
+    EstablishIntro, IntroLimit, IntroduceStatus, OnionService, OnionServiceCommand, RendezvousCookie,
+    introduced_key,
+};
 pub use penstock_core::{DestroyReason, EndReason};
 pub use target::{BeginFlags, Target};

@@ -3,7 +3,7 @@
 //! Source: tor-spec, "CREATE_FAST/CREATED_FAST cells" and "KDF-TOR".
 
 use super::Refused;
-use super::tor1::{KEY_MATERIAL, KeyMaterial};
+use super::tor1::{KEY_MATERIAL, KeyMaterial, NONCE};
 use digest::Digest;
 use rand_core::CryptoRng;
 use subtle::ConstantTimeEq;
@@ -59,7 +59,9 @@ fn derive(client: &[u8; HALF], relay: [u8; HALF]) -> ([u8; 2 * HALF], KeyMateria
     answer[..HALF].copy_from_slice(&relay);
     answer[HALF..].copy_from_slice(&stream[..HALF]);
     let mut keys = Zeroizing::new([0; KEY_MATERIAL]);
-    keys.copy_from_slice(&stream[HALF..HALF + KEY_MATERIAL]);
+    let (rest, nonce) = keys.split_at_mut(KEY_MATERIAL - NONCE);
+    rest.copy_from_slice(&stream[HALF..HALF + rest.len()]);
+    nonce.copy_from_slice(&stream[..HALF]);
     (answer, keys)
 }
 

@@ -146,7 +146,7 @@ mod tests {
             )
         );
         assert_eq!(
-            keys[..],
+            keys[..72],
             hex(
                 "0c62dee7f48893370d0ef896758d35729867beef1a5121df80e00f79ed349af39b51cae125719182f19d932a667dae1afbf2e336\
                  e6910e7822223e763afad0a13342157969dc6b79"

@@ -12,8 +12,10 @@ use tor_llcrypto::cipher::aes::Aes128Ctr;
 use tor_llcrypto::d::Sha1;
 use zeroize::Zeroizing;
 
-/// Length of the keys that a circuit handshake yields: two digest seeds and two AES keys [B].
-pub const KEY_MATERIAL: usize = 72;
+/// Length of the keys that a circuit handshake yields: two digest seeds, two AES keys and the nonce [B].
+pub const KEY_MATERIAL: usize = 72 + NONCE;
+/// Length of the nonce `KH` [B].
+pub const NONCE: usize = 20;
 
 /// Keys of one hop. The memory is wiped on drop.
 pub type KeyMaterial = Zeroizing<[u8; KEY_MATERIAL]>;
@@ -52,6 +54,8 @@ struct Ends {
     /// Generates the random padding of cells. Without this padding, a client could guess the tag of a cell that it
     /// did not receive. Forwarded cells need no padding.
     padding: Aes128Ctr,
+    /// The nonce `KH`. It binds an onion service's ESTABLISH_INTRO to the circuit.
+    nonce: [u8; NONCE],
     /// Number of RELAY_EARLY cells that have arrived [cell].
     early: u8,
 }
@@ -71,13 +75,23 @@ impl Layer {
     /// The relay's side of a layer. `secret` must be random, because it seeds the padding.
     pub fn relay(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
         let [forward, backward] = halves(keys);
-        Layer(Box::new(Ends { outgoing: backward, incoming: forward, padding: padding(secret), early: 0 }))
+        Layer::new(backward, forward, keys, secret)
     }
 
     /// The client's side of a layer.
     pub fn client(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
         let [forward, backward] = halves(keys);
-        Layer(Box::new(Ends { outgoing: forward, incoming: backward, padding: padding(secret), early: 0 }))
+        Layer::new(forward, backward, keys, secret)
+    }
+
+    fn new(outgoing: Half, incoming: Half, keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
+        let nonce = *keys.last_chunk().expect("the keys end with the nonce");
+        Layer(Box::new(Ends { outgoing, incoming, padding: padding(secret), nonce, early: 0 }))
+    }
+
+    /// The nonce `KH` of the handshake.
+    pub fn nonce(&self) -> &[u8; NONCE] {
+        &self.0.nonce
     }
 
     /// Adds the digest and the padding to a message, then encrypts it. Returns the message's tag.
@@ -238,7 +252,7 @@ mod tests {
             let command = tor_cell::chancell::ChanCmd::RELAY;
             let mut seed = [0; 92];
             seed.iter_mut().zip(keys.iter().cycle()).enumerate().for_each(|(n, (byte, key))| *byte = key ^ n as u8);
-            let ours = Zeroizing::new(seed[..72].try_into().unwrap());
+            let ours = Zeroizing::new(seed);
             let (mut client, mut relay) = (Layer::client(&ours, &[5; 16]), Layer::relay(&ours, &[6; 16]));
             let (mut their_out, mut their_in, _) = Pair::initialize(&seed).unwrap().split_relay_layer();
             let (mut client_out, mut client_in, _) = Pair::initialize(&seed).unwrap().split_client_layer();
