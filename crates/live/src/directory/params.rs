@@ -4,6 +4,7 @@
 
 use penstock_core::Parameters;
 use penstock_core::throttle::{Aggregate, ClientBuckets, StaticRateConfig, ThrottleConfig};
+use penstock_link::cell::IntroLimit;
 use penstock_link::keys::Rotation;
 use penstock_network::document::{Malformed, pair};
 use penstock_units::{Bytes, DataRate, Duration};
@@ -94,6 +95,17 @@ impl Params {
     /// Whether nodes with Conflux link circuits. Source: C tor `conflux_params_new_consensus()`.
     pub fn conflux(&self) -> bool {
         self.get("cfx_enabled", 1, 0..=1) == 1
+    }
+
+    /// The limit on the introductions of an onion service that asks for none.
+    ///
+    /// Source: param-spec, "Denial-of-service parameters"; C tor `hs_dos.c`.
+    pub fn introduction_limit(&self) -> Option<IntroLimit> {
+        let value = |name, default| self.get(name, default, 0..=i32::MAX).unsigned_abs();
+        let rate = value("HiddenServiceEnableIntroDoSRatePerSec", 25);
+        let burst = value("HiddenServiceEnableIntroDoSBurstPerSec", 200);
+        let is_enabled = self.get("HiddenServiceEnableIntroDoSDefense", 0, 0..=1) == 1;
+        is_enabled.then_some(IntroLimit { rate, burst })
     }
 
     /// Rate [B/s] and burst [B] of client connections, if the consensus limits them.

@@ -17,6 +17,8 @@ pub struct NodeCounters {
     pub violations: BTreeMap<String, u64>,
     /// Requested exit streams, by outcome [1].
     pub streams: BTreeMap<&'static str, u64>,
+    /// Messages of onion services' protocols, by their effect [1].
+    pub onion_services: BTreeMap<&'static str, u64>,
     /// Datagram paths of links [1]: `open`, `failed` if an open path stopped working, or why the link uses TLS only.
     pub paths: BTreeMap<&'static str, u64>,
 }
@@ -46,6 +48,10 @@ impl NodeCounters {
 
     pub(super) fn path(&mut self, outcome: &'static str) {
         *self.paths.entry(outcome).or_default() += 1;
+    }
+
+    pub(super) fn onion_service(&mut self, effect: &'static str) {
+        *self.onion_services.entry(effect).or_default() += 1;
     }
 
     pub(super) fn stream(&mut self, outcome: &'static str) {

@@ -5,8 +5,7 @@
 //! are those of `get_param_conn_*()`, `get_param_cc_*()` and `get_param_stream_*()`, with the constants of `dos.h`. For
 //! streams these are `DOS_STREAM_ENABLED_DEFAULT` 0, `DOS_STREAM_RATE_DEFAULT` 100, `DOS_STREAM_BURST_DEFAULT` 300 and
 //! `DOS_STREAM_DEFENSE_TYPE_DEFAULT` 2 (`DOS_STREAM_DEFENSE_REFUSE_STREAM`).
-//! Deviation: IPv6 addresses with the same first 64 bits count as one client. `DoSRefuseSingleHopClientRendezvous` has no
-//! effect, because this relay is no rendezvous point. `dos_num_circ_max_outq` has no effect.
+//! Deviation: IPv6 addresses with the same first 64 bits count as one client. `dos_num_circ_max_outq` has no effect.
 
 use super::shares::Host;
 use crate::directory::Params;
@@ -83,6 +82,8 @@ options! {
     stream_burst "DoSStreamCreationBurst" 300 1 i32::MAX, "streams of a circuit at once";
     stream_defence "DoSStreamCreationDefenseType" 2 1 3,
         "1: no defence; 2: the stream is refused; 3: the circuit closes";
+    refuse_single_hop "DoSRefuseSingleHopClientRendezvous" 0 0 1,
+        "ignores requests of clients without a guard for a rendezvous point";
 }
 
 /// The operator's values in the order of [`DOS_OPTIONS`]; `None` leaves the value to the consensus.
@@ -100,19 +101,19 @@ pub(super) enum StreamDefence {
 
 /// Tokens that refill once a second.
 #[derive(Clone, Copy, Debug)]
-struct Tokens {
+pub(super) struct Tokens {
     left: u32,
     /// The second of the last refill.
     filled: u64,
 }
 
 impl Tokens {
-    fn full(now: Instant, burst: u32) -> Self {
+    pub(super) fn full(now: Instant, burst: u32) -> Self {
         Tokens { left: burst, filled: second(now) }
     }
 
     /// Refills, and takes one token. Returns whether there was one.
-    fn take(&mut self, now: Instant, rate: u32, burst: u32) -> bool {
+    pub(super) fn take(&mut self, now: Instant, rate: u32, burst: u32) -> bool {
         let elapsed = second(now) - self.filled;
         let more = u32::try_from(elapsed).unwrap_or(u32::MAX).saturating_mul(rate);
         (self.left, self.filled) = (self.left.saturating_add(more).min(burst), second(now));
@@ -150,6 +151,8 @@ pub struct DosCounters {
     pub circuits: u64,
     /// Streams.
     pub streams: u64,
+    /// Rendezvous points for clients without a guard.
+    pub single_hop: u64,
     /// Number of times that a client address was marked, because it created circuits too fast.
     pub marked: u64,
 }
@@ -182,6 +185,15 @@ impl Dos {
     pub(super) fn set(&mut self, options: Option<DosOptions>, params: &Params) {
         self.options = options.unwrap_or(self.options);
         self.settings = Settings::of(&self.options, params);
+    }
+
+    /// Whether requests of clients without a guard for a rendezvous point are ignored. Counts the request if so.
+    ///
+    /// Source: C tor `dos_should_refuse_single_hop_client()`.
+    pub(super) fn refuses_single_hop(&mut self) -> bool {
+        let refuses = self.settings.refuse_single_hop == 1;
+        self.counters.single_hop += u64::from(refuses);
+        refuses
     }
 
     /// Whether a connection of this address is accepted.

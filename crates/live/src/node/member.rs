@@ -188,6 +188,7 @@ impl Node {
         let now = self.clock.now();
         self.relay.apply_parameters(now, params.core(member.overrides));
         self.dos.set(None, &params);
+        self.meeting_points.default_limit = params.introduction_limit();
         self.renewal.rotation = params.onion_keys();
         // Existing buckets keep their level, unless the rate in the consensus changes.
         let asked = params.connection_bandwidth();

@@ -10,6 +10,7 @@
 //! | `dos` | C tor's defences against denial of service |
 //! | `datagrams` | datagram paths of links between Penstock nodes |
 //! | `exits`, `lookups` | exit streams, and limits of name lookups |
+//! | `meeting_points` | introduction points and rendezvous points of onion services |
 //! | `handshake_worker`, `fair_queue`, `pending`, `wake` | threads, their queues and their answers |
 //! | `ready` | the order in which ready sockets are called |
 //! | `renewal` | new keys and certificates |
@@ -29,6 +30,7 @@ mod fair_queue;
 mod handshake_worker;
 mod links;
 mod lookups;
+mod meeting_points;
 mod member;
 mod openings;
 mod operate;
@@ -58,6 +60,7 @@ use dos::Dos;
 use exits::end_reason;
 use handshake_worker::HandshakeWorker;
 use lookups::LookupLimits;
+use meeting_points::MeetingPoints;
 use member::Member;
 use peers::Peers;
 use pending::Pending;
@@ -148,6 +151,7 @@ pub struct Node {
     process_descriptors: usize,
     descriptors: DescriptorLimits,
     dos: Dos,
+    meeting_points: MeetingPoints,
     /// The node forgets peers without channels above this number of peers [1].
     peer_limit: usize,
     /// End of the pause in accepting connections, after the process ran out of file descriptors.
@@ -235,6 +239,7 @@ impl Node {
             process_descriptors: config.descriptors,
             descriptors,
             dos: Dos::new(config.dos),
+            meeting_points: MeetingPoints::default(),
             peer_limit: MAX_IDLE_PEERS,
             accept_backoff: None,
             next_sweep: clock.now(),
@@ -419,10 +424,12 @@ impl Node {
                     self.answer(circuit, handshake);
                 }
                 Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
+                Event::OnionService { circuit, message } => self.on_onion_service(circuit, message),
                 Event::StreamRequested { stream, target } => self.begin(stream, target),
                 Event::CircuitClosed { circuit, violation } => {
                     self.forget_handshake(circuit);
                     self.dos.on_circuit_closed(circuit);
+                    self.meeting_points.on_circuit_closed(circuit);
                     self.note_over(circuit, violation);
                     self.on_client_event(event);
                 }

@@ -12,8 +12,8 @@ use std::time::SystemTime;
 /// Supported protocol versions: with congestion control, then without. C tor's authorities keep unknown protocols such as
 /// `N23` in the consensus.
 const PROTOCOLS: [&str; 2] = [
-    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4",
-    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3",
+    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 HSIntro=4-5 HSRend=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4",
+    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1 HSIntro=4-5 HSRend=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3",
 ];
 
 /// The content of the descriptor. `port` is the port on which the relay listens.

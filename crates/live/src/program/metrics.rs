@@ -222,6 +222,7 @@ impl Collector for Observation {
             ("concurrent_connections", dos.concurrent),
             ("circuit_creation", dos.circuits),
             ("stream_creation", dos.streams),
+            ("single_hop_rendezvous", dos.single_hop),
         ];
         let refusals = refusals.map(|(defence, count)| (vec![("defence", defence)], count));
         page.counters("dos_refusals", "Refusals of C tor's defences (DoS options).", refusals)?;
@@ -242,6 +243,8 @@ impl Collector for Observation {
         page.counters("violations", "Circuits closed because a peer broke the protocol.", violations)?;
         let outcomes = node.streams.iter().map(|(outcome, count)| (vec![("outcome", *outcome)], *count));
         page.counters("streams", "Requested exit streams.", outcomes)?;
+        let effects = node.onion_services.iter().map(|(effect, count)| (vec![("effect", *effect)], *count));
+        page.counters("onion_service_messages", "Messages to introduction and rendezvous points.", effects)?;
         let outcomes = node.paths.iter().map(|(outcome, count)| (vec![("outcome", *outcome)], *count));
         page.counters("datagram_paths", "Datagram paths of links to other Penstock nodes.", outcomes)?;
         Ok(())

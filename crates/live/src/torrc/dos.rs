@@ -15,7 +15,7 @@ pub(super) fn options(read: &mut Reader) -> Result<DosOptions, TorrcError> {
 }
 
 fn parse(option: &DosOption, text: &str) -> Result<Option<u32>, ValueError> {
-    if option.name.ends_with("Enabled") {
+    if (option.least, option.most) == (0, 1) {
         return Ok(auto_flag(text)?.map(u32::from));
     }
     let value = if option.name.ends_with("TimePeriod") {

@@ -10,6 +10,7 @@ mod exchange;
 mod half_closed;
 #[path = "../common/observations.rs"]
 mod observations;
+mod onion_service;
 mod programs;
 mod proxy;
 mod restarts;

@@ -19,6 +19,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tor::{Role, Tor, wait};
 
+/// The file of measured bandwidths.
+const BANDWIDTHS: &str = "bandwidths";
+
 /// The voting interval [s]. C tor allows no shorter interval.
 const VOTES: u32 = 10;
 
@@ -102,6 +105,27 @@ impl Network {
         Network { folder, tors, parameters, _alone: alone }
     }
 
+    /// Lets the authorities vote for these measured bandwidths [kB/s] of relays with these fingerprints. The first call must
+    /// be before the start.
+    ///
+    /// Source: bandwidth-file-spec.
+    pub(crate) fn set_bandwidths<'a>(&self, relays: impl IntoIterator<Item = (&'a str, u32)>) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let lines =
+            relays.into_iter().map(|(fingerprint, rate)| format!("node_id=${fingerprint} bw={rate}\n"));
+        let text = format!("{}\n{}", now.as_secs(), lines.collect::<String>());
+        // An authority never reads half a file.
+        fs::write(self.folder.join("new"), text).unwrap();
+        fs::rename(self.folder.join("new"), self.folder.join(BANDWIDTHS)).unwrap();
+    }
+
+    /// A new folder for the files of a node.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let folder = self.folder.join(name);
+        fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
+        folder
+    }
+
     /// The C tor node with this name.
     pub(crate) fn tor(&self, name: &str) -> &Tor {
         self.tors.iter().find(|tor| tor.name == name).expect("the network has the node")
@@ -165,6 +189,10 @@ impl Network {
                      AuthDirVoteStableGuaranteeMTBF 0\nAuthDirFastGuarantee 1\nTestingMinFastFlagThreshold 0\n\
                      TestingMinExitFlagThreshold 0\nConsensusParams {parameters}\n"
                 );
+                let bandwidths = self.folder.join(BANDWIDTHS);
+                if bandwidths.exists() {
+                    torrc += &format!("V3BandwidthsFile {}\n", bandwidths.display());
+                }
             }
             Role::Relay => torrc += "ExitRelay 0\n",
             Role::Exit => {
@@ -354,9 +382,26 @@ pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> 
     socks_at(client.socks, to, None)
 }
 
+/// Opens a stream to an onion service through the SOCKS port `at`. The client uses a rendezvous point of its own for each
+/// user.
+pub(crate) fn socks_to_onion(
+    at: SocketAddr,
+    onion: &str,
+    port: u16,
+    user: &str,
+) -> std::io::Result<TcpStream> {
+    let address = [&[3, onion.len() as u8], onion.as_bytes()].concat();
+    open_socks(at, &address, port, Some(user))
+}
+
 /// Opens a stream through the SOCKS port `at`, with this user and an empty password (RFC 1929) or without authentication.
 pub(crate) fn socks_at(at: SocketAddr, to: SocketAddr, user: Option<&str>) -> std::io::Result<TcpStream> {
     let IpAddr::V4(address) = to.ip() else { panic!("servers of tests have IPv4 addresses") };
+    open_socks(at, &[&[1], &address.octets()[..]].concat(), to.port(), user)
+}
+
+/// `address`: its type and its bytes, as in a request.
+fn open_socks(at: SocketAddr, address: &[u8], port: u16, user: Option<&str>) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let method = if user.is_some() { 2 } else { 0 };
@@ -370,7 +415,7 @@ pub(crate) fn socks_at(at: SocketAddr, to: SocketAddr, user: Option<&str>) -> st
         stream.read_exact(&mut accepted)?;
         assert_eq!(accepted, [1, 0], "the client accepts every user");
     }
-    let request = [&[5, 1, 0, 1][..], &address.octets(), &to.port().to_be_bytes()].concat();
+    let request = [&[5, 1, 0][..], address, &port.to_be_bytes()].concat();
     stream.write_all(&request)?;
     let mut reply = [0; 10];
     stream.read_exact(&mut reply)?;

@@ -20,8 +20,8 @@ use std::time::SystemTime;
 
 /// The protocol versions in the descriptor: without congestion control, and with it.
 const PROTOCOLS: [&str; 2] = [
-    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3",
-    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4",
+    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1 HSIntro=4-5 HSRend=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3",
+    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 HSIntro=4-5 HSRend=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4",
 ];
 
 /// A Penstock relay. Dropping this value stops it.
