@@ -34,6 +34,11 @@ impl<'a> Choices<'a> {
         if list.is_empty() { None } else { list.get(self.below(list.len())) }
     }
 
+    /// All bytes that are left.
+    pub(super) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
     /// Up to `most` bytes of the input. The byte before them is their number.
     pub(super) fn bytes(&mut self, most: usize) -> &'a [u8] {
         let len = self.below(most + 1).min(self.0.len());

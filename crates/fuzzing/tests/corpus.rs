@@ -2,7 +2,8 @@
 //! that it covers.
 
 use penstock_fuzzing::{
-    Datagram, Reached, cells, consensus, credits, datagrams, directory, handshake, relay, socks, torrc,
+    Datagram, Meeting, Reached, cells, consensus, credits, datagrams, directory, handshake, onion_service,
+    relay, socks, torrc,
 };
 use penstock_link::certs::CertsError;
 use penstock_link::handshake::{LinkFailure, Peer};
@@ -66,6 +67,7 @@ fn the_corpus_builds_circuits_and_covers_all_violations() {
         most(|reached| reached.oom_closed),
         most(|reached| reached.linked),
         most(|reached| reached.reordering),
+        most(|reached| reached.joined.into()),
     ];
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     let violations: BTreeSet<&str> =
@@ -131,6 +133,14 @@ fn the_corpus_has_each_kind_of_datagram() {
 fn the_corpus_has_valid_and_invalid_socks_requests() {
     let taken: BTreeSet<bool> = corpus("socks").iter().map(|input| socks(input)).collect();
     assert_eq!(taken.len(), 2);
+}
+
+#[test]
+fn the_corpus_has_messages_of_services_and_clients() {
+    let found: Vec<_> = corpus("onion_service").iter().map(|input| onion_service(input)).collect();
+    for kind in [Meeting::Service(true), Meeting::Service(false), Meeting::Client, Meeting::Malformed] {
+        assert!(found.contains(&kind), "{kind:?}");
+    }
 }
 
 #[test]

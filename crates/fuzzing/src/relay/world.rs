@@ -12,7 +12,8 @@ use penstock_core::{
     RelayConfig, StreamKey,
 };
 use penstock_link::cell::{
-    CELL_LEN, Connected, End, Extended, Handshake, LinkSpec, LiveCell, Resolved, StreamEnd, Target, command,
+    CELL_LEN, Connected, End, Extended, Handshake, LinkSpec, LiveCell, OnionService, OnionServiceCommand,
+    Resolved, StreamEnd, Target, command,
 };
 use penstock_link::crypto::answer;
 use penstock_units::{Duration, Instant};
@@ -57,6 +58,8 @@ pub struct Reached {
     pub linked: u64,
     /// The longest queue of messages that waited for earlier ones [1].
     pub reordering: u64,
+    /// Pairs of circuits that were joined at a rendezvous point [1].
+    pub joined: u32,
 }
 
 #[derive(Debug)]
@@ -88,6 +91,8 @@ pub(super) struct World {
     pub(super) handshakes: VecDeque<(CircuitIndex, Handshake)>,
     pub(super) connecting: VecDeque<ChannelKey>,
     pub(super) streams: Vec<StreamKey>,
+    /// A circuit that waits at a rendezvous point.
+    meets: Option<CircuitIndex>,
     /// Whether the input decides when handshakes, links and streams continue.
     pub(super) lazy: bool,
     pub(super) reached: Reached,
@@ -125,6 +130,7 @@ impl World {
             handshakes: VecDeque::new(),
             connecting: VecDeque::new(),
             streams: Vec::new(),
+            meets: None,
             lazy: false,
             reached: Reached::default(),
         };
@@ -322,6 +328,21 @@ impl World {
         }
     }
 
+    /// Joins the circuits of ESTABLISH_RENDEZVOUS and RENDEZVOUS1, and returns all other messages.
+    fn on_onion_service(&mut self, circuit: CircuitIndex, message: OnionService) {
+        match message.command {
+            OnionServiceCommand::EstablishRendezvous => self.meets = Some(circuit),
+            OnionServiceCommand::Rendezvous1 => {
+                if let Some(client) = self.meets.take() {
+                    self.reached.joined += u32::from(self.relay.join_circuits(circuit, client));
+                }
+            }
+            _ => {
+                self.relay.send_onion_service(self.now, circuit, message, &mut self.host);
+            }
+        }
+    }
+
     fn process_events(&mut self) -> bool {
         let mut busy = false;
         while let Some(event) = self.relay.poll_event() {
@@ -334,6 +355,7 @@ impl World {
                 Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
                 Event::StreamRequested { stream, target } => self.begin(stream, target),
                 Event::CircuitClosed { circuit, violation } => self.note_over(circuit, violation),
+                Event::OnionService { circuit, message } => self.on_onion_service(circuit, message),
                 Event::StreamClosed { stream } => self.streams.retain(|other| *other != stream),
                 _ => {}
             }
