@@ -214,6 +214,7 @@ fn a_peer_that_the_consensus_does_not_list_is_a_client() {
             publish: false,
             overrides,
             retry: RetryPolicy::TESTING,
+            bandwidth_history: None,
         };
         node.join(membership).unwrap();
     });

@@ -5,6 +5,7 @@
 
 use super::bandwidth::Observed;
 use penstock_units::{Duration, Instant};
+use std::time::SystemTime;
 
 /// Maximum age of a descriptor.
 const RENEW: Duration = Duration::from_secs(18 * 3600);
@@ -32,7 +33,21 @@ pub struct Publication {
 impl Publication {
     /// The state before the first descriptor.
     pub fn new(now: Instant) -> Self {
-        let observed = Observed::new(now);
+        Publication::with(now, Observed::new(now))
+    }
+
+    /// The state before the first descriptor, with the maxima of an earlier run ([`history`](Self::history)). `date` is the
+    /// date at `now`.
+    pub fn continued(now: Instant, date: SystemTime, history: &str) -> Self {
+        Publication::with(now, Observed::continued(now, date, history))
+    }
+
+    /// The maxima of the observed bandwidth, as lines of C tor's state file.
+    pub fn history(&self, now: Instant, date: SystemTime) -> String {
+        self.observed.history(now, date)
+    }
+
+    fn with(now: Instant, observed: Observed) -> Self {
         Publication {
             started: now,
             observed,

@@ -23,7 +23,30 @@ pub struct NodeCounters {
     pub paths: BTreeMap<&'static str, u64>,
 }
 
+/// Outcomes of exit streams.
+const STREAMS: [&str; 6] = ["connected", "failed", "refused", "reentry", "limited", "evicted"];
+/// Effects of messages of onion services.
+const ONION_SERVICES: [&str; 6] =
+    ["introduction_point", "introduced", "refused", "rendezvous_point", "joined", "violation"];
+/// Kinds of circuit handshakes that the relay knows.
+const HANDSHAKES: [&str; 3] = ["ntor", "ntor-v3", "fast"];
+
 impl NodeCounters {
+    /// Counters at the start of the node. Common values begin with zero, so that monitoring sees the first event as an
+    /// increase.
+    pub(super) fn new() -> Self {
+        let zeros = |names: &[&'static str]| names.iter().map(|name| (*name, 0)).collect();
+        NodeCounters {
+            streams: zeros(&STREAMS),
+            onion_services: zeros(&ONION_SERVICES),
+            handshakes: HANDSHAKES
+                .into_iter()
+                .flat_map(|kind| [true, false].map(|answered| ((kind, answered), 0)))
+                .collect(),
+            ..NodeCounters::default()
+        }
+    }
+
     pub(super) fn link(&mut self, is_client: bool) {
         self.links[usize::from(is_client)] += 1;
     }
@@ -73,6 +96,19 @@ fn snake(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn known_events_are_counted_from_zero() {
+        let mut counters = NodeCounters::new();
+        assert_eq!(counters.streams["connected"], 0);
+        let names = counters.onion_services.len() + counters.streams.len() + counters.handshakes.len();
+        counters.stream("connected");
+        counters.onion_service("joined");
+        counters.handshake(HandshakeKind::NtorV3, false);
+        assert_eq!(counters.streams["connected"], 1);
+        let now = counters.onion_services.len() + counters.streams.len() + counters.handshakes.len();
+        assert_eq!(now, names);
+    }
 
     #[test]
     fn violations_are_counted_by_name() {

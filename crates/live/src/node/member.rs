@@ -31,6 +31,8 @@ pub struct Membership {
     pub overrides: OperatorOverrides,
     /// Delays between retries of directory requests.
     pub retry: RetryPolicy,
+    /// The observed bandwidth of an earlier run, from [`Node::bandwidth_history`]; or the text of C tor's state file.
+    pub bandwidth_history: Option<String>,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,8 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new(membership: Membership, keys: &Keys, clock: Clock) -> io::Result<Self> {
-        let Membership { authorities, description, publish, overrides, retry } = membership;
+        let Membership { authorities, description, publish, overrides, retry, bandwidth_history } =
+            membership;
         let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         if let Some(description) = &description {
             description.write(keys, clock.date()).map_err(wrong)?;
@@ -66,7 +69,10 @@ impl Member {
             publish,
             overrides,
             connection_bandwidth: None,
-            publication: Publication::new(clock.now()),
+            publication: match bandwidth_history {
+                Some(history) => Publication::continued(clock.now(), clock.date(), &history),
+                None => Publication::new(clock.now()),
+            },
             keys: None,
             applied: None,
             next: clock.now(),
@@ -180,6 +186,12 @@ impl Node {
             self.relay.on_stream_readable(now, stream, &mut self.sockets);
         }
         self.sockets.wake(stream);
+    }
+
+    /// The maxima of the observed bandwidth, as lines of C tor's state file. `None` without a descriptor.
+    pub fn bandwidth_history(&self) -> Option<String> {
+        let member = self.member.as_ref().filter(|member| member.description.is_some())?;
+        Some(member.publication.history(self.clock.now(), self.clock.date()))
     }
 
     pub(super) fn poll_directory(&mut self) {

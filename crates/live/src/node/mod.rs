@@ -230,7 +230,7 @@ impl Node {
             names: names.ok(),
             wake,
             outbound: Outbound::default(),
-            counters: NodeCounters::default(),
+            counters: NodeCounters::new(),
             woken: false,
             listener,
             sockets,

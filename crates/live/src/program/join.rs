@@ -1,13 +1,20 @@
 use super::{Program, policy};
-use crate::Error;
-use crate::directory::{Authority, DirectoryEvent, RetryPolicy};
+use crate::directory::{Authority, DirectoryEvent, Flavour, RetryPolicy};
 use crate::node::Membership;
 use crate::torrc::Options;
+use crate::{Error, atomic};
 use penstock_core::edge_control::EdgeControlConfig;
 use penstock_core::hop_control::HopControlConfig;
 use penstock_link::descriptor::Description;
+use std::io::Read as _;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::SystemTime;
+
+/// The file with the observed bandwidth.
+const BANDWIDTH: &str = "bandwidth-history";
+/// Maximum size of the file [B].
+const MAX_SIZE: u64 = 1 << 20;
 
 /// Supported protocol versions: with congestion control, then without. C tor's authorities keep unknown protocols such as
 /// `N23` in the consensus.
@@ -68,13 +75,35 @@ pub(super) fn membership(options: &Options, description: Option<Description>) ->
         publish: options.publish,
         overrides: options.overrides,
         retry,
+        bandwidth_history: options.listen.and_then(|_| read_history(&options.data_directory)),
+    })
+}
+
+/// The observed bandwidth of the last run. Without one, that of a C tor whose folder this is.
+fn read_history(folder: &Path) -> Option<String> {
+    [BANDWIDTH, "state"].into_iter().find_map(|name| {
+        let mut text = String::new();
+        atomic::open(&folder.join(name)).ok()?.take(MAX_SIZE).read_to_string(&mut text).ok()?;
+        Some(text)
     })
 }
 
 impl Program {
+    /// Saves the observed bandwidth for the next run.
+    pub(super) fn save_bandwidth(&self) {
+        let Some(history) = self.node.bandwidth_history() else { return };
+        if let Err((path, error)) =
+            atomic::update(&self.options.data_directory.join(BANDWIDTH), history.as_bytes())
+        {
+            log::warn!("{}: {error}; the observed bandwidth is lost at a restart", path.display());
+        }
+    }
+
     pub(super) fn log_directory_events(&mut self) {
         while let Some(note) = self.node.poll_directory_event() {
             match note {
+                // Both flavours arrive together.
+                DirectoryEvent::Consensus(Flavour::Plain, _) => log::debug!("{note}"),
                 DirectoryEvent::Published(_) | DirectoryEvent::Consensus(..) => log::info!("{note}"),
                 DirectoryEvent::NotPublished(..) | DirectoryEvent::ClockIsOff(_) => log::warn!("{note}"),
                 DirectoryEvent::NotFetched(..) => log::debug!("{note}"),

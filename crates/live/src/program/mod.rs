@@ -37,6 +37,8 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 const SAMPLE: Duration = Duration::from_secs(1);
+/// How often the relay saves its observed bandwidth.
+const SAVE: Duration = Duration::from_secs(3600);
 
 /// Runs a relay with these arguments until a signal ends it. For an error that the operator can correct, prints one
 /// sentence and returns exit status 2.
@@ -207,6 +209,7 @@ struct Program {
     ends: Option<Instant>,
     next_sample: Instant,
     next_heartbeat: Instant,
+    next_save: Instant,
     /// Dropping this value deletes the file.
     _pid: Option<PidFile>,
     _folder: DataDirectory,
@@ -308,6 +311,7 @@ impl Program {
         let program = Program {
             next_heartbeat: options.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period),
             next_sample: now,
+            next_save: now + SAVE,
             args,
             options,
             node,
@@ -333,6 +337,7 @@ impl Program {
             self.sample();
             self.notify.tick(self.node.now(), || population(&self.node.observe()));
         }
+        self.save_bandwidth();
         self.node.close_all();
         if let Some(recorder) = self.recorder.take() {
             recorder.close(&mut self.node)?;
@@ -388,6 +393,10 @@ impl Program {
         }
         self.next_sample = now + SAMPLE;
         self.log_directory_events();
+        if now >= self.next_save {
+            self.next_save = now + SAVE;
+            self.save_bandwidth();
+        }
         if let Some(metrics) = &self.metrics {
             metrics.show(&self.node.observe());
         }

@@ -165,6 +165,7 @@ fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Autho
         publish: true,
         overrides: OperatorOverrides { edge_control: true, ..OperatorOverrides::default() },
         retry: RetryPolicy::TESTING,
+        bandwidth_history: None,
     };
     node.join(membership).unwrap();
     (node, fingerprint)
