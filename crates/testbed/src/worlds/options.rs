@@ -91,6 +91,7 @@ pub fn run(ask: &Ask) -> Result<WorldRow, Error> {
         downloads: BTreeMap::new(),
         cells: BTreeMap::new(),
         written_bytes: BTreeMap::new(),
+        relay_cells: BTreeMap::new(),
         seconds: scenario.run.duration.as_secs_f64(),
         packets: 0,
         written_cells: 0,

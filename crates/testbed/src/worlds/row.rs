@@ -25,6 +25,8 @@ pub struct WorldRow {
     pub cells: BTreeMap<String, Stations>,
     /// Bytes that relays wrote after the warm-up, by relay [B].
     pub written_bytes: BTreeMap<String, u64>,
+    /// Cells that relays wrote after the warm-up, by relay [cell].
+    pub relay_cells: BTreeMap<String, u64>,
     /// Duration of the run [s].
     pub seconds: f64,
     /// Packets that reached a kernel [packet].
@@ -123,6 +125,7 @@ impl WorldRow {
         }
         for row in tables.relays.iter().filter(|row| row.t_s > warmup) {
             *self.written_bytes.entry(row.relay.to_string()).or_default() += row.written_bytes;
+            *self.relay_cells.entry(row.relay.to_string()).or_default() += row.written_cells;
         }
         self.written_cells = tables.relays.iter().map(|row| row.written_cells).sum();
     }
