@@ -73,12 +73,12 @@ pub fn forward(
     Ok(Report { lateness, counts: wires.iter().map(|wire| wire.link.counts()).collect() })
 }
 
-/// Waits until a device is readable, for at most `pause`. Returns the indices of readable devices.
-pub(crate) fn readable(cables: &[Tun], pause: Duration) -> io::Result<Vec<usize>> {
-    let mut fds: Vec<_> = cables.iter().map(|cable| PollFd::new(cable.as_fd(), PollFlags::POLLIN)).collect();
+/// Waits until a device or socket is readable, for at most `pause`. Returns the indices of the readable ones.
+pub(crate) fn readable<F: AsFd>(files: &[F], pause: Duration) -> io::Result<Vec<usize>> {
+    let mut fds: Vec<_> = files.iter().map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)).collect();
     match ppoll(&mut fds, Some(pause.into()), None) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(error) => return Err(error.into()),
     }
-    Ok((0..cables.len()).filter(|cable| fds[*cable].any() == Some(true)).collect())
+    Ok((0..files.len()).filter(|file| fds[*file].any() == Some(true)).collect())
 }

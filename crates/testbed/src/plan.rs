@@ -9,6 +9,7 @@ use penstock_scenario::model::{
 use penstock_units::{Bytes, Seed};
 use std::fmt::Display;
 use std::fs;
+use std::iter;
 
 /// Maximum number of hosts [1]. All addresses are in one IPv4 network.
 const MOST_HOSTS: usize = 200;
@@ -68,9 +69,11 @@ pub fn places(scenario: &Scenario) -> Vec<usize> {
     let mut counts = vec![[0u32; 3]; scenario.relays.len()];
     for client in &scenario.clients {
         let Path::Fixed(path) = &client.group.path else { continue };
-        for (at, relay) in path.iter().enumerate() {
-            let place = if at + 1 == path.len() && at > 0 { 2 } else { at.min(1) };
-            counts[*relay][place] += 1;
+        for path in iter::once(path).chain(&client.group.second_path) {
+            for (at, relay) in path.iter().enumerate() {
+                let place = if at + 1 == path.len() && at > 0 { 2 } else { at.min(1) };
+                counts[*relay][place] += 1;
+            }
         }
     }
     let most = |count: &[u32; 3]| (0..3).rev().max_by_key(|place| count[*place]).unwrap_or(1);

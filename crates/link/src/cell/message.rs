@@ -315,6 +315,11 @@ fn fill(command: u8, stream: Option<StreamId>, data: &[u8]) -> [u8; BODY_LEN] {
 
 /// Conversions to and from the messages of the core.
 impl RelayMessage {
+    /// Whether linked circuits number this message ([`Message::is_multiplexed`]).
+    pub fn is_multiplexed(&self) -> bool {
+        self.clone().into_core().is_multiplexed()
+    }
+
     pub(super) fn into_core(self) -> Message<super::LiveCell> {
         match self {
             RelayMessage::Begin(target) => Message::Begin(target),

@@ -1,20 +1,20 @@
-//! A client. It builds a circuit, then downloads and pauses in a loop.
+//! A client. It builds its circuits, then downloads and pauses in a loop.
 //!
-//! Without congestion control, the client's proxy uses the windows of stock Tor: a SENDME for every 50 cells of a stream,
-//! and one for every 100 cells of the circuit. With Vegas, it sends SENDMEs of the circuit only. A download starts with BEGIN. The client sends the request after CONNECTED, or immediately
-//! after BEGIN if the scenario has `optimistic_data`.
+//! A download starts with BEGIN. The client sends the request after CONNECTED, or immediately after BEGIN if the scenario
+//! has `optimistic_data`.
 //!
-//! Source: DefenestraTor §5.1; C tor `CIRCWINDOW_INCREMENT`, `STREAMWINDOW_INCREMENT`.
+//! Source: DefenestraTor §5.1.
 
+use super::circuits::{Built, Circuits};
 use super::draws::Draws;
-use super::link::{Circuit, Halt, Hop};
+use super::link::{Circuit, Halt, Hop, broke};
 use super::server::request;
 use crate::Error;
 use crate::clock::Clock;
 use crate::error::{broken, unsupported};
-use penstock_core::edge_control::{Agreement, EdgeControlConfig, Ends};
+use penstock_core::StreamId;
+use penstock_core::edge_control::EdgeControlConfig;
 use penstock_core::hop_control::{HopControlConfig, N23Config};
-use penstock_core::{RelayConfig, StreamId};
 use penstock_link::cell::{RelayMessage, Target};
 use penstock_link::keys::Keys;
 use penstock_live::node::SocketTcp;
@@ -24,36 +24,9 @@ use penstock_units::{Bytes, Duration, Instant};
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration as Span;
 
-/// The number of cells that one SENDME acknowledges without congestion control, of a stream and of a circuit [cell].
-const INCREMENTS: [u32; 2] = [50, 100];
-
-/// The SENDMEs of a circuit.
-#[derive(Clone, Copy, Debug)]
-struct Sendmes {
-    /// Cells of a stream per SENDME [cell]; `None` sends none.
-    stream: Option<u32>,
-    /// Cells of the circuit per SENDME [cell]; `None` sends none.
-    circuit: Option<u32>,
-    /// DATA cells of the circuit so far [cell].
-    cells: u32,
-}
-
-impl Sendmes {
-    fn new(config: &RelayConfig, agreed: Agreement) -> Self {
-        let ends = match &config.edge_control {
-            EdgeControlConfig::Windows(windows) => windows.ends,
-            _ => Ends::Enforced,
-        };
-        let (stream, circuit) = match agreed {
-            Agreement::Congestion(increment) => (None, Some(increment.get().into())),
-            Agreement::OpenEnds if ends == Ends::Suppressed => (None, None),
-            Agreement::OpenEnds | Agreement::Nothing => (Some(INCREMENTS[0]), Some(INCREMENTS[1])),
-        };
-        Sendmes { stream, circuit, cells: 0 }
-    }
-}
 /// Interval at which a client in a pause checks for the end of the run.
 const LOOK: Span = Span::from_millis(20);
 
@@ -70,11 +43,6 @@ pub fn check(model: &model::Client) -> Result<(), Error> {
             "{name}.hop_control.adapt is not supported by the testbed: the client's N3 is constant; leave it out"
         ));
     }
-    if config.conflux.is_some() {
-        return Err(unsupported!(
-            "{name}.conflux is not supported by the testbed: its clients link no circuits; set conflux = false"
-        ));
-    }
     Ok(())
 }
 
@@ -89,12 +57,8 @@ pub struct Client<'a> {
     pub workload: &'a model::Workload,
     /// Random streams of the client.
     pub draws: Draws,
-    /// Number of the client's circuit.
-    pub number: u64,
-    /// Relays of the client's circuit.
-    pub path: Vec<Hop>,
-    /// Whether every node of the circuit offers hop control.
-    pub controlled: bool,
+    /// Paths of the client's circuits. If there are several, the client links the circuits.
+    pub paths: Vec<ClientPath>,
     /// Addresses of the scenario's servers.
     pub servers: &'a [SocketAddr],
     /// Settings of TCP sockets.
@@ -111,13 +75,24 @@ pub struct Client<'a> {
     pub over: &'a AtomicBool,
 }
 
+/// The path of a circuit.
+#[derive(Clone, Debug)]
+pub struct ClientPath {
+    /// Number of the circuit. Streams have the number of the client's first circuit.
+    pub number: u64,
+    /// Relays of the circuit.
+    pub hops: Vec<Hop>,
+    /// Whether every node of the circuit offers hop control.
+    pub controlled: bool,
+}
+
 /// Results of a client.
 #[derive(Debug, Default)]
 pub struct Done {
     /// All downloads of the client.
     pub transfers: Vec<Transfer>,
-    /// Start time and duration of the circuit's construction [s].
-    pub built: Option<(f64, f64)>,
+    /// For each circuit, in the order of the paths, the time at which it was built and the duration of this [s].
+    pub built: Vec<(f64, f64)>,
 }
 
 struct Download {
@@ -130,7 +105,7 @@ struct Download {
     cells: u32,
 }
 
-impl Client<'_> {
+impl<'a> Client<'a> {
     /// Runs until the end of the run.
     pub fn run(mut self) -> Result<Done, Error> {
         let mut done = Done::default();
@@ -143,14 +118,10 @@ impl Client<'_> {
     fn act(&mut self, done: &mut Done) -> Result<(), Halt> {
         let start = self.begins + self.draws.start(self.workload);
         self.wait(start)?;
-        let begun = self.clock.now();
-        let Some(guard) = self.path.first().cloned() else { return Ok(()) };
+        let (built, times) = self.build()?;
+        done.built = times;
         let config = &self.model.group.config;
-        let mut circuit = Circuit::connect(&guard.spec, self.tcp, &self.keys, config, self.over)?;
-        let agreed = circuit.build(&self.path, self.controlled)?;
-        let built = self.clock.now();
-        done.built = Some((self.seconds(built), built.since(begun).as_secs_f64()));
-        let mut sendmes = Sendmes::new(config, agreed);
+        let mut circuits = Circuits::new(built, config, self.clock, self.over)?;
         for number in 1..=u16::MAX {
             let (server, size) = (self.draws_server(), self.draws.size(self.workload));
             let mut download = Download {
@@ -162,7 +133,7 @@ impl Client<'_> {
                 received: 0,
                 cells: 0,
             };
-            let outcome = self.download(&mut circuit, &mut download, server, &mut sendmes);
+            let outcome = self.download(&mut circuits, &mut download, server);
             let ended = match &outcome {
                 Ok(()) => Outcome::Ok,
                 Err(Halt::Over) => Outcome::Unfinished,
@@ -176,52 +147,63 @@ impl Client<'_> {
         Ok(())
     }
 
+    /// Builds all circuits at the same time, as the simulator does. Returns them with their [`Done::built`].
+    fn build(&self) -> Result<(Vec<Built<'a>>, Vec<(f64, f64)>), Halt> {
+        let begun = self.clock.now();
+        let config = &self.model.group.config;
+        let build = |path: &ClientPath| {
+            let Some(guard) = path.hops.first() else { return broke("a path has no relays") };
+            let mut circuit = Circuit::connect(&guard.spec, self.tcp, &self.keys, config, self.over)?;
+            let agreed = circuit.build(&path.hops, path.controlled)?;
+            let built = self.clock.now();
+            Ok(((circuit, agreed), (self.seconds(built), built.since(begun).as_secs_f64())))
+        };
+        // Each thread belongs to the network namespace of this one.
+        let built: Result<Vec<_>, _> = thread::scope(|threads| {
+            let builders: Vec<_> = self.paths.iter().map(|path| threads.spawn(|| build(path))).collect();
+            builders.into_iter().map(|builder| builder.join().expect("errors are returned")).collect()
+        });
+        Ok(built?.into_iter().unzip())
+    }
+
     fn draws_server(&mut self) -> SocketAddr {
         self.servers[self.draws.server(self.model)]
     }
 
     fn download(
         &self,
-        circuit: &mut Circuit<'_>,
+        circuits: &mut Circuits<'_>,
         download: &mut Download,
         server: SocketAddr,
-        sendmes: &mut Sendmes,
     ) -> Result<(), Halt> {
         let stream = download.stream;
         let asks = request(self.workload.request.get(), download.size);
         let (host, port) = (server.ip().to_string(), server.port());
-        circuit.send_message(
+        circuits.send_message(
             stream,
             &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }),
         )?;
         let optimistic = self.model.group.config.optimistic_data;
         if optimistic {
-            circuit.send_data(stream, &asks)?;
+            circuits.send_data(stream, &asks)?;
         }
         while download.received < download.size || download.connected.is_none() {
-            let (on, message, tag) = circuit.receive_message()?;
+            let (on, message) = circuits.receive_message()?;
             let is_ours = on == stream;
             match message {
                 RelayMessage::Connected(_) if is_ours => {
                     download.connected = Some(self.clock.now());
                     if !optimistic {
-                        circuit.send_data(stream, &asks)?;
+                        circuits.send_data(stream, &asks)?;
                     }
                 }
-                RelayMessage::Data(payload) => {
-                    sendmes.cells += 1;
-                    if is_ours {
-                        download.cells += 1;
-                        download.received += payload.as_bytes().len() as u64;
-                        download.first.get_or_insert(self.clock.now());
-                    }
-                    let is_due =
-                        |cells: u32, per: Option<u32>| per.is_some_and(|per| cells.is_multiple_of(per));
-                    if is_ours && is_due(download.cells, sendmes.stream) {
-                        circuit.send_message(stream, &RelayMessage::Sendme(None))?;
-                    }
-                    if is_due(sendmes.cells, sendmes.circuit) {
-                        circuit.send_message(None, &RelayMessage::Sendme(Some(tag)))?;
+                RelayMessage::Data(payload) if is_ours => {
+                    download.cells += 1;
+                    download.received += payload.as_bytes().len() as u64;
+                    download.first.get_or_insert(self.clock.now());
+                    let increment = circuits.stream_increment();
+                    if increment.is_some_and(|increment| download.cells.is_multiple_of(increment)) {
+                        circuits.send_message(stream, &RelayMessage::Sendme(None))?;
                     }
                 }
                 RelayMessage::End(end) if is_ours && download.received < download.size => {
@@ -230,7 +212,7 @@ impl Client<'_> {
                 RelayMessage::Truncated(reason) => {
                     return Err(Halt::Broke(format!("the circuit was cut: {reason:?}")));
                 }
-                // SENDMEs of relays, and END messages of earlier streams.
+                // SENDMEs of relays, and messages of earlier streams.
                 _ => {}
             }
         }
@@ -243,7 +225,7 @@ impl Client<'_> {
         Transfer {
             client: self.name.clone(),
             workload: self.workload.name.as_str().into(),
-            circuit: Some(self.number),
+            circuit: self.paths.first().map(|path| path.number),
             stream: Some(number.into()),
             direction: Direction::Download,
             bytes: Bytes::new(download.size).get(),

@@ -1,4 +1,4 @@
-//! A client's link to its guard, and a circuit over it, on a blocking socket.
+//! A client's link to its guard, and a circuit over it.
 
 use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::edge_control::{Agreement, Negotiation};
@@ -23,12 +23,13 @@ use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::num::NonZeroU32;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
 
 /// Interval at which a reader checks for the end of the run.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// Minimum size of a buffer for rustls [B].
 const BLOCK: usize = 32 << 10;
 
@@ -56,9 +57,12 @@ impl<E: fmt::Display> From<E> for Halt {
     }
 }
 
-fn broke<T>(why: &str) -> Result<T, Halt> {
+pub(super) fn broke<T>(why: &str) -> Result<T, Halt> {
     Err(Halt::Broke(why.to_owned()))
 }
+
+/// A message of a relay, its stream, and the tag that a SENDME for its cell needs.
+pub type Arrived = (Option<StreamId>, RelayMessage, Tag);
 
 /// A link with one circuit.
 pub struct Circuit<'a> {
@@ -80,6 +84,12 @@ pub struct Circuit<'a> {
 impl fmt::Debug for Circuit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Circuit").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl AsFd for Circuit<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -215,9 +225,19 @@ impl<'a> Circuit<'a> {
         Ok(())
     }
 
-    /// The next message of a relay, and the tag that a SENDME for its cell needs.
-    pub fn receive_message(&mut self) -> Result<(Option<StreamId>, RelayMessage, Tag), Halt> {
-        let mut cell = self.receive()?;
+    /// Waits for the next message of a relay.
+    fn receive_message(&mut self) -> Result<Arrived, Halt> {
+        loop {
+            if let Some(arrived) = self.take_message()? {
+                return Ok(arrived);
+            }
+            self.fill()?;
+        }
+    }
+
+    /// The next message of a relay, if it has arrived. If not, [`fill`](Self::fill) reads more bytes.
+    pub fn take_message(&mut self) -> Result<Option<Arrived>, Halt> {
+        let Some(mut cell) = self.take()? else { return Ok(None) };
         if cell.command() != Command::Relay {
             return broke("the circuit was closed");
         }
@@ -227,15 +247,28 @@ impl<'a> Circuit<'a> {
         let body = cell.to_bytes();
         let Some(body) = body.last_chunk() else { return broke("a cell has a body") };
         let (stream, message) = read(body).map_err(|_| Halt::Broke("a message is malformed".to_owned()))?;
-        Ok((stream, message, tag))
+        Ok(Some((stream, message, tag)))
     }
 
-    /// The next cell that is no feedback. The client's application takes every cell at once.
+    /// Waits for the next cell that is no feedback.
     fn receive(&mut self) -> Result<LiveCell, Halt> {
+        loop {
+            if let Some(cell) = self.take()? {
+                return Ok(cell);
+            }
+            self.fill()?;
+        }
+    }
+
+    /// The next cell that is no feedback, if it has arrived. The client's application takes every cell at once.
+    fn take(&mut self) -> Result<Option<LiveCell>, Halt> {
         loop {
             let cell = match self.waiting.pop_front() {
                 Some(cell) => cell,
-                None => self.receive_any()?,
+                None => match self.take_any()? {
+                    Some(cell) => cell,
+                    None => return Ok(None),
+                },
             };
             if self.take_feedback(&cell)? {
                 continue;
@@ -248,7 +281,7 @@ impl<'a> Circuit<'a> {
                     self.write(&LiveCell::feedback(self.id, feedback).to_bytes())?;
                 }
             }
-            return Ok(cell);
+            return Ok(Some(cell));
         }
     }
 
@@ -269,14 +302,24 @@ impl<'a> Circuit<'a> {
 
     fn receive_any(&mut self) -> Result<LiveCell, Halt> {
         loop {
+            if let Some(cell) = self.take_any()? {
+                return Ok(cell);
+            }
+            self.fill()?;
+        }
+    }
+
+    /// The next cell, if it has arrived.
+    fn take_any(&mut self) -> Result<Option<LiveCell>, Halt> {
+        loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
                 let incoming = Incoming::of(&frame, self.extended);
                 self.inbuf.drain(..len);
                 if let Incoming::Cell(cell) = incoming {
-                    return Ok(cell);
+                    return Ok(Some(cell));
                 }
             }
-            let bytes = self.read()?;
+            let Some(bytes) = self.decrypted()? else { return Ok(None) };
             self.inbuf.extend_from_slice(&bytes);
         }
     }
@@ -297,20 +340,29 @@ impl<'a> Circuit<'a> {
     }
 
     fn read(&mut self) -> Result<Vec<u8>, Halt> {
-        let mut block = vec![0; BLOCK];
         loop {
-            match self.tls.reader().read(&mut block) {
-                Ok(0) => return broke("the guard closed the link"),
-                Ok(len) => {
-                    block.truncate(len);
-                    return Ok(block);
-                }
-                Err(_) => self.fill()?,
+            if let Some(bytes) = self.decrypted()? {
+                return Ok(bytes);
             }
+            self.fill()?;
         }
     }
 
-    fn fill(&mut self) -> Result<(), Halt> {
+    /// Decrypted bytes that nothing has read; `None` if there are none.
+    fn decrypted(&mut self) -> Result<Option<Vec<u8>>, Halt> {
+        let mut block = vec![0; BLOCK];
+        match self.tls.reader().read(&mut block) {
+            Ok(0) => broke("the guard closed the link"),
+            Ok(len) => {
+                block.truncate(len);
+                Ok(Some(block))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Waits for bytes of the guard, and decrypts them.
+    pub fn fill(&mut self) -> Result<(), Halt> {
         loop {
             if self.over.load(Ordering::Relaxed) {
                 return Err(Halt::Over);

@@ -1,9 +1,10 @@
 //! Runs scenarios on live relays, and in the simulator for comparison.
 //!
-//! The layers are, in order: [`draws`] (random choices of a client), [`server`], [`link`] and [`client`] (the ends of
-//! circuits), [`relay`] (a live relay and its records), [`testbed`] (all nodes on a [`Site`](crate::site::Site)),
+//! The layers are, in order: [`draws`] (random choices of a client), [`server`], [`link`], [`circuits`] and [`client`] (the
+//! ends of circuits), [`relay`] (a live relay and its records), [`testbed`] (all nodes on a [`Site`](crate::site::Site)),
 //! [`row`] (the output), [`options`] (the command line).
 
+pub mod circuits;
 pub mod client;
 pub mod draws;
 pub mod link;

@@ -1,6 +1,6 @@
 //! Runs a scenario in the testbed: namespaces, live relays, clients and servers, and the emulated network.
 
-use super::client::{self, Client, Done};
+use super::client::{self, Client, ClientPath, Done};
 use super::draws::Draws;
 use super::link::Hop;
 use super::relay::{Relay, times};
@@ -20,7 +20,7 @@ use penstock_live::clock::Clock as Date;
 use penstock_live::node::{Left, SocketTcp};
 use penstock_record::{PathRow, Position, Tables, tables::Name};
 use penstock_scenario::Scenario;
-use penstock_scenario::model::{Congestion, Path};
+use penstock_scenario::model::{self, Congestion, Path};
 use penstock_units::{Duration, Instant, Seed};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -127,20 +127,23 @@ fn people(
         let mut clients = Vec::new();
         for (index, keys) in client_keys.into_iter().enumerate() {
             let model = &scenario.clients[index];
-            let Path::Fixed(path) = &model.group.path else { continue };
             let name: Name = model.host.name.clone();
-            // As in the simulator, clients know which relays support hop control.
-            let relays_of_path = path.iter().map(|relay| &scenario.relays[*relay].config);
-            let nodes = std::iter::once(&model.group.config).chain(relays_of_path);
-            let controlled = HopOffer::all_along(nodes.map(|config| config.hop_control.offer(false)));
+            let client_path = |(leg, path): (usize, &Vec<usize>)| {
+                // As in the simulator, clients know which relays support hop control.
+                let relays_of_path = path.iter().map(|relay| &scenario.relays[*relay].config);
+                let nodes = std::iter::once(&model.group.config).chain(relays_of_path);
+                ClientPath {
+                    number: circuit(scenario, index, leg),
+                    hops: path.iter().filter_map(|relay| hops[*relay].clone()).collect(),
+                    controlled: HopOffer::all_along(nodes.map(|config| config.hop_control.offer(false))),
+                }
+            };
             let client = Client {
                 draws: Draws::new(&name, seed),
                 name,
                 model,
                 workload: &scenario.workloads[model.group.workloads[0]],
-                number: index as u64,
-                path: path.iter().filter_map(|relay| hops[*relay].clone()).collect(),
-                controlled,
+                paths: paths(scenario, seed, index).iter().enumerate().map(client_path).collect(),
                 servers,
                 tcp,
                 keys,
@@ -179,7 +182,11 @@ fn people(
             left.extend(record.left);
         }
         for (index, each) in done.into_iter().enumerate() {
-            tables.paths.extend(path_row(scenario, index, each.built));
+            let paths = paths(scenario, seed, index).into_iter().enumerate();
+            tables.paths.extend(paths.filter_map(|(leg, path)| {
+                let number = circuit(scenario, index, leg);
+                path_row(scenario, (index, number), &path, each.built.get(leg).copied())
+            }));
             tables.transfers.extend(each.transfers);
         }
         Ok(Ran { begins, tables, left, broken })
@@ -204,13 +211,30 @@ fn relay(scenario: &Scenario, seed: Seed, site: &Site, tcp: SocketTcp, index: us
     }
 }
 
-fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Option<PathRow> {
-    let client = &scenario.clients[index];
-    let Path::Fixed(path) = &client.group.path else { return None };
+/// The relays of each circuit of a client.
+fn paths(scenario: &Scenario, seed: Seed, client: usize) -> Vec<Vec<usize>> {
+    let model::Client { group, host, .. } = &scenario.clients[client];
+    let Path::Fixed(first) = &group.path else { return Vec::new() };
+    let mut rng = seed.stream(&format!("{}/path", host.name));
+    let second = group.draw_second(scenario, &[], first, &mut rng);
+    std::iter::once(first.clone()).chain(second).collect()
+}
+
+/// Number of a client's circuit. First circuits have the numbers of their clients.
+fn circuit(scenario: &Scenario, client: usize, leg: usize) -> u64 {
+    (client + leg * scenario.clients.len()) as u64
+}
+
+fn path_row(
+    scenario: &Scenario,
+    (client, circuit): (usize, u64),
+    path: &[usize],
+    built: Option<(f64, f64)>,
+) -> Option<PathRow> {
     let name = |place: usize| path.get(place).map(|relay| scenario.relays[*relay].host.name.clone());
     Some(PathRow {
-        circuit: index as u64,
-        client: client.host.name.clone(),
+        circuit,
+        client: scenario.clients[client].host.name.clone(),
         built_s: built.map(|(at, _)| at),
         build_time_s: built.map(|(_, took)| took),
         guard: name(0)?,
