@@ -74,7 +74,9 @@ WORLDS_MECHANISM_SEEDS ?= 5 6 7 8
 # Linked circuits need two paths, so they have a scenario of their own.
 WORLDS_LINKED ?= unlinked conflux
 WORLDS_LINKED_SEEDS ?= 9 10 11 12 13
-worlds: setup ## compare small scenarios on live relays over emulated links with the simulator; 90 minutes
+WORLDS_LATENCY ?= unlinked conflux-latency
+WORLDS_LATENCY_SEEDS ?= 14 15 16 17
+worlds: setup ## compare small scenarios on live relays over emulated links with the simulator; two hours
 	cargo build --release --locked --package penstock-testbed --features relays
 	rm -f $(WORLDS)/star-sim.jsonl $(WORLDS)/two-paths-sim.jsonl
 	crates/testbed/run-worlds target/release/penstock-testbed scenarios/worlds/star.toml $(WORLDS) \
@@ -83,6 +85,8 @@ worlds: setup ## compare small scenarios on live relays over emulated links with
 		"$(WORLDS_MECHANISMS)" "$(WORLDS_MECHANISM_SEEDS)"
 	crates/testbed/run-worlds target/release/penstock-testbed scenarios/worlds/two-paths.toml $(WORLDS) \
 		"$(WORLDS_LINKED)" "$(WORLDS_LINKED_SEEDS)"
+	crates/testbed/run-worlds target/release/penstock-testbed scenarios/worlds/two-paths.toml $(WORLDS) \
+		"$(WORLDS_LATENCY)" "$(WORLDS_LATENCY_SEEDS)"
 	$(BIN)/python benches/references/worlds.py $(WORLDS)/*.jsonl $(if $(MARKDOWN),--markdown $(MARKDOWN))
 
 reference-ns3: .venv-ns3/packages ## TCP: run the experiments that docs/data/tcp/ns3.jsonl lacks, with ns-3 (GPL, from PyPI, in .venv-ns3)
