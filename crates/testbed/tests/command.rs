@@ -166,8 +166,8 @@ mod relays {
                 })
                 .collect();
             tables.sort();
-            let names =
-                ["cells", "circuits", "paths", "relays", "transfers"].map(|name| format!("{name}.parquet"));
+            let names = ["cells", "circuits", "clients", "paths", "relays", "transfers"];
+            let names = names.map(|name| format!("{name}.parquet"));
             assert_eq!(tables, names);
         }
         std::fs::remove_dir_all(&out).expect("the directory exists");

@@ -163,7 +163,7 @@ mod tests {
             ("a.toml --seed", "needs a value"),
             ("a.toml --seed x", "a whole number"),
             ("a.toml --world live", "sim or testbed"),
-            ("a.toml --speed 1", "no option"),
+            ("a.toml --speed 1", "is not an option"),
         ] {
             assert!(parse(line).unwrap_err().to_string().contains(expected), "{line}");
         }
