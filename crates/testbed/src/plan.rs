@@ -257,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn relays_of_second_paths_have_positions() {
+        let text = format!(
+            "{TEXT}conflux_path = [\"a\", \"b\", \"exit\"]\n[relays.a]\n[relays.b]\n[relay]\nconflux = true\n\
+             edge_control = {{ kind = \"vegas\" }}\n[client]\nconflux = true\nedge_control = {{ kind = \"vegas\" }}\n"
+        );
+        let document = Document::parse(&text, "x.toml", &[]).unwrap_or_else(|error| panic!("{error}"));
+        // The relays a, b, entry and exit.
+        assert_eq!(places(document.scenario("default").unwrap()), [0, 1, 0, 2]);
+    }
+
+    #[test]
     fn unsupported_settings_are_rejected_with_key_and_remedy() {
         for (set, expected) in [
             ("tcp.profile='linux-3.2'", "tcp.profile is not supported by the testbed: write \"linux-6\""),

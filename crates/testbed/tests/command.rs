@@ -179,6 +179,40 @@ mod relays {
         assert!(row["emulation"].is_null() && number(&row["cells"]["exit"], "count") > 100.0, "{row}");
     }
 
+    /// Links that are fast enough for many downloads in eight seconds, and slow enough for both legs to be used.
+    const TWO_PATHS: [&str; 12] = [
+        "world",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/worlds/two-paths.toml"),
+        "--variant",
+        "conflux",
+        "--set",
+        "run.duration='8 s'",
+        "--set",
+        "run.warmup='0 s'",
+        "--set",
+        "relays.fast-middle.link='20 Mbit/s'",
+        "--set",
+        "relays.slow-middle.link='10 Mbit/s'",
+    ];
+
+    #[test]
+    fn linked_circuits_use_both_paths_in_both_worlds() {
+        for world in ["sim", "testbed"] {
+            let Some(row) = row(&[&TWO_PATHS[..], &["--world", world]].concat()) else { return };
+            let web = &row["downloads"]["web"];
+            assert!(web["ttlb_s"].as_array().is_some_and(|all| all.len() > 3), "{row}");
+            assert_eq!(number(web, "failed"), 0.0, "{row}");
+            // A message out of order would end a stream early, and stop its client.
+            assert!(
+                world == "sim" || row["emulation"]["broken"].as_array().is_some_and(Vec::is_empty),
+                "{row}"
+            );
+            for relay in ["fast-middle", "slow-middle"] {
+                assert!(number(&row["relay_cells"], relay) > 300.0, "{relay}: {row}");
+            }
+        }
+    }
+
     #[test]
     fn unsupported_scenarios_are_refused_in_one_sentence() {
         let output = testbed(&["world", STAR, "--set", "tcp.profile='linux-3.2'"]);
