@@ -118,8 +118,7 @@ impl<'a> Client<'a> {
     fn act(&mut self, done: &mut Done) -> Result<(), Halt> {
         let start = self.begins + self.draws.start(self.workload);
         self.wait(start)?;
-        let (built, times) = self.build()?;
-        done.built = times;
+        let built = self.build(done)?;
         let config = &self.model.group.config;
         let mut circuits = Circuits::new(built, config, self.clock, self.over)?;
         for number in 1..=u16::MAX {
@@ -147,8 +146,8 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Builds all circuits at the same time, as the simulator does. Returns them with their [`Done::built`].
-    fn build(&self) -> Result<(Vec<Built<'a>>, Vec<(f64, f64)>), Halt> {
+    /// Builds all circuits at the same time, as the simulator does.
+    fn build(&self, done: &mut Done) -> Result<Vec<Built<'a>>, Halt> {
         let begun = self.clock.now();
         let config = &self.model.group.config;
         let build = |path: &ClientPath| {
@@ -163,7 +162,9 @@ impl<'a> Client<'a> {
             let builders: Vec<_> = self.paths.iter().map(|path| threads.spawn(|| build(path))).collect();
             builders.into_iter().map(|builder| builder.join().expect("errors are returned")).collect()
         });
-        Ok(built?.into_iter().unzip())
+        let circuits;
+        (circuits, done.built) = built?.into_iter().unzip();
+        Ok(circuits)
     }
 
     fn draws_server(&mut self) -> SocketAddr {
