@@ -260,7 +260,7 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
 
     /// A numbered message arrived on a leg. Returns it if it is next. If it is not, it waits for earlier messages. At
     /// most `max` messages may wait. After a message, the caller takes further ones with
-    /// [`next_due`](Self::next_due).
+    /// [`next_due`](Self::next_due), now or later.
     ///
     /// Source: C tor `conflux_process_relay_msg()`, which limits the bytes of waiting messages (`cfx_max_oooq_bytes`).
     /// Deviation: the limit counts messages, the number of a waiting message may not repeat, and a missing message that
@@ -269,8 +269,10 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
         let delivered = self.delivered;
         let leg = self.leg_mut(key).ok_or(Violation::BadSequence)?;
         let number = leg.last_received.checked_add(1).ok_or(Violation::BadSequence)?;
+        let is_due = self.is_due();
+        let leg = self.leg_mut(key).ok_or(Violation::BadSequence)?;
         leg.last_received = number;
-        if number == delivered + 1 {
+        if number == delivered + 1 && !is_due {
             self.delivered = number;
             return Ok(Some(message));
         }
@@ -278,7 +280,7 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
             return Err(Violation::BufferExceeded);
         }
         // A message with an error does not join the queue, because the caller does not count it.
-        let is_lost = self.legs.iter().all(|leg| leg.last_received > delivered);
+        let is_lost = !is_due && self.has_passed();
         if number <= delivered || is_lost || self.waiting.contains_key(&number) {
             return Err(Violation::BadSequence);
         }
@@ -286,9 +288,20 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
         Ok(None)
     }
 
-    /// Whether messages wait for one that cannot arrive any more, because all legs have passed its number.
-    fn has_lost(&self) -> bool {
-        !self.waiting.is_empty() && self.legs.iter().all(|leg| leg.last_received > self.delivered)
+    /// Whether the next message in order waits to be taken.
+    pub fn is_due(&self) -> bool {
+        self.waiting.first_key_value().is_some_and(|(number, _)| *number == self.delivered + 1)
+    }
+
+    /// Whether all legs have passed the number of the next message.
+    fn has_passed(&self) -> bool {
+        self.legs.iter().all(|leg| leg.last_received > self.delivered)
+    }
+
+    /// Whether messages wait for one that cannot arrive any more. While [`is_due`](Self::is_due) is true, this is not
+    /// known.
+    pub fn has_lost(&self) -> bool {
+        !self.waiting.is_empty() && !self.is_due() && self.has_passed()
     }
 
     /// Takes the next message in order, if it has arrived. Source: C tor `conflux_dequeue_relay_msg()`.
@@ -449,6 +462,26 @@ mod tests {
         let mut none = begun();
         assert_eq!(none.remove(0, false), Removed::Continues);
         assert_eq!(none.receive(1, 3, 9), Ok(Some(3)), "no cell was lost");
+    }
+
+    #[test]
+    fn messages_may_be_taken_later() {
+        let (_, mut exit) = linked(DesiredUx::HighThroughput, &[1, 2]);
+        exit.on_switch(0, 1).unwrap();
+        for number in 2..5 {
+            assert_eq!(exit.receive(0, number, 9), Ok(None));
+        }
+        assert_eq!((exit.receive(1, 1, 9), exit.is_due()), (Ok(Some(1)), true));
+        // Before messages 2 to 4 are taken, leg 1 skips them. No message is lost.
+        exit.on_switch(1, 3).unwrap();
+        assert_eq!((exit.receive(1, 5, 9), exit.has_lost()), (Ok(None), false));
+        assert_eq!(exit.receive(0, 5, 9), Err(Violation::BadSequence), "message 5 waits already");
+        // Both legs skip message 6.
+        exit.on_switch(0, 1).unwrap();
+        exit.on_switch(1, 2).unwrap();
+        assert_eq!(exit.receive(0, 7, 9), Ok(None));
+        assert_eq!(std::iter::from_fn(|| exit.next_due()).collect::<Vec<_>>(), [2, 3, 4, 5]);
+        assert!(exit.has_lost());
     }
 
     #[test]

@@ -191,17 +191,16 @@ impl<C: Cell> Relay<C> {
         let Some(set) = set.filter(|_| message.is_multiplexed()) else {
             return self.on_ordered_message(now, circuit, id, message, kernel);
         };
-        let mut next = self.parts.arrange(now, set, circuit, id, message)?;
-        while let Some((owner, id, message)) = next {
+        if let Some((owner, id, message)) = self.parts.arrange(now, set, circuit, id, message)? {
             self.on_ordered_message(now, owner, id, message, kernel)?;
-            next = self.parts.next_due(now, set);
+            self.release(now, set, kernel)?;
         }
         Ok(())
     }
 
     /// Handles the next message of a circuit, or of linked circuits. The first of the linked circuits then stands for
     /// all of them.
-    fn on_ordered_message(
+    pub(super) fn on_ordered_message(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,

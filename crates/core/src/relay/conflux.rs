@@ -13,7 +13,11 @@ use crate::kernel::Kernel;
 use crate::keys::{CircuitIndex, ConfluxKey, Direction};
 use crate::stream::Wait;
 use penstock_units::{Cells, Instant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Maximum number of waiting messages that one call of the relay handles [1]. It is four times the number of cells that
+/// a call reads, an I/O quantum and a TLS record. Therefore each call shortens a queue whose messages are due.
+const MAX_RELEASED: u32 = 256;
 
 type Waiting<C> = (Option<StreamId>, Message<C>);
 /// The circuit that stands for a set, and the set's next message.
@@ -26,6 +30,8 @@ struct LinkedSet<C: Cell> {
     is_client: bool,
     /// The age of the messages that wait for earlier ones.
     wait: Wait,
+    /// Whether the set is in [`LinkedCircuits::unfinished`].
+    is_unfinished: bool,
 }
 
 /// All sets of this node.
@@ -33,11 +39,25 @@ struct LinkedSet<C: Cell> {
 pub(super) struct LinkedCircuits<C: Cell> {
     sets: Arena<ConfluxKey, LinkedSet<C>>,
     by_nonce: BTreeMap<(bool, Nonce), ConfluxKey>,
+    /// Sets with due messages that a later call handles. Some of these sets may be removed.
+    unfinished: VecDeque<ConfluxKey>,
+    /// How many waiting messages the current call may still handle [1].
+    share: u32,
 }
 
 impl<C: Cell> LinkedCircuits<C> {
     pub(super) fn new() -> Self {
-        LinkedCircuits { sets: Arena::new(), by_nonce: BTreeMap::new() }
+        LinkedCircuits {
+            sets: Arena::new(),
+            by_nonce: BTreeMap::new(),
+            unfinished: VecDeque::new(),
+            share: MAX_RELEASED,
+        }
+    }
+
+    /// The current call ends. The next one may handle as many waiting messages.
+    pub(super) fn renew_share(&mut self) {
+        self.share = MAX_RELEASED;
     }
 
     fn set(&self, key: ConfluxKey) -> Option<&ConfluxSet<CircuitIndex, Waiting<C>>> {
@@ -52,7 +72,7 @@ impl<C: Cell> LinkedCircuits<C> {
     fn set_with(&mut self, is_client: bool, nonce: Nonce, needed: usize) -> ConfluxKey {
         *self.by_nonce.entry((is_client, nonce)).or_insert_with(|| {
             let legs = ConfluxSet::new(nonce, needed);
-            self.sets.insert(LinkedSet { legs, is_client, wait: Wait::default() })
+            self.sets.insert(LinkedSet { legs, is_client, wait: Wait::default(), is_unfinished: false })
         })
     }
 
@@ -123,6 +143,42 @@ impl<C: Cell> Relay<C> {
     /// How many messages of linked circuits wait for earlier ones [1].
     pub fn reordering(&self) -> usize {
         self.parts.linked.sets.values().map(|set| set.legs.waiting()).sum()
+    }
+
+    /// Handles the messages of a set that waited and are due now, up to [`MAX_RELEASED`] in a call of the relay. A timer
+    /// then continues with the others.
+    pub(super) fn release(
+        &mut self,
+        now: Instant,
+        set: ConfluxKey,
+        kernel: &mut impl Kernel<C>,
+    ) -> Result<(), Violation> {
+        while let Some((owner, id, message)) = self.parts.next_due(now, set)? {
+            self.on_ordered_message(now, owner, id, message, kernel)?;
+        }
+        Ok(())
+    }
+
+    /// Continues with sets whose due messages exceeded the share of earlier calls, in turn.
+    pub(super) fn on_release(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
+        if !self.parts.timers.take_release(now) {
+            return;
+        }
+        while self.parts.linked.share > 0
+            && let Some(key) = self.parts.linked.unfinished.pop_front()
+        {
+            let Some(set) = self.parts.linked.sets.get_mut(key) else { continue };
+            set.is_unfinished = false;
+            let owner = set.legs.first();
+            if let Err(violation) = self.release(now, key, kernel)
+                && let Some(owner) = owner
+            {
+                self.close(now, owner, None, Err(violation), kernel);
+            }
+        }
+        if !self.parts.linked.unfinished.is_empty() {
+            self.parts.timers.set_release(now);
+        }
     }
 }
 
@@ -258,14 +314,28 @@ impl<C: Cell> Parts<C> {
         Ok(due.map(|(id, message)| (owner, id, message)))
     }
 
-    /// Takes the next message of a set, if it has arrived.
-    pub(super) fn next_due(&mut self, now: Instant, key: ConfluxKey) -> Option<Due<C>> {
-        let set = self.linked.sets.get_mut(key)?;
-        let owner = set.legs.first()?;
-        let (id, message) = set.legs.next_due()?;
-        set.wait.on_taken(Stamp::at(now), 1, set.legs.waiting());
-        self.memory.payloads -= 1;
-        Some((owner, id, message))
+    /// Takes the next message of a set, if it has arrived. If the call has handled its share of messages, the set waits
+    /// for a later call.
+    fn next_due(&mut self, now: Instant, key: ConfluxKey) -> Result<Option<Due<C>>, Violation> {
+        let LinkedCircuits { sets, unfinished, share, .. } = &mut self.linked;
+        let Some(set) = sets.get_mut(key) else { return Ok(None) };
+        if set.legs.has_lost() {
+            return Err(Violation::BadSequence);
+        }
+        if *share == 0 && set.legs.is_due() {
+            if !std::mem::replace(&mut set.is_unfinished, true) {
+                unfinished.push_back(key);
+            }
+            self.timers.set_release(now);
+            return Ok(None);
+        }
+        let due = set.legs.first().zip(set.legs.next_due());
+        Ok(due.map(|(owner, (id, message))| {
+            *share -= 1;
+            set.wait.on_taken(Stamp::at(now), 1, set.legs.waiting());
+            self.memory.payloads -= 1;
+            (owner, id, message)
+        }))
     }
 
     /// The applications have taken the payloads of DATA cells. On linked circuits, each leg counted them on arrival.

@@ -224,6 +224,7 @@ impl<C: Cell> Relay<C> {
     /// Early or repeated calls are harmless.
     pub fn on_timer(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         self.on_refill(now, kernel);
+        self.on_release(now, kernel);
         self.on_hop_tick(now, kernel);
         self.on_datagram_timer(now);
         self.on_idle(now, kernel);
@@ -275,6 +276,7 @@ impl<C: Cell> Relay<C> {
     /// Finishes the work of a call: closes channels and circuits, serves channels that can write, and lets edges resume
     /// reading. Channels that must close free their memory before the out-of-memory handler selects circuits.
     fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
+        self.parts.linked.renew_share();
         loop {
             if let Some(channel) = self.parts.channels.take_to_close() {
                 if self.parts.channels.contains(channel) {

@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     refill: Option<Instant>,
+    /// The time at which the relay handles further messages of linked circuits.
+    release: Option<Instant>,
     hop_tick: Option<Instant>,
     idle: BTreeSet<(Instant, ChannelKey)>,
     retransmit: BTreeSet<(Instant, ChannelKey)>,
@@ -25,7 +27,7 @@ impl Timers {
         let idle = self.idle.first().map(|(at, _)| *at);
         let retransmit = self.retransmit.first().map(|(at, _)| *at);
         let coalesce = self.coalesce.front().map(|(at, _)| *at);
-        [self.refill, self.hop_tick, idle, retransmit, coalesce].into_iter().flatten().min()
+        [self.refill, self.release, self.hop_tick, idle, retransmit, coalesce].into_iter().flatten().min()
     }
 
     pub(super) fn set_refill(&mut self, at: Instant) {
@@ -35,6 +37,14 @@ impl Timers {
     /// Returns whether the refill timer has expired, and clears an expired timer.
     pub(super) fn take_refill(&mut self, now: Instant) -> bool {
         self.refill.take_if(|due| *due <= now).is_some()
+    }
+
+    pub(super) fn set_release(&mut self, at: Instant) {
+        self.release.get_or_insert(at);
+    }
+
+    pub(super) fn take_release(&mut self, now: Instant) -> bool {
+        self.release.take_if(|due| *due <= now).is_some()
     }
 
     pub(super) fn set_hop_tick(&mut self, now: Instant, period: Duration) {

@@ -83,6 +83,25 @@ fn streams_use_both_legs_and_arrive_complete_and_in_order() {
 }
 
 #[test]
+fn one_call_handles_a_bounded_number_of_waiting_messages() {
+    // The slow leg delays its first cells, and the fast leg brings more than a thousand cells meanwhile.
+    let mut net = net_of(&config(), [10_000, 10_000], [2, 400]);
+    let legs = linked(&mut net);
+    let transfer = net.transfer(0, legs[0], 6_000_000, 0);
+    let (mut waiting, mut most) = (0_usize, 0);
+    while net.step() {
+        let now = net.nodes[0].relay.reordering();
+        most = most.max(waiting.saturating_sub(now));
+        waiting = now;
+    }
+    let longest = net.nodes[0].relay.counters().longest_reordering;
+    assert!(longest > 1000, "{longest} messages waited");
+    assert!(most <= 256, "one call handled {most} messages");
+    assert!(net.at(transfer).is_complete());
+    assert_eq!((waiting, net.nodes[0].relay.memory().get()), (0, 0));
+}
+
+#[test]
 fn two_legs_are_faster_than_the_better_one() {
     let bytes = 4_000_000;
     let alone = PATHS.map(|path| {
