@@ -87,7 +87,13 @@ pub trait Kernel<C: Cell> {
         Bytes::ZERO
     }
 
-    /// The kernel's state of the channel's socket.
+    /// Whether the channel's datagrams travel over UDP now. If UDP does not work, a host may carry them over the channel's
+    /// TCP connection.
+    fn uses_udp(&self, _channel: ChannelKey) -> bool {
+        true
+    }
+
+    /// The kernel's state of the channel's TCP socket.
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo;
 
     /// Sets the readiness that the kernel reports for the channel.

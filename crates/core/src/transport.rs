@@ -77,16 +77,17 @@ impl<C: Cell> Transport<C> {
         read
     }
 
-    /// The socket state that schedulers see. A datagram socket accepts every byte and queues no bytes.
+    /// The socket state that schedulers see. A datagram socket accepts every byte and queues no bytes. For datagrams that
+    /// travel over TCP, it is the state of the TCP socket.
     pub(crate) fn socket_info(&self, channel: ChannelKey, kernel: &mut impl Kernel<C>) -> SocketInfo {
         match self {
-            Transport::Stream => kernel.socket_info(channel),
-            Transport::Datagrams(_) => SocketInfo {
+            Transport::Datagrams(_) if kernel.uses_udp(channel) => SocketInfo {
                 capacity: UNLIMITED,
                 cwnd: (UNLIMITED.get() / MAX_DATAGRAM as u64) as u32,
                 mss: MAX_DATAGRAM as u32,
                 ..SocketInfo::default()
             },
+            Transport::Stream | Transport::Datagrams(_) => kernel.socket_info(channel),
         }
     }
 }

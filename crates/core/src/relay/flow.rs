@@ -190,7 +190,7 @@ impl<C: Cell, K: Kernel<C>> SchedulerContext for RelayContext<'_, C, K> {
     }
 
     fn has_datagrams(&self, channel: ChannelKey) -> bool {
-        self.parts.channels[channel].transport.association().is_some()
+        self.parts.channels[channel].transport.association().is_some() && self.kernel.uses_udp(channel)
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {

@@ -11,6 +11,9 @@ const DATAGRAM: Bytes = Bytes::kib(1);
 /// round trip is shorter than a round, BackTap and Marut would take the wait for a round as a queue at the next node,
 /// and keep the window at one cell.
 ///
+/// A channel whose datagrams travel over TCP, because UDP does not work, is served like other channels of TCP. Otherwise
+/// a peer that drops all UDP packets would leave the rounds.
+///
 /// Source: nstor's nodes with BackTap have no rounds. Deviation: its output buffer is a FIFO of messages; here the
 /// circuit policy chooses cells until two wait.
 #[derive(Debug)]

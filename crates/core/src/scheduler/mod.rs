@@ -64,7 +64,7 @@ pub trait SchedulerContext {
     /// Writes at most `limit` bytes of the output buffer to the kernel [B], and at most one I/O quantum of the token
     /// buckets. Without tokens the channel waits for a refill.
     fn flush(&mut self, channel: ChannelKey, limit: Bytes) -> Flushed;
-    /// Whether the channel uses datagrams. All other channels use TCP.
+    /// Whether the channel's cells travel in datagrams over UDP now. The cells of all other channels travel over TCP.
     fn has_datagrams(&self, channel: ChannelKey) -> bool;
     /// The kernel's state of the channel's socket.
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo;

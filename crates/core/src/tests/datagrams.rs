@@ -121,6 +121,37 @@ fn every_scheduler_writes_datagrams() {
     }
 }
 
+/// A peer cannot leave KIST's rounds by an offer of datagrams that do not travel over UDP.
+#[test]
+fn a_channel_whose_datagrams_travel_over_tcp_waits_for_rounds() {
+    let interval = Duration::from_millis(100);
+    let scheduler =
+        SchedulerConfig::KistDeployed(KistDeployedConfig { interval, ..KistDeployedConfig::default() });
+    let datagrams = Some(DatagramConfig { coalesce_delay: Duration::ZERO, ..DatagramConfig::default() });
+    let shortest_pause = |tunnels: bool| {
+        let config = over_datagrams(HopControlConfig::None);
+        let mut net = Net::path(2, &RelayConfig { datagrams, ..config.clone() });
+        net.configure(1, RelayConfig { datagrams, scheduler: scheduler.clone(), ..config });
+        net.link.send_buffer = 4 << 20;
+        net.nodes[1].host.tunnels = tunnels;
+        let circuit = net.build(0, &[1, 2]);
+        let begin = net.now;
+        let transfer = net.transfer(0, circuit, 0, 400_000);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        let next = net.channel(1, 2);
+        let writes = net.nodes[1].host.writes.iter();
+        let mut times: Vec<_> = writes
+            .filter(|write| write.at > begin && Some(write.channel) == next && !write.ids.is_empty())
+            .map(|write| write.at)
+            .collect();
+        times.dedup();
+        times.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap()
+    };
+    assert!(shortest_pause(false) < interval / 10);
+    assert!(shortest_pause(true) >= interval);
+}
+
 #[test]
 fn every_node_frees_a_closed_circuit_despite_losses() {
     for seed in 0..20 {

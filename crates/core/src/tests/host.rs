@@ -131,6 +131,8 @@ pub(super) struct Host {
     /// The networks of remote hosts. Any other host is a network of its own.
     pub(super) networks: BTreeMap<ChannelKey, u128>,
     pub(super) closed: Vec<ChannelKey>,
+    /// Whether datagrams travel over TCP connections.
+    pub(super) tunnels: bool,
     pub(super) transfers: Rc<RefCell<Vec<Transfer>>>,
     pub(super) writes: Vec<Moved>,
     pub(super) reads: Vec<Moved>,
@@ -245,6 +247,11 @@ impl Kernel<TestCell> for Host {
         let datagram: Datagram = messages.map(|message| message.map(TestCell::clone)).collect();
         let bytes = datagram_size(&datagram);
         assert!(bytes <= 1465, "a datagram has at most 1400 B of messages: {bytes}");
+        let cells = datagram.iter().filter_map(|message| match message {
+            Message::Data { body, .. } => Some(body.circ_id()),
+            _ => None,
+        });
+        self.writes.push(Moved { at: self.now, channel, ids: cells.collect() });
         end.outgoing_datagrams.push(datagram);
         Bytes::new(bytes)
     }
@@ -255,6 +262,10 @@ impl Kernel<TestCell> for Host {
         let bytes = datagram_size(&datagram);
         into.extend(datagram);
         Bytes::new(bytes)
+    }
+
+    fn uses_udp(&self, _channel: ChannelKey) -> bool {
+        !self.tunnels
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {

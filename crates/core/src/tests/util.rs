@@ -179,6 +179,7 @@ impl Net {
             waiting: None,
             networks: BTreeMap::new(),
             closed: Vec::new(),
+            tunnels: false,
             transfers: Rc::clone(&self.transfers),
             writes: Vec::new(),
             reads: Vec::new(),

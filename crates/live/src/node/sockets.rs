@@ -693,6 +693,10 @@ impl Kernel<LiveCell> for Sockets {
         self.receive_datagram(channel, into)
     }
 
+    fn uses_udp(&self, channel: ChannelKey) -> bool {
+        self.channels.get(channel).is_some_and(Conn::uses_udp)
+    }
+
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
         let info = self.channel(channel).and_then(|conn| socket_info::socket_info(&conn.socket));
         info.unwrap_or_default()

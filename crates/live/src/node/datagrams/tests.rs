@@ -580,12 +580,15 @@ fn a_malformed_datagram_or_control_cell_closes_its_link() {
 #[test]
 fn a_wrong_token_on_an_open_path_ends_the_path_only() {
     let mut linked = Linked::new();
+    let (node, channel) = (&linked.nodes[1], linked.channels[1]);
+    assert!(node.sockets.uses_udp(channel));
     linked.send_bytes(&Hello { back: false, size: MAX_DATAGRAM, token: [9; 16] }.write());
     linked.turn_until(|nodes| {
         let channel = nodes[1].relay.channels()[0];
         let state = nodes[1].sockets.channels.get(channel).unwrap().datagrams.as_ref().unwrap();
         state.path.as_ref().unwrap().state == PathState::Tunnel
     });
+    assert!(!linked.nodes[1].sockets.uses_udp(channel), "the scheduler's rounds serve the link");
     assert_eq!((linked.nodes[1].circuits(), linked.nodes[1].relay.channels().len()), (2, 1));
     assert_eq!(
         (linked.nodes[1].sockets.paths.len(), linked.nodes[1].held()),
