@@ -233,6 +233,11 @@ impl<C: Cell> Circuit<C> {
         self.half(self.own_direction())
     }
 
+    /// The channel from which the circuit came. At the client, it is the channel to the guard.
+    pub(crate) fn origin(&self) -> Option<ChannelKey> {
+        self.backward.to.or(self.forward.to).map(|leg| leg.channel)
+    }
+
     /// The direction of a cell that arrived on `channel` with the circuit id `id`.
     pub(crate) fn direction_from(&self, channel: ChannelKey, id: CircId) -> Direction {
         match self.forward.to {

@@ -84,7 +84,7 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    fn close_one(
+    pub(super) fn close_one(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,

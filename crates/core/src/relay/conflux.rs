@@ -194,6 +194,12 @@ impl<C: Cell> Parts<C> {
         self.linked.set(key).and_then(ConfluxSet::first).unwrap_or(circuit)
     }
 
+    /// The other circuits of a circuit's set, if the set is complete.
+    pub(super) fn linked_with(&self, circuit: CircuitIndex) -> Vec<CircuitIndex> {
+        let set = self.set_of(circuit).and_then(|key| self.linked.set(key)).filter(|set| set.is_complete());
+        set.map_or_else(Vec::new, |set| set.legs().filter(|leg| *leg != circuit).collect())
+    }
+
     /// Whether the circuit belongs to a set that is not complete.
     pub(super) fn is_linking(&self, circuit: CircuitIndex) -> bool {
         let set = self.set_of(circuit).and_then(|key| self.linked.set(key));

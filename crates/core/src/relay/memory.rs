@@ -148,6 +148,8 @@ impl<C: Cell> Relay<C> {
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
     /// Deviation: C tor compares the circuits of all holders by age, and counts no idle circuits.
+    /// Deviation: all circuits of a set close together, because the streams of the set and the messages that wait for
+    /// earlier ones stay as long as one leg is open. C tor may keep the other legs.
     /// Deviation: if an application does not read a stream, the whole circuit closes; C tor may close only the stream.
     /// The age of a payload is overestimated by a factor of up to two ([`Wait`](crate::stream::Wait)).
     pub(super) fn handle_oom(&mut self, now: Instant, kernel: &mut impl Kernel<C>) -> bool {
@@ -160,6 +162,8 @@ impl<C: Cell> Relay<C> {
         let mut has_closed = false;
         let mut holders = self.parts.holders(now, kernel);
         let mut order = Order::of(&holders);
+        // Circuits that closed with their set, so that their holders have lost the bytes already.
+        let mut closed = BTreeSet::new();
         let target = Bytes::new(limit.get() / 10 * 9);
         while self.parts.memory_use() > target {
             let Some((_, id)) = order.pop_largest() else { break };
@@ -186,15 +190,18 @@ impl<C: Cell> Relay<C> {
             } else if let Some(Closing { circuit, bytes, .. }) = holder.circuits.pop() {
                 // A circuit closes with any of its channels.
                 if self.parts.circuits.contains(circuit) {
-                    self.parts.counters.oom_closed += 1;
-                    self.parts.memory.free_driver(self.parts.driver_memory(circuit, kernel));
-                    let legs = self.parts.circuits[circuit].halves().map(|half| half.to);
-                    self.close(now, circuit, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
-                    for leg in legs.into_iter().flatten() {
-                        self.parts.abandon(now, leg.channel, leg.id);
+                    for (leg, other, freed) in self.close_linked(now, circuit, kernel) {
+                        closed.insert(leg);
+                        if let Some(holder) = holders.get_mut(&other) {
+                            let is_listed = order.remove(holder.bytes, other);
+                            holder.lose(freed);
+                            if is_listed {
+                                order.insert(holder.bytes, other);
+                            }
+                        }
                     }
                 }
-                bytes
+                if closed.contains(&circuit) { 0 } else { bytes }
             } else if let Some((bytes, channel)) = holder.channels.pop() {
                 self.close_worst_channel(now, channel, kernel);
                 bytes
@@ -202,10 +209,44 @@ impl<C: Cell> Relay<C> {
                 continue;
             };
             has_closed = true;
-            holder.lose(freed);
-            order.insert(holder.bytes, id);
+            if let Some(holder) = holders.get_mut(&id) {
+                holder.lose(freed);
+                order.insert(holder.bytes, id);
+            }
         }
         has_closed
+    }
+
+    /// Closes a circuit, and all circuits that are linked with it. Returns each of the linked circuits with its holder
+    /// and its memory [B].
+    fn close_linked(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        kernel: &mut impl Kernel<C>,
+    ) -> Vec<(CircuitIndex, [u128; 2], u64)> {
+        let parts = &mut self.parts;
+        let others = parts.linked_with(circuit);
+        let held = |leg: &CircuitIndex| {
+            let state = &parts.circuits[*leg];
+            Some((*leg, kernel.holder(state.origin()?), parts.circuit_memory(state, kernel)))
+        };
+        let lost = others.iter().filter_map(held).collect();
+        let all = || others.iter().copied().chain([circuit]);
+        let ends = all().flat_map(|leg| parts.circuits[leg].halves().map(|half| half.to)).flatten();
+        let ends: Vec<_> = ends.collect();
+        for leg in all() {
+            parts.counters.oom_closed += 1;
+            parts.memory.free_driver(parts.driver_memory(leg, kernel));
+        }
+        parts.leave_set(circuit, true);
+        for leg in all() {
+            self.close_one(now, leg, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
+        }
+        for end in ends {
+            self.parts.abandon(now, end.channel, end.id);
+        }
+        lost
     }
 
     /// Closes a channel immediately, so that its output buffer no longer counts as used. Otherwise other hosts would
@@ -239,12 +280,12 @@ impl<C: Cell> Parts<C> {
         let mut holders = BTreeMap::<[u128; 2], Holder>::new();
         for (key, circuit) in self.circuits.iter() {
             let [forward, backward] = Direction::BOTH.map(|direction| circuit.half(direction).to);
-            let Some(leg) = backward.or(forward) else { continue };
+            let Some(origin) = circuit.origin() else { continue };
             let bytes = self.circuit_memory(circuit, kernel);
             let age = self.age(circuit, stamp);
             let is_unused =
                 age.is_none() && circuit.edge.is_none() && (forward.is_none() || backward.is_none());
-            let holder = holders.entry(kernel.holder(leg.channel)).or_default();
+            let holder = holders.entry(kernel.holder(origin)).or_default();
             holder.bytes += bytes;
             holder.unused += if is_unused { bytes } else { 0 };
             holder.circuits.push(Closing { circuit: key, age, is_unused, bytes });

@@ -1,6 +1,7 @@
 //! Linked circuits (proposal 329).
 
 use super::cell::TestCell;
+use super::host::Side;
 use super::util::{Link, Net};
 use crate::cell::{Cell, Message};
 use crate::config::Limits;
@@ -393,6 +394,33 @@ fn the_memory_limit_counts_the_reorder_queue() {
     let counters = net.nodes[0].relay.counters();
     assert!(counters.oom_closed > 0 && counters.longest_reordering <= 62, "{counters:?}");
     assert_eq!(net.nodes[0].relay.memory().get(), 0);
+}
+
+/// The streams of a set stay if only one leg closes. The handler must not count their memory as free.
+#[test]
+fn the_memory_limit_closes_all_legs_of_a_set() {
+    let limits = Limits { memory: Some(penstock_units::Bytes::new(100 * 498)), ..Limits::default() };
+    // The client uses only the second leg. At the exit, the first leg has the streams.
+    let mut net = net_of(&config(), [10_000, 10_000], [300, 20]);
+    net.configure(EXIT, RelayConfig { limits, ..config() });
+    let other = net.add(false, config());
+    let innocent = net.build(0, &[other, EXIT]);
+    let kept = net.transfer(0, innocent, 0, 30 * 498);
+    net.stall(kept, Side::Server, true);
+    net.drive();
+    let legs = PATHS.map(|path| net.build(0, &path));
+    for leg in legs {
+        assert!(link(&mut net, leg, NONCE));
+        net.drive();
+    }
+    let greedy = net.transfer(0, legs[0], 0, 500 * 498);
+    net.stall(greedy, Side::Server, true);
+    net.drive();
+    net.stall(kept, Side::Server, false);
+    net.drive();
+    let exit = &net.nodes[EXIT].relay;
+    let is_complete = [kept, greedy].map(|transfer| net.at(transfer).is_complete());
+    assert_eq!((is_complete, exit.population()[1], exit.counters().oom_closed), ([true, false], 1, 2));
 }
 
 #[test]
