@@ -4,6 +4,8 @@
 //! Source: guard-spec; C tor `entrynodes.c`.
 //! Deviation: a circuit through a guard that is not primary is used as soon as it is built. C tor waits up to 15 s for a
 //! better guard. Each circuit uses the first of the primary guards (`NUM_USABLE_PRIMARY_GUARDS` is 1).
+//! Deviation: C tor also tries all guards again if a circuit excludes the only guard that is up. The second legs of sets
+//! would then connect to guards that are down, before their retry times.
 
 use super::path::Paths;
 use crate::directory::Fingerprint;
@@ -151,8 +153,10 @@ impl Guards {
             guard.pending += 1;
             return Some(guard.record.identity);
         }
-        // If all are down, the client may be offline, and tries all again.
-        if !self.sample.iter_mut().filter(usable).any(|guard| is_up(guard)) {
+        // If all are down, the client may be offline, and tries all again. A guard that only this circuit excludes proves
+        // that the client is online.
+        let mut all = self.sample.iter_mut().filter(|guard| guard.is_usable);
+        if !all.any(|guard| is_up(guard)) {
             self.sample.iter_mut().filter(usable).for_each(|guard| guard.reachable = Reachable::Maybe);
         }
         let guard = self.sample.iter_mut().filter(usable).find(|guard| is_up(guard))?;
@@ -336,6 +340,23 @@ mod tests {
         let other = guards.select(at(0), |guard| *guard != first).unwrap();
         assert!(other != first && guards.primary.contains(&other));
         assert_eq!(guards.select(at(0), |_| false), None);
+    }
+
+    /// The second leg of a set excludes the guard of the first leg.
+    #[test]
+    fn a_circuit_that_excludes_the_only_reachable_guard_waits_for_the_retry_times() {
+        let mut guards = guards(5);
+        let first = select(&mut guards, 0);
+        succeed(&mut guards, 0, &first);
+        let others = |guard: &Fingerprint| *guard != first;
+        for _ in 0..4 {
+            let guard = guards.select(at(1), others).unwrap();
+            guards.on_failure(at(1), &guard);
+        }
+        assert_eq!(guards.select(at(600), others), None);
+        let second = guards.select(at(601), others).unwrap();
+        assert!(guards.primary.contains(&second));
+        assert_eq!(select(&mut guards, 601), first);
     }
 
     #[test]
