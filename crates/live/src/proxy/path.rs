@@ -158,6 +158,7 @@ impl<'a> Paths<'a> {
                 && (self.rules.exit.is_empty() || self.rules.exit.contains(router))
                 && !router.flags.bad_exit
                 && is_usable(router, false)
+                && router.policy.allows_some()
         };
         if self.guards() == 0 {
             Some(
@@ -166,8 +167,8 @@ impl<'a> Paths<'a> {
             )
         } else if !self.network.routers.iter().any(|router| may_exit(router)) {
             Some(
-                "no relay of the consensus may be the exit: it needs the flags Fast, Running and Valid; correct ExitNodes, \
-                 ExcludeNodes or ExcludeExitNodes",
+                "no relay of the consensus may be the exit: it needs the flags Fast, Running and Valid, and an exit policy \
+                 that accepts a port; correct ExitNodes, ExcludeNodes or ExcludeExitNodes",
             )
         } else {
             None
@@ -311,6 +312,7 @@ mod tests {
         assert_eq!(why("relay1", "relay4"), None);
         assert!(why("relay3", "").unwrap().contains("correct EntryNodes"), "it has no flag Guard");
         assert!(why("", "nosuch").unwrap().contains("correct ExitNodes"));
+        assert!(why("", "relay3").unwrap().contains("exit policy"), "it allows no port");
     }
 
     #[test]
