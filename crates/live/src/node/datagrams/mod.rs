@@ -53,6 +53,8 @@ pub(super) struct LinkDatagrams {
     due: Instant,
     /// Whether the initiator's PATH has arrived at the responder.
     is_offered: bool,
+    /// Whether this node refused the path, because it has no socket for it.
+    has_refused: bool,
     /// Bytes that the peer has sent over TLS before the choice [B].
     early: usize,
     /// Whether the TLS connection has readable bytes.
@@ -117,6 +119,7 @@ impl Node {
             until,
             due: until,
             is_offered: false,
+            has_refused: false,
             early: 0,
             has_tls,
             path,
@@ -245,7 +248,13 @@ impl Node {
                     let is_made = self.make_path(channel, Some(theirs.port));
                     match self.sockets.datagrams(channel).and_then(|state| state.path.as_mut()) {
                         Some(path) if is_made => path.on_offer(clock, theirs),
-                        _ => self.say(channel, &Control::Select(false)),
+                        _ => {
+                            self.say(channel, &Control::Select(false));
+                            self.sockets
+                                .datagrams(channel)
+                                .into_iter()
+                                .for_each(|state| state.has_refused = true);
+                        }
                     }
                 }
                 // The responder has no socket for datagrams.
@@ -293,6 +302,7 @@ impl Node {
         let reason = match state.path.as_ref().map(|path| path.state) {
             _ if datagrams => "open",
             Some(PathState::Failed(reason)) => reason,
+            _ if state.has_refused => "socket",
             _ if is_initiator => otherwise,
             _ => "peer",
         };

@@ -483,6 +483,27 @@ fn a_second_offer_of_a_path_closes_the_link() {
 }
 
 #[test]
+fn a_responder_without_a_descriptor_counts_its_own_reason() {
+    let mut linked = Linked::new();
+    let [from, to] = linked.channels;
+    let node = &mut linked.nodes[1];
+    // As if the choice had not arrived yet, and no descriptor were left for a path.
+    node.sockets.end_path(to);
+    node.descriptors.shared = 0;
+    let state = node.sockets.datagrams(to).unwrap();
+    (state.is_chosen, state.is_offered, state.path) = (false, false, None);
+    linked.nodes[0].say(from, &Control::Path(PathOffer { certificate: [0; 32], token: [0; 16], port: 9 }));
+    linked.nodes[0].say(from, &Control::Select(false));
+    let node = &mut linked.nodes[1];
+    let count = |node: &Node| ["socket", "peer"].map(|outcome| paths(&node.counters, outcome));
+    let end = node.clock.now() + Duration::from_secs(5);
+    while count(node) == [0, 0] && node.clock.now() < end {
+        node.turn().unwrap();
+    }
+    assert_eq!(count(node), [1, 0], "{:?}", node.counters.paths);
+}
+
+#[test]
 fn a_peer_that_sends_much_before_the_choice_is_closed() {
     let mut linked = Linked::new();
     let [from, to] = linked.channels;
