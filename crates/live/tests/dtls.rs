@@ -1,9 +1,13 @@
 //! The memory of DTLS sessions. Other tests in this process would change its memory, so there is one test.
 
+use dimpl::{Dtls, Output};
+use penstock_core::datagram::MAX_DATAGRAM;
 use penstock_live::clock::Clock;
-use penstock_live::dtls::{DtlsIdentity, SESSION_MEMORY, answers};
+use penstock_live::dtls::{DtlsIdentity, FINISHED_MEMORY, SESSION_MEMORY, answers};
+use std::time::Instant;
 
 const SESSIONS: usize = 400;
+const FINISHED: usize = 200;
 
 /// The memory of this process [B].
 fn resident() -> u64 {
@@ -26,10 +30,73 @@ fn fragment(record: u64, kind: u8, message: u16, at: u32, whole: u32, len: u16) 
     packet
 }
 
+/// Passes packets between two sessions until none is left. Returns the number of datagrams that arrived.
+fn exchange(pair: &mut [Dtls; 2]) -> usize {
+    let (mut room, mut arrived) = ([0; 2048], 0);
+    loop {
+        let mut packets = [Vec::new(), Vec::new()];
+        for (session, packets) in pair.iter_mut().zip(&mut packets) {
+            loop {
+                match session.poll_output(&mut room) {
+                    Output::Packet(packet) => packets.push(packet.to_vec()),
+                    Output::ApplicationData(_) => arrived += 1,
+                    Output::Timeout(_) => break,
+                    _ => {}
+                }
+            }
+        }
+        if packets.iter().all(Vec::is_empty) {
+            return arrived;
+        }
+        for (session, packets) in pair.iter_mut().rev().zip(packets) {
+            packets.iter().for_each(|packet| session.handle_packet(packet).unwrap());
+        }
+    }
+}
+
 #[test]
-fn unfinished_sessions_use_no_more_memory_than_they_count() {
+fn sessions_use_no_more_memory_than_they_count() {
     let (identity, clock) = (DtlsIdentity::new(), Clock::start());
     let now = clock.at(clock.now());
+    finished_sessions(&identity, now);
+    unfinished_sessions(&identity, now);
+}
+
+/// 200 sessions at both ends of 100 paths: after the handshake, after data both ways, and after packets of an attacker.
+fn finished_sessions(identity: &DtlsIdentity, now: Instant) {
+    let before = resident();
+    let mut pairs: Vec<_> =
+        (0..FINISHED / 2).map(|_| [true, false].map(|it| identity.session(it, now))).collect();
+    let each = |what: &str| {
+        let each = (resident() - before) / FINISHED as u64;
+        println!("{what}: {each} B for each session");
+        assert!(each > 1000, "the sessions hold something");
+        assert!(each <= FINISHED_MEMORY, "{what}: {each} B for each session");
+    };
+    for pair in &mut pairs {
+        pair.iter_mut().for_each(|session| session.handle_timeout(now).unwrap());
+        assert_eq!(exchange(pair), 0);
+    }
+    each("after the handshake");
+    for pair in &mut pairs {
+        for _ in 0..50 {
+            for session in pair.iter_mut() {
+                session.send_application_data(&[7; MAX_DATAGRAM]).unwrap();
+            }
+            assert_eq!(exchange(pair), 2);
+        }
+    }
+    each("after data");
+    for session in pairs.iter_mut().flatten() {
+        for record in 0..100 {
+            let _ = session.handle_packet(&fragment(record + 9, 11, record as u16 % 5, 1, 200_000, 1100));
+            answers(session, &mut [0; 2048]);
+        }
+    }
+    each("after packets of an attacker");
+}
+
+fn unfinished_sessions(identity: &DtlsIdentity, now: Instant) {
     let mut room = [0; 2048];
     // The first packets of a valid initiator.
     let mut initiator = identity.session(true, now);

@@ -85,6 +85,7 @@ impl Sockets {
             // From now on, the core can write when the TLS connection is writable.
             self.rewatch(channel);
         }
+        self.recount(channel);
     }
 
     /// Closes the UDP socket of a link. The link continues over TLS.

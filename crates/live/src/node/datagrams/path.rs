@@ -45,7 +45,8 @@ pub(in crate::node) enum PathState {
 pub(in crate::node) struct Path {
     /// `None` after the path has failed.
     pub(in crate::node) socket: Option<UdpSocket>,
-    dtls: Dtls,
+    /// `None` after the path has failed, so that its memory is free.
+    dtls: Option<Dtls>,
     pub(super) is_initiator: bool,
     pub(super) ours: PathOffer,
     pub(super) theirs: Option<PathOffer>,
@@ -53,6 +54,10 @@ pub(in crate::node) struct Path {
     /// Whether the peer has shown the certificate that it named.
     has_certificate: bool,
     is_connected: bool,
+    /// Decrypted datagrams so far [1].
+    decrypted: u64,
+    /// Packets that the session may store since its handshake, because they had no datagram [1].
+    stored: u64,
     /// Bytes in both directions so far [B].
     received: u64,
     sent: u64,
@@ -141,13 +146,15 @@ impl Path {
         let now = clock.now();
         Path {
             socket: Some(socket),
-            dtls: identity.session(is_initiator, clock.at(now)),
+            dtls: Some(identity.session(is_initiator, clock.at(now))),
             is_initiator,
             ours,
             theirs: None,
             state: PathState::Unconfirmed,
             has_certificate: false,
             is_connected: false,
+            decrypted: 0,
+            stored: 0,
             received: 0,
             sent: 0,
             inbox: VecDeque::new(),
@@ -172,7 +179,12 @@ impl Path {
 
     /// The memory of the path [B].
     pub(in crate::node) fn memory(&self) -> u64 {
-        SESSION_MEMORY + self.inbox.iter().map(|datagram| datagram.len() as u64).sum::<u64>()
+        let session = match self.dtls {
+            None => 0,
+            Some(_) if self.is_connected => dtls::finished_memory(self.stored),
+            Some(_) => SESSION_MEMORY,
+        };
+        session + self.inbox.iter().map(|datagram| datagram.len() as u64).sum::<u64>()
     }
 
     /// When to call [`on_timer`](Self::on_timer) before the link is open.
@@ -204,7 +216,8 @@ impl Path {
             return;
         }
         let now = clock.now();
-        if self.dtls.handle_timeout(clock.at(now)).is_err() {
+        let Some(dtls) = &mut self.dtls else { return };
+        if dtls.handle_timeout(clock.at(now)).is_err() {
             return self.fail("dtls");
         }
         self.drain(clock);
@@ -239,7 +252,8 @@ impl Path {
 
     /// Sends a datagram over UDP. It may be lost.
     pub(super) fn send(&mut self, clock: Clock, datagram: &[u8]) {
-        if self.dtls.send_application_data(datagram).is_err() {
+        let Some(dtls) = &mut self.dtls else { return };
+        if dtls.send_application_data(datagram).is_err() {
             return self.fail("dtls");
         }
         self.drain(clock);
@@ -293,19 +307,23 @@ impl Path {
         if self.theirs.is_none() || packet.len() > MAX_PACKET || self.socket.is_none() {
             return;
         }
+        let Some(dtls) = &mut self.dtls else { return };
         self.received += packet.len() as u64;
         let now = clock.at(clock.now());
         // The session drops forged and replayed packets, and reports no error for them.
-        if self.dtls.handle_timeout(now).and_then(|()| self.dtls.handle_packet(packet)).is_err() {
+        if dtls.handle_timeout(now).and_then(|()| dtls.handle_packet(packet)).is_err() {
             return self.fail("dtls");
         }
+        let (was_connected, before) = (self.is_connected, self.decrypted);
         self.drain(clock);
+        self.stored += u64::from(was_connected && self.decrypted == before);
     }
 
     fn drain(&mut self, clock: Clock) {
         let mut room = [0; MAX_PACKET + 64];
         loop {
-            match self.dtls.poll_output(&mut room) {
+            let Some(dtls) = &mut self.dtls else { return };
+            match dtls.poll_output(&mut room) {
                 Output::Packet(packet) => {
                     let len = packet.len();
                     self.transmit(&room[..len]);
@@ -337,6 +355,7 @@ impl Path {
     /// Handles a decrypted datagram. The session accepts data only from the holder of the named certificate.
     fn on_plain(&mut self, clock: Clock, datagram: &[u8]) {
         self.unanswered = None;
+        self.decrypted += 1;
         match Hello::read(datagram) {
             Some(Ok(hello)) if hello.token == self.ours.token => self.on_hello(clock, hello),
             Some(_) => self.fail("token"),
@@ -404,6 +423,6 @@ impl Path {
             PathState::Failed(first) => PathState::Failed(first),
             PathState::Unconfirmed | PathState::Confirmed => PathState::Failed(reason),
         };
-        self.socket = None;
+        (self.socket, self.dtls) = (None, None);
     }
 }
