@@ -93,6 +93,8 @@ pub(crate) struct ClientCircuit {
     used: Instant,
     /// The set of linked circuits to which the circuit belongs.
     set: Option<Nonce>,
+    /// Whether the client began the circuit for a set. It may have left the set.
+    pub(crate) is_leg: bool,
     /// When LINK left on the circuit.
     link_sent: Option<Instant>,
 }
@@ -175,6 +177,7 @@ impl Circuits {
             streams: 0,
             used: now,
             set: None,
+            is_leg: false,
             link_sent: None,
         };
         self.table.insert(index, circuit);

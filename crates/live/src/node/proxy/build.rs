@@ -15,7 +15,7 @@ use penstock_units::{Duration, Instant};
 use std::collections::BTreeSet;
 
 /// After so many failed circuits, the client waits for the next tick [1].
-const MAX_FAILURES: u32 = 5;
+pub(super) const MAX_FAILURES: u32 = 5;
 /// Maximum number of exits that the client tries for one path [1].
 pub(super) const MAX_EXITS: usize = 8;
 /// Interval between two circuits that only measure build times (C tor `CBT_DEFAULT_TEST_FREQUENCY`).
@@ -50,7 +50,7 @@ impl Proxy {
         }
     }
 
-    pub(super) fn may_begin(&self) -> bool {
+    fn may_begin(&self) -> bool {
         self.failures < MAX_FAILURES && self.circuits.may_begin()
     }
 
@@ -178,7 +178,8 @@ impl Proxy {
         if state.awaits_guard() {
             self.guards.on_failure(node.clock.now(), &state.path[0].rsa());
         }
-        self.failures += u32::from(was_linking || !state.is_open());
+        let failures = if state.is_leg { &mut self.set_failures } else { &mut self.failures };
+        *failures += u32::from(was_linking || !state.is_open());
         self.has_news = true;
     }
 

@@ -73,8 +73,10 @@ pub(super) struct Proxy {
     next_save: Instant,
     /// Whether a request or a circuit changed, so that requests may get a circuit.
     pub(super) has_news: bool,
-    /// Circuits that failed since the last tick [1].
+    /// Circuits that failed since the last tick [1], without legs of sets.
     failures: u32,
+    /// Legs of sets that failed since the last tick [1].
+    set_failures: u32,
     /// The time of the next circuit that only measures a build time.
     next_test: Instant,
     /// Why the current consensus allows no circuit; `None` if it allows one.
@@ -148,6 +150,7 @@ impl Node {
             next_save: now + SAVE_INTERVAL,
             has_news: false,
             failures: 0,
+            set_failures: 0,
             next_test: now,
             shortage: None,
             set_limits: SetLimits::default(),
@@ -214,7 +217,7 @@ const READABLE: Interest = Interest { readable: true, writable: false };
 impl Proxy {
     fn poll(&mut self, node: &mut Node, now: Instant) {
         if self.next_tick <= now {
-            (self.next_tick, self.failures) = (now + TICK, 0);
+            (self.next_tick, self.failures, self.set_failures) = (now + TICK, 0, 0);
             self.update_network(node);
             self.expire_circuits(node, now);
             self.expire_links(node, now);

@@ -4,7 +4,7 @@
 //! `conflux_process_linked()`.
 
 use super::Proxy;
-use super::build::MAX_EXITS;
+use super::build::{MAX_EXITS, MAX_FAILURES};
 use crate::directory::Fingerprint;
 use crate::node::Node;
 use crate::proxy::circuits::{Path, SetStep};
@@ -15,7 +15,7 @@ use penstock_units::{Duration, Instant};
 use rand::RngExt as _;
 use std::collections::BTreeSet;
 
-/// After a set without possible paths, or with too many failed legs, the next set begins after this time.
+/// After a set without possible paths, or with too many failed legs, the next new set begins after this time.
 const PAUSE: Duration = Duration::from_secs(10);
 
 impl Proxy {
@@ -24,25 +24,27 @@ impl Proxy {
         let config = node.relay.config();
         let has_congestion_control = config.edge_control.has_congestion_control();
         let conflux = config.conflux.filter(|conflux| conflux.active && has_congestion_control);
-        let Some(needed) = conflux.map(|conflux| usize::from(conflux.legs.max(1))) else { return };
+        let Some(needed) = conflux.map(|conflux| usize::from(conflux.legs)) else { return };
         let mut impossible = BTreeSet::new();
-        while self.next_set <= now && self.may_begin() && self.paths().is_some() {
-            match self.circuits.next_set_step(self.set_limits, needed, &impossible) {
+        // Failed legs do not stop other circuits, and these do not stop sets (C tor `conflux_launch_leg()`).
+        while self.set_failures < MAX_FAILURES && self.circuits.may_begin() && self.paths().is_some() {
+            let may_begin = self.next_set <= now && needed > 0;
+            match self.circuits.next_set_step(self.set_limits, may_begin, &impossible) {
                 None => break,
                 Some(SetStep::Begin(purpose)) => {
                     let nonce = Nonce(node.rng.random());
                     match self.choose_legs(node, now, purpose, needed) {
                         Some(paths) => {
-                            paths.into_iter().for_each(|path| self.begin_leg(node, now, path, nonce))
+                            paths.into_iter().for_each(|path| self.begin_leg(node, now, path, nonce, needed))
                         }
                         None => drop(impossible.insert(purpose)),
                     }
                 }
                 Some(SetStep::Replace(nonce, legs)) => match self.choose_leg(node, now, None, &legs) {
-                    Some(path) => self.begin_leg(node, now, path, nonce),
-                    None => self.give_up(node, now, self.circuits.legs_of_set(nonce)),
+                    Some(path) => self.begin_leg(node, now, path, nonce, needed),
+                    None => self.give_up(node, now, nonce),
                 },
-                Some(SetStep::GiveUp(legs)) => self.give_up(node, now, legs),
+                Some(SetStep::GiveUp(nonce)) => self.give_up(node, now, nonce),
             }
         }
         if !impossible.is_empty() {
@@ -50,14 +52,14 @@ impl Proxy {
         }
     }
 
-    fn begin_leg(&mut self, node: &mut Node, now: Instant, path: Path, nonce: Nonce) {
+    fn begin_leg(&mut self, node: &mut Node, now: Instant, path: Path, nonce: Nonce, needed: usize) {
         let circuit = self.begin(node, now, path, None);
-        self.circuits.join_set(circuit, nonce);
+        self.circuits.join_set(circuit, nonce, needed);
     }
 
-    fn give_up(&mut self, node: &mut Node, now: Instant, legs: Vec<CircuitIndex>) {
+    fn give_up(&mut self, node: &mut Node, now: Instant, nonce: Nonce) {
         self.next_set = now + PAUSE;
-        for leg in legs {
+        for leg in self.circuits.give_up(nonce) {
             // The client ends the leg, so it does not know whether the guard would have answered.
             if let Some(guard) = self.circuits.forget_guard(leg) {
                 self.guards.on_abandoned(&guard);
@@ -87,6 +89,9 @@ impl Proxy {
 
     /// Chooses the path of a leg beside other legs of its set: the same exit, another guard, another middle relay.
     /// `purpose` decides the exit of the first leg.
+    ///
+    /// Relays of different legs may be of one family. C tor compares only identities (`RST_EXCL_LIST`,
+    /// `conflux_add_middles_to_exclude_list()`), and other rules would make this client's paths recognisable.
     fn choose_leg(
         &mut self,
         node: &mut Node,

@@ -50,8 +50,12 @@ impl SetLimits {
 #[derive(Debug, Default)]
 pub(super) struct LinkedSet {
     legs: Vec<CircuitIndex>,
+    /// The number of legs of the complete set [1].
+    needed: usize,
     /// Legs that the client has begun to build [1].
     begun: usize,
+    /// Whether all legs close, because too many have failed.
+    is_given_up: bool,
     /// Whether all legs are linked, so that streams may use the set.
     is_linked: bool,
 }
@@ -74,16 +78,17 @@ pub(crate) enum SetStep {
     Begin(Purpose),
     /// Build one more leg of this set, which has these legs.
     Replace(Nonce, Vec<Path>),
-    /// Close these legs, because too many others have failed.
-    GiveUp(Vec<CircuitIndex>),
+    /// Close the legs of this set, because too many others have failed.
+    GiveUp(Nonce),
 }
 
 impl Circuits {
-    /// A circuit that has just begun becomes a leg of a set.
-    pub(crate) fn join_set(&mut self, index: CircuitIndex, nonce: Nonce) {
+    /// A circuit that has just begun becomes a leg of a set. A new set needs `needed` legs [1].
+    pub(crate) fn join_set(&mut self, index: CircuitIndex, nonce: Nonce, needed: usize) {
         if let Some(circuit) = self.table.get_mut(&index) {
-            circuit.set = Some(nonce);
-            let set = self.sets.entry(nonce).or_default();
+            (circuit.set, circuit.is_leg) = (Some(nonce), true);
+            let new = LinkedSet { needed, ..LinkedSet::default() };
+            let set = self.sets.entry(nonce).or_insert(new);
             set.legs.push(index);
             set.begun += 1;
         }
@@ -100,9 +105,11 @@ impl Circuits {
         set.map_or_else(|| vec![index], |set| set.legs.clone())
     }
 
-    /// The legs of a set.
-    pub(crate) fn legs_of_set(&self, nonce: Nonce) -> Vec<CircuitIndex> {
-        self.sets.get(&nonce).map_or_else(Vec::new, |set| set.legs.clone())
+    /// The legs of a set, which all close.
+    pub(crate) fn give_up(&mut self, nonce: Nonce) -> Vec<CircuitIndex> {
+        let Some(set) = self.sets.get_mut(&nonce) else { return Vec::new() };
+        set.is_given_up = true;
+        set.legs.clone()
     }
 
     /// Whether the circuit is a leg of a set that is not linked.
@@ -137,22 +144,26 @@ impl Circuits {
         unlinked.flat_map(|set| set.legs.iter().copied()).filter(is_slow).collect()
     }
 
-    /// The next step for sets with `needed` legs, without new sets for the purposes of `impossible`.
+    /// The next step for sets, without new sets for the purposes of `impossible`. `may_begin`: whether a new set may
+    /// begin.
     ///
     /// Source: C tor `conflux_predict_new()`, `launch_leg_is_allowed()`.
     pub(crate) fn next_set_step(
         &self,
         limits: SetLimits,
-        needed: usize,
+        may_begin: bool,
         impossible: &BTreeSet<Purpose>,
     ) -> Option<SetStep> {
-        let mut lacking = self.sets.iter().filter(|(_, set)| !set.is_linked && set.legs.len() < needed);
-        if let Some((nonce, set)) = lacking.next() {
-            if set.begun >= needed + limits.max_retries {
-                return Some(SetStep::GiveUp(set.legs.clone()));
+        let is_lacking = |set: &LinkedSet| !set.is_linked && !set.is_given_up && set.legs.len() < set.needed;
+        if let Some((nonce, set)) = self.sets.iter().find(|(_, set)| is_lacking(set)) {
+            if set.begun >= set.needed + limits.max_retries {
+                return Some(SetStep::GiveUp(*nonce));
             }
             let legs = set.legs.iter().filter_map(|leg| self.table.get(leg));
             return Some(SetStep::Replace(*nonce, legs.map(|leg| leg.path.clone()).collect()));
+        }
+        if !may_begin {
+            return None;
         }
         let unused = || self.sets.values().filter(|set| self.is_unused(set));
         let linked = self.sets.values().filter(|set| set.is_linked).count();
@@ -209,13 +220,13 @@ mod tests {
     const NONCE: Nonce = Nonce([1; 32]);
 
     fn step(circuits: &Circuits) -> Option<SetStep> {
-        circuits.next_set_step(LIMITS, 2, &BTreeSet::new())
+        circuits.next_set_step(LIMITS, true, &BTreeSet::new())
     }
 
     fn leg(circuits: &mut Circuits, second: u64, number: u32, nonce: Nonce) -> CircuitIndex {
         let index = CircuitIndex::first(number);
         circuits.begin(at(second), index, path(7), None, true);
-        circuits.join_set(index, nonce);
+        circuits.join_set(index, nonce, 2);
         index
     }
 
@@ -309,10 +320,27 @@ mod tests {
         assert_eq!((nonce, paths.len()), (NONCE, 1));
         let third = leg(&mut circuits, 1, 3, NONCE);
         circuits.on_closed(third);
-        let Some(SetStep::GiveUp(legs)) = step(&circuits) else { panic!("three legs have begun") };
-        assert_eq!(legs, [first]);
-        circuits.on_closed(first);
+        let Some(SetStep::GiveUp(nonce)) = step(&circuits) else { panic!("three legs have begun") };
+        assert_eq!(circuits.give_up(nonce), [first]);
+        assert!(!matches!(step(&circuits), Some(SetStep::GiveUp(_) | SetStep::Replace(..))), "it closes");
+        let (closed, _) = circuits.on_closed(first).unwrap();
+        assert!(closed.is_leg);
         assert!(circuits.sets.is_empty());
+    }
+
+    /// A consensus may change the number of legs. Sets that have begun keep theirs.
+    #[test]
+    fn a_leg_is_replaced_while_no_new_set_may_begin() {
+        let mut circuits = circuits();
+        let [_, second] = [1, 2].map(|number| leg(&mut circuits, 0, number, NONCE));
+        let paused = |circuits: &Circuits| circuits.next_set_step(LIMITS, false, &BTreeSet::new());
+        assert!(paused(&circuits).is_none() && matches!(step(&circuits), Some(SetStep::Begin(_))));
+        circuits.on_closed(second);
+        assert!(matches!(paused(&circuits), Some(SetStep::Replace(NONCE, _))));
+        let third = CircuitIndex::first(3);
+        circuits.begin(at(1), third, path(7), None, true);
+        circuits.join_set(third, NONCE, 5);
+        assert!(paused(&circuits).is_none(), "two legs are enough");
     }
 
     #[test]
