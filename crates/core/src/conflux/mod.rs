@@ -79,7 +79,7 @@ impl DesiredUx {
 pub struct ConfluxConfig {
     /// The wish in this client's LINK. An exit always wishes [`DesiredUx::MinLatency`] (C tor `DEFAULT_EXIT_UX`).
     pub client_ux: DesiredUx,
-    /// The number of legs of this client's sets [1] (C tor `cfx_num_legs_set`).
+    /// The number of legs of this client's sets [1] (C tor `cfx_num_legs_set`). With 0, the onion proxy begins no set.
     pub legs: u8,
     /// Whether the node links further circuits (C tor `cfx_enabled`). Linked circuits stay linked.
     pub active: bool,

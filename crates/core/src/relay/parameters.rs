@@ -1,6 +1,7 @@
 use super::Relay;
 use crate::cell::Cell;
 use crate::circuit_policy::CircuitPolicy;
+use crate::conflux::MAX_LEGS;
 use crate::edge_control::{EdgeControlConfig, VegasConfig, WindowsConfig};
 use crate::scheduler::Scheduler;
 use penstock_units::{Duration, Instant};
@@ -25,6 +26,8 @@ pub struct Parameters {
     pub n23: Option<bool>,
     /// Whether nodes with Conflux link circuits (`cfx_enabled`). Linked circuits stay linked.
     pub conflux: Option<bool>,
+    /// The number of legs of this client's new sets [1] (`cfx_num_legs_set`).
+    pub conflux_legs: Option<u8>,
 }
 
 impl<C: Cell> Relay<C> {
@@ -33,8 +36,7 @@ impl<C: Cell> Relay<C> {
     /// Source: C tor `kist_scheduler_on_new_consensus()`, `cmux_ewma_set_options()`,
     /// `congestion_control_new_consensus_params()`, `circuit_initial_package_window()`.
     pub fn apply_parameters(&mut self, now: Instant, parameters: Parameters) {
-        let Parameters { half_life, run_interval, circuit_window, grants_vegas, sendme_inc, n23, conflux } =
-            parameters;
+        let Parameters { half_life, run_interval, circuit_window, grants_vegas, sendme_inc, .. } = parameters;
         if let Some(half_life) = half_life {
             self.set_half_life(now, half_life);
         }
@@ -43,11 +45,12 @@ impl<C: Cell> Relay<C> {
             config.scheduler.set_run_interval(interval);
             self.scheduler.set_run_interval(interval);
         }
-        if let Some(active) = n23 {
+        if let Some(active) = parameters.n23 {
             config.hop_control.set_active(active);
         }
-        if let (Some(active), Some(linking)) = (conflux, &mut config.conflux) {
-            linking.active = active;
+        if let Some(linking) = &mut config.conflux {
+            linking.active = parameters.conflux.unwrap_or(linking.active);
+            linking.legs = parameters.conflux_legs.unwrap_or(linking.legs).min(MAX_LEGS as u8);
         }
         let (windows, vegas) = match &mut config.edge_control {
             EdgeControlConfig::Windows(windows) => (windows, None),

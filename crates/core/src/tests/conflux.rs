@@ -179,14 +179,15 @@ fn an_exit_without_conflux_closes_the_circuit() {
 fn the_consensus_turns_conflux_off_for_further_circuits() {
     let mut net = net_of(&config(), [300, 200], [20, 35]);
     let legs = linked(&mut net);
-    let off = Parameters { conflux: Some(false), ..Parameters::default() };
+    let off = Parameters { conflux: Some(false), conflux_legs: Some(200), ..Parameters::default() };
     let (now, [client, exit]) = (net.now, [0, EXIT]);
     net.nodes[exit].relay.apply_parameters(now, off);
     let third = net.build(0, &PATHS[0]);
     assert!(link(&mut net, third, Nonce([8; 32])));
     net.drive();
     assert_eq!(closed(&net, exit), [Some(Violation::UnexpectedLink)]);
-    assert_eq!(net.nodes[exit].relay.counters().linked, 2);
+    let relay = &net.nodes[exit].relay;
+    assert_eq!((relay.counters().linked, relay.config().conflux.unwrap().legs), (2, MAX_LEGS as u8));
     let transfer = net.transfer(0, legs[0], 100_000, 1000);
     net.drive();
     assert!(net.at(transfer).is_complete(), "the linked circuits stay");

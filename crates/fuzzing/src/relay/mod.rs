@@ -315,6 +315,7 @@ fn parameters(what: u8) -> Parameters {
         // The peers of this target keep to the first offer.
         n23: None,
         conflux: Some(what & 8 != 0),
+        conflux_legs: None,
     }
 }
 

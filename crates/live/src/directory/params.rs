@@ -108,6 +108,11 @@ impl Params {
         is_enabled.then_some(IntroLimit { rate, burst })
     }
 
+    /// The number of legs of a client's sets of linked circuits [1]. Source: C tor `conflux_params_new_consensus()`.
+    pub fn conflux_legs(&self) -> u8 {
+        self.get("cfx_num_legs_set", 2, 0..=255) as u8
+    }
+
     /// Rate [B/s] and burst [B] of client connections, if the consensus limits them.
     pub fn connection_bandwidth(&self) -> Option<[u32; 2]> {
         let rate = self.get("perconnbwrate", 0, 0..=i32::MAX).unsigned_abs();
@@ -134,6 +139,7 @@ impl Params {
             sendme_inc: NonZeroU8::new(self.sendme_cells()).filter(|_| edge_control),
             n23: Some(self.n23()),
             conflux: (!overrides.conflux).then(|| self.conflux()),
+            conflux_legs: Some(self.conflux_legs()),
         }
     }
 
@@ -174,7 +180,10 @@ mod tests {
 
     #[test]
     fn settings_of_the_operator_stay() {
-        let params = Params::read("KISTSchedRunInterval=5 circwindow=500 cc_alg=0 cc_sendme_inc=40").unwrap();
+        let params = Params::read(
+            "KISTSchedRunInterval=5 circwindow=500 cc_alg=0 cc_sendme_inc=40 cfx_num_legs_set=3",
+        )
+        .unwrap();
         let all = Parameters {
             half_life: Some(Duration::from_secs(30)),
             run_interval: Some(Duration::from_millis(5)),
@@ -183,6 +192,7 @@ mod tests {
             sendme_inc: NonZeroU8::new(40),
             n23: Some(true),
             conflux: Some(true),
+            conflux_legs: Some(3),
         };
         assert_eq!(params.core(OperatorOverrides::default()), all);
         let overrides = OperatorOverrides { half_life: true, ..OperatorOverrides::default() };
@@ -196,10 +206,11 @@ mod tests {
             throttle: true,
             conflux: true,
         };
-        assert_eq!(params.core(overrides), Parameters { n23: Some(true), ..Parameters::default() });
+        let both = Parameters { n23: Some(true), conflux_legs: Some(3), ..Parameters::default() };
+        assert_eq!(params.core(overrides), both);
         // The operator cannot override the network's decision, because all nodes of a circuit need the same one.
         let off = Params::read("n23=0 cfx_enabled=0").unwrap();
-        assert_eq!(off.core(overrides), Parameters { n23: Some(false), ..Parameters::default() });
+        assert_eq!(off.core(overrides), Parameters { n23: Some(false), conflux_legs: Some(2), ..both });
         assert_eq!(off.core(OperatorOverrides::default()).conflux, Some(false));
     }
 
