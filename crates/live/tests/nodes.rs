@@ -130,6 +130,7 @@ fn member(contact: usize, directory: bool) -> Running {
             publish: true,
             overrides: OperatorOverrides::default(),
             retry,
+            bandwidth_history: None,
         })
         .unwrap();
         while node.documents().unwrap().own().is_none() {

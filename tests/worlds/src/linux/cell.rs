@@ -8,6 +8,7 @@ use penstock_core::circuit_policy::PriorityClass;
 use penstock_core::hop_control::Feedback;
 use penstock_core::reason::{DestroyReason, EndReason};
 use penstock_core::{Cell, Direction};
+use std::convert::Infallible;
 use std::num::{NonZeroU16, NonZeroU32};
 
 /// Size of a cell on the wire [B].
@@ -82,6 +83,7 @@ impl LinuxCell {
 }
 
 impl Cell for LinuxCell {
+    type OnionService = Infallible;
     type Payload = Body;
     /// The number of the stream in its plan.
     type Target = u32;
@@ -168,6 +170,7 @@ impl Cell for LinuxCell {
             Message::Link(_) | Message::Linked(_) | Message::LinkedAck | Message::Switch(_) => {
                 unreachable!("the path links no circuits")
             }
+            Message::OnionService(none) => match none {},
         };
         cell.0[BODY..BODY + 4].copy_from_slice(&MARK);
         cell.0[BODY + 4] = kind;

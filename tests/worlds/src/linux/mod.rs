@@ -262,6 +262,7 @@ impl<'a> Run<'a> {
                 | Event::StreamConnected { .. }
                 | Event::CircuitsLinked { .. }
                 | Event::Tracked { .. } => {}
+                Event::OnionService { message, .. } => match message {},
                 Event::CircuitClosed { violation, .. } => {
                     panic!("node {place} closed the circuit: {violation:?}");
                 }
