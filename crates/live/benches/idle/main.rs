@@ -17,6 +17,7 @@ mod markdown;
 mod observations;
 #[path = "../shared/mod.rs"]
 mod shared;
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 #[path = "../shared/star.rs"]
 mod star;
 #[allow(dead_code, reason = "tests use the rest")]

@@ -11,6 +11,7 @@
 
 #[path = "../../tests/common/exchange.rs"]
 mod exchange;
+#[path = "../shared/load.rs"]
 mod load;
 #[path = "../../tests/common/observations.rs"]
 mod observations;
@@ -22,6 +23,7 @@ mod star;
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/network/testnet/mod.rs"]
 mod testnet;
+mod users;
 mod waits;
 
 use lexopt::ValueExt;
@@ -169,9 +171,10 @@ fn measure(places: &[Place], kqtime: &Path, torrc: &'static str, is_ours: bool, 
     }
     let server = places[SERVER].run(|| exchange::server_at(places[SERVER].address));
     let clock = Clock::start();
-    let sent = || middles.map(|at| places[FIRST + at].run(sent_bytes));
+    let sent = || middles.map(|at| places[FIRST + at].run(star::sent_bytes));
     let before = sent();
-    places[CLIENT].run(|| load::run(&clients, server.0, seconds));
+    let time = Duration::from_secs(seconds.into());
+    places[CLIENT].run(|| load::during(users::all(&clients), server.0, || std::thread::sleep(time)));
     let after = sent();
     let processes = middles.map(|at| {
         if is_ours { programs[at].process() } else { network.tor(&format!("middle{at}")).process() }
@@ -191,13 +194,6 @@ fn measure(places: &[Place], kqtime: &Path, torrc: &'static str, is_ours: bool, 
     drop((clients, programs, network));
     let _ = fs::remove_dir_all(&folder);
     found.into()
-}
-
-/// The bytes that the interfaces of this thread's namespace have sent [B], without the loopback interface.
-fn sent_bytes() -> u64 {
-    let table = fs::read_to_string("/proc/thread-self/net/dev").expect("Linux has this file");
-    let rows = table.lines().filter_map(|line| line.trim().split_once(':')).filter(|(name, _)| *name != "lo");
-    rows.filter_map(|(_, counts)| counts.split_whitespace().nth(8)?.parse::<u64>().ok()).sum()
 }
 
 /// Ends the program that `penstock-kqtime` runs, and waits until both have ended.
