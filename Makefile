@@ -11,7 +11,7 @@ PROFILE ?= quick
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test golden docs man release wheel matrix bench estimates bench-network bench-live bench-idle kernel-queues reference-linux worlds reference-ns3 reference-shadow reference-shadow-cells references interop attacks soak fuzz audit slider clean tools
+.PHONY: help setup run check test golden docs man release wheel matrix bench estimates bench-network bench-live bench-idle kernel-queues live-priorities reference-linux worlds reference-ns3 reference-shadow reference-shadow-cells references interop attacks soak fuzz audit slider clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +130,13 @@ kernel-queues: tools ## measure where cells wait in relays of 1, 10 and 50 Mbit/
 		--out $(CURDIR)/docs/data/kist/kernel-queues.csv
 	$(MAKE) --no-print-directory setup
 	$(BIN)/python benches/kernel_queues.py docs/data/kist/kernel-queues.csv $(if $(MARKDOWN),--markdown $(MARKDOWN))
+
+live-priorities: tools ## measure small downloads and onion services through live relays with and without EWMA (EWMA figures 7 to 9, 14); 40 minutes
+	for round in 1 2 3 4 5; do \
+		cargo bench --locked --package penstock-live --bench priorities -- --out $(CURDIR)/docs/data/ewma --round $$round || exit; \
+	done
+	$(MAKE) --no-print-directory setup
+	$(BIN)/python benches/live_priorities.py docs/data/ewma $(if $(MARKDOWN),--markdown $(MARKDOWN))
 
 # C tor is Debian's package tor, or the program at the path in TOR. `make interop SHORT=1` runs one relay of C tor for
 # half a minute. The whole target takes a quarter of an hour.

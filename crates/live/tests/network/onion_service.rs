@@ -4,7 +4,7 @@ use super::exchange::{exchange, server};
 use super::proxy::side_by_side;
 use super::testnet::penstock_relay::{Options, PenstockRelay};
 use super::testnet::tor::{Tor, wait};
-use super::testnet::{Network, TIMEOUT, socks_to_onion};
+use super::testnet::{Network, TIMEOUT, socks_to_name};
 use super::{FLAGS, await_bootstrap, timed};
 use penstock_core::scheduler::{KistDeployedConfig, SchedulerConfig};
 use std::fs;
@@ -62,12 +62,12 @@ fn our_relays_are_introduction_and_rendezvous_points() {
     await_bootstrap(&host);
     await_bootstrap(&client);
     timed("the first stream to the service", || {
-        let open = || socks_to_onion(client.socks, &onion, PORT, "first").is_ok();
+        let open = || socks_to_name(client.socks, &onion, PORT, "first").is_ok();
         assert!(wait(TIMEOUT, open), "{}\n{}", client.read("warnings"), host.read("warnings"));
     });
     timed(&format!("{STREAMS} streams to the service"), || {
         side_by_side(STREAMS, |number| {
-            let stream = socks_to_onion(client.socks, &onion, PORT, &format!("user{number}"))
+            let stream = socks_to_name(client.socks, &onion, PORT, &format!("user{number}"))
                 .unwrap_or_else(|error| panic!("stream {number}: {error}"));
             let down = SIZES[number as usize % SIZES.len()];
             exchange(&stream, 1000, down)

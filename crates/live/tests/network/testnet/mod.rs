@@ -382,26 +382,24 @@ pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> 
     socks_at(client.socks, to, None)
 }
 
-/// Opens a stream to an onion service through the SOCKS port `at`. The client uses a rendezvous point of its own for each
-/// user.
-pub(crate) fn socks_to_onion(
-    at: SocketAddr,
-    onion: &str,
-    port: u16,
-    user: &str,
-) -> std::io::Result<TcpStream> {
-    let address = [&[3, onion.len() as u8], onion.as_bytes()].concat();
-    open_socks(at, &address, port, Some(user))
-}
-
 /// Opens a stream through the SOCKS port `at`, with this user and an empty password (RFC 1929) or without authentication.
 pub(crate) fn socks_at(at: SocketAddr, to: SocketAddr, user: Option<&str>) -> std::io::Result<TcpStream> {
     let IpAddr::V4(address) = to.ip() else { panic!("servers of tests have IPv4 addresses") };
-    open_socks(at, &[&[1], &address.octets()[..]].concat(), to.port(), user)
+    socks_request(at, &[&[1][..], &address.octets()].concat(), to.port(), user)
 }
 
-/// `address`: its type and its bytes, as in a request.
-fn open_socks(at: SocketAddr, address: &[u8], port: u16, user: Option<&str>) -> std::io::Result<TcpStream> {
+/// As [`socks_at`], to a port of a host name or an onion service.
+pub(crate) fn socks_to_name(at: SocketAddr, name: &str, port: u16, user: &str) -> std::io::Result<TcpStream> {
+    socks_request(at, &[&[3, name.len() as u8][..], name.as_bytes()].concat(), port, Some(user))
+}
+
+/// `address` has its type first (RFC 1928, section 5).
+fn socks_request(
+    at: SocketAddr,
+    address: &[u8],
+    port: u16,
+    user: Option<&str>,
+) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let method = if user.is_some() { 2 } else { 0 };
@@ -415,8 +413,7 @@ fn open_socks(at: SocketAddr, address: &[u8], port: u16, user: Option<&str>) -> 
         stream.read_exact(&mut accepted)?;
         assert_eq!(accepted, [1, 0], "the client accepts every user");
     }
-    let request = [&[5, 1, 0][..], address, &port.to_be_bytes()].concat();
-    stream.write_all(&request)?;
+    stream.write_all(&[&[5, 1, 0][..], address, &port.to_be_bytes()].concat())?;
     let mut reply = [0; 10];
     stream.read_exact(&mut reply)?;
     match reply[1] {
