@@ -69,7 +69,7 @@ def at(q: float) -> Callable[[stats.Sample], float]:
 
 def prepared(rows: pl.DataFrame) -> pl.DataFrame:
     """Downloads with the time of the file alone, and whether each one is the first of its visit."""
-    rows = rows.sort("round", "load", "mode", "client", "number")
+    rows = rows.sort("round", maintain_order=True)
     fetch = pl.col("last_byte_s") - pl.col("connected_s")
     return rows.with_columns(fetch.alias("fetch_s"), (pl.col("number") % VISIT == 0).alias("is_first"))
 
@@ -122,10 +122,11 @@ def load_table(rounds: pl.DataFrame) -> list[list[str]]:
 
 def failures(rows: pl.DataFrame) -> str:
     """How many downloads were measured and how many of them failed, by load and mode."""
-    counts = rows.group_by("load", "mode", maintain_order=True).agg(
-        pl.len().alias("all"), pl.col("last_byte_s").is_null().sum().alias("failed")
-    )
-    parts = [f"{load}, {MODES[mode]}: {failed} of {count}" for load, mode, count, failed in counts.iter_rows()]
+    parts = []
+    for load, mine in rows.group_by("load", maintain_order=True):
+        for mode, label in MODES.items():
+            times = mine.filter(pl.col("mode") == mode)["last_byte_s"]
+            parts.append(f"{load[0]}, {label}: {times.null_count()} of {times.len()}")
     return "Failed downloads: " + "; ".join(parts) + "."
 
 

@@ -5,6 +5,7 @@ use crate::star;
 use crate::testnet::place::Place;
 use crate::testnet::tor::{Role, Tor, wait};
 use crate::testnet::{Network, NodeSpec, POSITIONS, Program, TIMEOUT, pinned, socks_to_name};
+use nix::sys::resource::{Resource, setrlimit};
 use penstock_testbed::Error;
 use penstock_testbed::site::Site;
 use penstock_testbed::star::Access;
@@ -19,6 +20,8 @@ const RTT: Duration = Duration::from_millis(50);
 /// The paper's rates of the middle relay, and of the entry and the exit [B/s] (section 3.3.2).
 const MIDDLE_RATE: u64 = 3_000_000;
 const END_RATE: u64 = 10_000_000;
+/// The value of `RLIMIT_NICE` that allows all priorities (getrlimit(2)).
+const MOST_NICE: u64 = 40;
 const DIRECTORY: usize = 0;
 pub(crate) const GUARD: usize = 1;
 pub(crate) const EXIT: usize = 2;
@@ -81,8 +84,12 @@ pub(crate) fn emulated(factor: Factor) -> Result<Site, Error> {
     for middle in MIDDLES {
         hosts[middle] = if factor == Factor::Bucket { fast } else { limited(MIDDLE_RATE) };
     }
+    // A process in a new user namespace may only use priorities that this limit allows.
+    let may_favour = setrlimit(Resource::RLIMIT_NICE, MOST_NICE, MOST_NICE).is_ok();
     let site = star::open(&hosts, RTT)?;
-    favour_links();
+    if may_favour {
+        favour_links();
+    }
     Ok(site)
 }
 
@@ -93,8 +100,8 @@ fn favour_links() {
         fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "hub")
     };
     for hub in threads.filter(is_hub) {
-        let status = Command::new("renice").args(["-n", "-15", "-p"]).arg(hub.file_name()).output();
-        if !status.is_ok_and(|output| output.status.success()) {
+        let renice = Command::new("renice").args(["-n", "-15", "-p"]).arg(hub.file_name()).output();
+        if !renice.is_ok_and(|output| output.status.success()) {
             println!("the emulated links have no higher priority than other programs");
         }
     }
