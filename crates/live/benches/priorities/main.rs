@@ -6,7 +6,7 @@
 //! round, in a fresh network. `docs/validation/ewma.md` states the criteria.
 //!
 //! ```console
-//! $ cargo bench --package penstock-live --bench priorities -- --out FOLDER --round N [--factor exit|bucket] [--short]
+//! $ cargo bench --package penstock-live --bench priorities -- --out FOLDER --round N [--factor exit|bucket|uplink] [--short]
 //! ```
 
 #[path = "../../tests/common/exchange.rs"]
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     });
     let result = options.map_err(|error| error.to_string()).and_then(|_| {
         let out = out.ok_or("write --out and the name of a folder")?;
-        let factor = Factor::named(&factor).ok_or("--factor is none, exit or bucket")?;
+        let factor = Factor::named(&factor).ok_or("--factor is none, exit, bucket or uplink")?;
         run(&out, round, factor, short)
     });
     shared::exit("priorities", result)

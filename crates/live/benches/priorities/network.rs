@@ -54,6 +54,8 @@ pub(crate) enum Factor {
     Exit,
     /// A token bucket limits the middle relays instead of their links.
     Bucket,
+    /// The links of the middle relays receive as fast as those of the exit, and are slow only in the other direction.
+    Uplink,
 }
 
 impl Factor {
@@ -62,11 +64,14 @@ impl Factor {
             Factor::None => "none",
             Factor::Exit => "exit",
             Factor::Bucket => "bucket",
+            Factor::Uplink => "uplink",
         }
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
-        [Factor::None, Factor::Exit, Factor::Bucket].into_iter().find(|factor| factor.name() == name)
+        [Factor::None, Factor::Exit, Factor::Bucket, Factor::Uplink]
+            .into_iter()
+            .find(|factor| factor.name() == name)
     }
 }
 
@@ -82,7 +87,11 @@ pub(crate) fn emulated(factor: Factor) -> Result<Site, Error> {
     hosts[GUARD] = limited(END_RATE);
     hosts[EXIT] = limited(END_RATE);
     for middle in MIDDLES {
-        hosts[middle] = if factor == Factor::Bucket { fast } else { limited(MIDDLE_RATE) };
+        hosts[middle] = match factor {
+            Factor::None | Factor::Exit => limited(MIDDLE_RATE),
+            Factor::Bucket => fast,
+            Factor::Uplink => Access { up: limited(MIDDLE_RATE).up, ..limited(END_RATE) },
+        };
     }
     // A process in a new user namespace may only use priorities that this limit allows.
     let may_favour = setrlimit(Resource::RLIMIT_NICE, MOST_NICE, MOST_NICE).is_ok();
