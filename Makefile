@@ -131,9 +131,12 @@ kernel-queues: tools ## measure where cells wait in relays of 1, 10 and 50 Mbit/
 	$(MAKE) --no-print-directory setup
 	$(BIN)/python benches/kernel_queues.py docs/data/kist/kernel-queues.csv $(if $(MARKDOWN),--markdown $(MARKDOWN))
 
-live-priorities: tools ## measure small downloads and onion services through live relays with and without EWMA (EWMA figures 7 to 9, 14); 40 minutes
+live-priorities: tools ## measure small downloads and onion services through live relays with and without EWMA (EWMA figures 7 to 9, 14); 60 minutes
 	for round in 1 2 3 4 5; do \
 		cargo bench --locked --package penstock-live --bench priorities -- --out $(CURDIR)/docs/data/ewma --round $$round || exit; \
+	done
+	for round in 1 2 3; do \
+		cargo bench --locked --package penstock-live --bench priorities -- --out $(CURDIR)/docs/data/ewma --round $$round --factor uplink || exit; \
 	done
 	$(MAKE) --no-print-directory setup
 	$(BIN)/python benches/live_priorities.py docs/data/ewma $(if $(MARKDOWN),--markdown $(MARKDOWN))

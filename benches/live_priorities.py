@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 
 from penstock import generated, stats
@@ -141,22 +142,32 @@ def accuracy(rounds: pl.DataFrame) -> str:
     )
 
 
-def text_of(rows: pl.DataFrame, rounds: pl.DataFrame, factors: Sequence[tuple[str, pl.DataFrame]]) -> str:
+def factor_table(rows: pl.DataFrame, rounds: pl.DataFrame) -> list[list[str]]:
+    """A row for each factor and load: the median download and its change, and the mean wait in the circuit queue."""
+    lines = []
+    for (factor, load), mine in rows.group_by("factor", "load", maintain_order=True):
+        found = change(mine, "last_byte_s", at(0.5))
+        ends = "" if found.rounds < 2 else f", {found.low:+.1%} to {found.high:+.1%}"
+        queue = pl.col("factor").eq(factor) & pl.col("load").eq(load) & pl.col("station").eq("circuit queue")
+        waits = [rounds.filter(queue, pl.col("mode") == mode)["mean_ms"].mean() for mode in MODES]
+        times = [f"{found.before:.2f}", f"{found.after:.2f}", f"{found.mean:+.1%}{ends}"]
+        lines.append([str(factor), str(load), *times, *(f"{wait:.0f}" for wait in waits), str(found.rounds)])
+    return lines
+
+
+def text_of(rows: pl.DataFrame, rounds: pl.DataFrame) -> str:
     """The generated block: verdicts, loads and waits, and the factors."""
+    is_main = pl.col("factor") == "none"
+    mine, of_rounds = rows.filter(is_main), rounds.filter(is_main)
     head = ["id", "time", "none [s]", "EWMA [s]", "change, 95 % interval", "rounds", "bound", "verdict"]
     loads = ["load", "middle relay", "sent [Mbit/s]", "guard", "exit", "circuit queue [ms]", "output buffer", "kernel"]
-    parts = [generated.table(head, claims(rows)), failures(rows), generated.table(loads, load_table(rounds))]
-    parts.append(accuracy(rounds))
-    lines = []
-    for name, mine in factors:
-        for load, of_load in mine.group_by("load", maintain_order=True):
-            found = change(of_load, "last_byte_s", at(0.5))
-            ends = "" if found.rounds < 2 else f", {found.low:+.1%} to {found.high:+.1%}"
-            times = [f"{found.before:.2f}", f"{found.after:.2f}"]
-            lines.append([name, str(load[0]), *times, f"{found.mean:+.1%}{ends}", str(found.rounds)])
-    if lines:
-        factor_head = ["factor", "load", "median, none [s]", "EWMA [s]", "change", "rounds"]
-        parts.append(generated.table(factor_head, lines))
+    parts = [generated.table(head, claims(mine)), failures(mine), generated.table(loads, load_table(of_rounds))]
+    parts.append(
+        "Waits are means over rounds of the mean and, in brackets, of the 95th percentile. " + accuracy(of_rounds)
+    )
+    if lines := factor_table(rows.filter(~is_main), rounds):
+        times = ["median, none [s]", "EWMA [s]", "change", "circuit queue, none [ms]", "EWMA [ms]"]
+        parts.append(generated.table(["factor", "load", *times, "rounds"], lines))
     return "\n\n".join(parts)
 
 
@@ -164,7 +175,7 @@ def draw(panels: Sequence[tuple[str, pl.DataFrame, str]], path: Path) -> None:
     """A panel for each title, downloads and column, with a distribution for each mode."""
     figure, [row] = style.grid_of(1, len(panels), 8.4 / len(panels), 2.9, sharey=True)
     for axes, letter, (title, mine, column) in zip(row, style.letters(), panels, strict=False):
-        axes.set_title(f"({letter}) {title}", fontsize=9)
+        axes.set_title(f"({letter}) {title}")
         _curves(axes, mine, column)
         axes.set_xlabel("time [s]")
     row[0].set_ylabel("part of the downloads")
@@ -212,11 +223,9 @@ def main() -> None:
     rows, rounds = (table.join(void, on=["factor", "round"], how="anti") for table in (rows, rounds))
     for factor, number in void.iter_rows():
         print(f"void: factor {factor}, round {number}")
-    mine, of_rounds = (table.filter(pl.col("factor") == "none") for table in (rows, rounds))
-    others = rows.filter(pl.col("factor") != "none")
-    factors = [(str(name), group) for (name,), group in others.group_by("factor", maintain_order=True)]
-    figures(mine, args.figures)
-    text = text_of(mine, of_rounds, factors)
+    with rc_context(style.RC):
+        figures(rows.filter(pl.col("factor") == "none"), args.figures)
+    text = text_of(rows, rounds)
     print(text)
     if args.markdown:
         generated.write(args.markdown, NAME, text)

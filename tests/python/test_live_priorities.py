@@ -41,6 +41,9 @@ def tables(folder: Path) -> None:
                 stations = ("circuit queue", "output buffer", "kernel out")
                 rounds.extend(f"{head},{station},10,5,4,9\n" for station in stations)
     downloads.append("none,1,low,none,1,0,,,\n")
+    for mode, wait in (("none", 474), ("EWMA", 277)):
+        downloads.append(f"uplink,1,high,{mode},0,0,0.1,0.2,{PACE[mode]}\n")
+        rounds.append(f"uplink,1,high,{mode},20,40,40,2.6,9,0,2.0,circuit queue,10,{wait},4,9\n")
     (folder / "live-downloads.csv").write_text(DOWNLOADS + "".join(downloads))
     (folder / "live-rounds.csv").write_text(ROUNDS + "".join(rounds))
 
@@ -62,6 +65,7 @@ def test_rounds_give_changes_and_verdicts(
     assert "| onion service: new circuit, mean | 4.00 | 3.36 | -16.0%, -16.0% to -16.0% |" in said
     assert "| onion service: later stream, mean | 1.00 | 1.00 | +0.0%, +0.0% to +0.0% |" in said
     assert "low, without priorities: 1 of 17" in said
+    assert "| uplink | high | 1.00 | 0.84 | -16.0% | 474 | 277 | 1 |" in said
     assert said.split("\n\n")[1] in page.read_text()
     assert all((tmp_path / name).stat().st_size for name in ("ewma-figures7-9.png", "ewma-figure14.png"))
 
