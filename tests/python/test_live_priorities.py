@@ -25,7 +25,8 @@ def bench() -> dict[str, Any]:
 
 def tables(folder: Path) -> None:
     """Writes rounds in which EWMA takes 0.84 of the time at low load, and 0.83 at high load in round 2."""
-    downloads, rounds = [], []
+    downloads: list[str] = []
+    rounds: list[str] = []
     for number, late in LATENESS.items():
         for load in ("low", "high", "onion"):
             for mode, pace in PACE.items():
