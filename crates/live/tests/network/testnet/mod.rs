@@ -7,6 +7,7 @@ pub(crate) mod penstock_relay;
 pub(crate) mod place;
 pub(crate) mod tor;
 
+use penstock_live::clock::Clock;
 use place::Place;
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tor::{Role, Tor, wait};
 
 /// The file of measured bandwidths.
@@ -110,7 +111,7 @@ impl Network {
     ///
     /// Source: bandwidth-file-spec.
     pub(crate) fn set_bandwidths<'a>(&self, relays: impl IntoIterator<Item = (&'a str, u32)>) {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let now = Clock::start().date().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
         let lines =
             relays.into_iter().map(|(fingerprint, rate)| format!("node_id=${fingerprint} bw={rate}\n"));
         let text = format!("{}\n{}", now.as_secs(), lines.collect::<String>());
