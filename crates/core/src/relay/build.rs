@@ -143,7 +143,9 @@ impl<C: Cell> Relay<C> {
         kernel: &mut impl crate::Kernel<C>,
     ) {
         let Some(state) = self.parts.circuits.get(circuit) else { return };
-        if state.half(Direction::Forward).to.is_some() {
+        // A circuit that is linked or joined ends here. The client may have sent LINK or RENDEZVOUS1 with the EXTEND.
+        let is_end = state.edge.as_deref().is_some_and(|edge| edge.set.is_some() || edge.joined.is_some());
+        if is_end || state.half(Direction::Forward).to.is_some() {
             self.close(now, circuit, None, Err(Violation::UnexpectedCell), kernel);
         } else {
             let leg = self.parts.join(circuit, peer, false);

@@ -92,6 +92,7 @@ impl<C: Cell> Relay<C> {
         why: Result<DestroyReason, Violation>,
         kernel: &mut impl Kernel<C>,
     ) {
+        assert!(self.parts.joined(circuit).is_none(), "a joined circuit is separated before it closes");
         self.parts.close_streams(now, circuit, kernel);
         let reason = why.unwrap_or_else(Violation::reason);
         for direction in Direction::BOTH {
@@ -105,7 +106,7 @@ impl<C: Cell> Relay<C> {
 
 impl<C: Cell> Parts<C> {
     /// A circuit closes. Returns the linked and joined circuits that must close, too.
-    fn leave_others(&mut self, circuit: CircuitIndex, whole: bool) -> Vec<CircuitIndex> {
+    pub(super) fn leave_others(&mut self, circuit: CircuitIndex, whole: bool) -> Vec<CircuitIndex> {
         let mut others = self.leave_set(circuit, whole);
         others.extend(self.separate(circuit));
         others

@@ -148,7 +148,7 @@ impl<C: Cell> Relay<C> {
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
     /// Deviation: C tor compares the circuits of all holders by age, and counts no idle circuits.
-    /// Deviation: all circuits of a set close together, because the streams of the set and the messages that wait for
+    /// Deviation: circuits that a rendezvous point joined close together. All circuits of a set close together, because the streams of the set and the messages that wait for
     /// earlier ones stay as long as one leg is open. C tor may keep the other legs.
     /// Deviation: if an application does not read a stream, the whole circuit closes; C tor may close only the stream.
     /// The age of a payload is overestimated by a factor of up to two ([`Wait`](crate::stream::Wait)).
@@ -217,7 +217,7 @@ impl<C: Cell> Relay<C> {
         has_closed
     }
 
-    /// Closes a circuit, and all circuits that are linked with it. Returns each of the linked circuits with its holder
+    /// Closes a circuit, and all circuits that are linked or joined with it. Returns each of these circuits with its holder
     /// and its memory [B].
     fn close_linked(
         &mut self,
@@ -226,7 +226,8 @@ impl<C: Cell> Relay<C> {
         kernel: &mut impl Kernel<C>,
     ) -> Vec<(CircuitIndex, [u128; 2], u64)> {
         let parts = &mut self.parts;
-        let others = parts.linked_with(circuit);
+        let mut others = parts.linked_with(circuit);
+        others.extend(parts.joined(circuit));
         let held = |leg: &CircuitIndex| {
             let state = &parts.circuits[*leg];
             Some((*leg, kernel.holder(state.origin()?), parts.circuit_memory(state, kernel)))
@@ -239,7 +240,7 @@ impl<C: Cell> Relay<C> {
             parts.counters.oom_closed += 1;
             parts.memory.free_driver(parts.driver_memory(leg, kernel));
         }
-        parts.leave_set(circuit, true);
+        parts.leave_others(circuit, true);
         for leg in all() {
             self.close_one(now, leg, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
         }
@@ -253,7 +254,8 @@ impl<C: Cell> Relay<C> {
     /// lose circuits for memory that is already free.
     fn close_worst_channel(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         self.parts.counters.oom_channels += 1;
-        let circuits: BTreeSet<_> = self.parts.channels[channel].circuits.all().into_iter().collect();
+        let mut circuits: BTreeSet<_> = self.parts.channels[channel].circuits.all().into_iter().collect();
+        circuits.extend(circuits.clone().into_iter().filter_map(|circuit| self.parts.joined(circuit)));
         for circuit in circuits {
             self.parts.memory.free_driver(self.parts.driver_memory(circuit, kernel));
         }

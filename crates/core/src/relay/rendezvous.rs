@@ -29,6 +29,8 @@ impl<C: Cell> Relay<C> {
         if !parts.circuits.get(circuit).is_some_and(has_room) {
             return false;
         }
+        // With an edge, the circuit does not count as unused.
+        parts.edge(circuit);
         parts.send_relay(now, circuit, None, Message::OnionService(message));
         self.settle(now, kernel);
         true
@@ -36,7 +38,7 @@ impl<C: Cell> Relay<C> {
 
     /// Joins two circuits that end here. If one of them closes, both close. Returns false if one of them is not free.
     ///
-    /// Source: C tor `rend_mid_rendezvous()`.
+    /// Source: C tor `rend_mid_rendezvous()`. Deviation: the DESTROY of the second circuit has the reason FINISHED.
     pub fn join_circuits(&mut self, one: CircuitIndex, other: CircuitIndex) -> bool {
         let parts = &mut self.parts;
         if one == other || ![one, other].into_iter().all(|circuit| parts.is_free(circuit)) {

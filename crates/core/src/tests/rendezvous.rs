@@ -2,12 +2,15 @@
 
 use super::cell::{Layer, TestHandshake};
 use super::util::{Link, Net};
-use crate::cell::{Message, PeerId};
+use crate::cell::{Message, PeerId, StreamId};
 use crate::config::Limits;
+use crate::conflux::{DesiredUx, Link as Link329, Nonce};
 use crate::hop_control::{HopControlConfig, N23Config};
 use crate::reason::DestroyReason;
 use crate::{CircuitIndex, RelayConfig, Violation};
-use penstock_units::DataRate;
+use penstock_units::{Bytes, DataRate};
+use std::collections::BTreeSet;
+use std::num::NonZeroU16;
 
 const CLIENT: usize = 0;
 const RENDEZVOUS: usize = 3;
@@ -122,7 +125,7 @@ fn if_one_circuit_closes_both_close() {
 }
 
 #[test]
-fn without_a_joined_circuit_a_cell_for_nobody_is_a_violation() {
+fn an_unrecognised_cell_without_a_joined_circuit_is_a_violation() {
     let (mut net, ends, here) = net(&RelayConfig::default());
     net.nodes[CLIENT].relay.add_layer(ends[0], Layer::new(SHARED));
     say(&mut net, CLIENT, ends[0], 1);
@@ -175,4 +178,73 @@ fn a_client_that_floods_the_other_circuit_loses_both() {
     net.drive();
     assert_eq!(net.nodes[RENDEZVOUS].closed[0], (here[0], Some(Violation::QueueExceeded)));
     assert_eq!(net.nodes[RENDEZVOUS].closed.len(), 2);
+}
+
+#[test]
+fn the_memory_limit_closes_both_circuits() {
+    let limits = Limits { memory: Some(Bytes::new(200 * 514)), ..Limits::default() };
+    let mut net = empty_net(&RelayConfig::default());
+    net.configure(RENDEZVOUS, RelayConfig { limits, ..RelayConfig::default() });
+    net.set_link(RENDEZVOUS, 4, Link { rate: DataRate::kib(10), ..Link::default() });
+    let (ends, here) = build(&mut net);
+    join_with_layers(&mut net, ends, here);
+    let innocent = net.build(CLIENT, &[1, RENDEZVOUS]);
+    for number in 0..1000 {
+        say(&mut net, CLIENT, ends[0], number);
+    }
+    net.drive();
+    let relay = &net.nodes[RENDEZVOUS];
+    assert_eq!(relay.relay.counters().oom_closed, 2);
+    assert_eq!(
+        relay.closed.iter().map(|(circuit, _)| *circuit).collect::<BTreeSet<_>>(),
+        BTreeSet::from(here)
+    );
+    // The circuits' places are free for others.
+    let again = net.build(SERVICE, &[5, RENDEZVOUS]);
+    for circuit in [(CLIENT, innocent), (SERVICE, again)] {
+        say(&mut net, circuit.0, circuit.1, 7);
+    }
+    net.drive();
+    assert_eq!(messages_at(&net, RENDEZVOUS), [7, 7]);
+}
+
+#[test]
+fn an_extend_that_comes_with_the_rendezvous_closes_both_circuits() {
+    let (mut net, _, here) = net(&RelayConfig::default());
+    assert!(join(&mut net, here));
+    // The driver handles the EXTEND after the join.
+    net.call(RENDEZVOUS, |relay, now, host| {
+        relay.extend(now, here[0], PeerId(4), TestHandshake::new(1), host)
+    });
+    net.drive();
+    assert_eq!(net.nodes[RENDEZVOUS].closed, [(here[0], Some(Violation::UnexpectedCell)), (here[1], None)]);
+}
+
+#[test]
+fn truncate_begin_and_link_on_a_joined_circuit_hurt_no_other_circuit() {
+    for message in [
+        Message::Truncate,
+        Message::Begin(0),
+        Message::Link(Box::new(Link329 {
+            nonce: Nonce([1; 32]),
+            last_sent: 0,
+            last_received: 0,
+            desired_ux: DesiredUx::default(),
+        })),
+    ] {
+        let (mut net, ends, here) = net(&RelayConfig::default());
+        let innocent = net.build(CLIENT, &[1, RENDEZVOUS]);
+        assert!(join(&mut net, here));
+        let stream = matches!(message, Message::Begin(_)).then(|| StreamId(NonZeroU16::MIN));
+        net.script(100, 0);
+        say(&mut net, CLIENT, ends[0], 1);
+        while net.in_transit(CLIENT, 1).next().is_none() {
+            assert!(net.step(), "the message leaves");
+        }
+        net.in_transit(CLIENT, 1).next().unwrap().replace(stream, Some(message));
+        net.drive();
+        say(&mut net, CLIENT, innocent, 7);
+        net.drive();
+        assert_eq!(messages_at(&net, RENDEZVOUS), [7]);
+    }
 }

@@ -92,7 +92,7 @@ pub(super) struct World {
     pub(super) connecting: VecDeque<ChannelKey>,
     pub(super) streams: Vec<StreamKey>,
     /// A circuit that waits at a rendezvous point.
-    meets: Option<CircuitIndex>,
+    waiting_client: Option<CircuitIndex>,
     /// Whether the input decides when handshakes, links and streams continue.
     pub(super) lazy: bool,
     pub(super) reached: Reached,
@@ -130,7 +130,7 @@ impl World {
             handshakes: VecDeque::new(),
             connecting: VecDeque::new(),
             streams: Vec::new(),
-            meets: None,
+            waiting_client: None,
             lazy: false,
             reached: Reached::default(),
         };
@@ -331,9 +331,9 @@ impl World {
     /// Joins the circuits of ESTABLISH_RENDEZVOUS and RENDEZVOUS1, and returns all other messages.
     fn on_onion_service(&mut self, circuit: CircuitIndex, message: OnionService) {
         match message.command {
-            OnionServiceCommand::EstablishRendezvous => self.meets = Some(circuit),
+            OnionServiceCommand::EstablishRendezvous => self.waiting_client = Some(circuit),
             OnionServiceCommand::Rendezvous1 => {
-                if let Some(client) = self.meets.take() {
+                if let Some(client) = self.waiting_client.take() {
                     self.reached.joined += u32::from(self.relay.join_circuits(circuit, client));
                 }
             }

@@ -26,8 +26,15 @@ pub struct NodeCounters {
 /// Outcomes of exit streams.
 const STREAMS: [&str; 6] = ["connected", "failed", "refused", "reentry", "limited", "evicted"];
 /// Effects of messages of onion services.
-const ONION_SERVICES: [&str; 6] =
-    ["introduction_point", "introduced", "refused", "rendezvous_point", "joined", "violation"];
+const ONION_SERVICES: [&str; 7] = [
+    "introduction_point",
+    "introduced",
+    "refused",
+    "rendezvous_point",
+    "joined",
+    "unknown_cookie",
+    "violation",
+];
 /// Kinds of circuit handshakes that the relay knows.
 const HANDSHAKES: [&str; 3] = ["ntor", "ntor-v3", "fast"];
 

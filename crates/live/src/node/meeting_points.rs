@@ -1,8 +1,9 @@
 //! Introduction points and rendezvous points of onion services at this relay.
 //!
 //! Source: rend-spec-v3; C tor `hs_intropoint.c`, `rendmid.c`, `hs_circuitmap.c` and `hs_dos.c`.
-//! Deviation: each circuit has one purpose. In C tor, a circuit may become a rendezvous point after its INTRODUCE1. A full
-//! circuit queue refuses introductions. C tor has no such limit.
+//! Deviation: each circuit has one purpose, and no streams. In C tor, a circuit with streams may get a purpose, and a circuit
+//! may become a rendezvous point after its INTRODUCE1. A full circuit queue refuses introductions; C tor has no such limit.
+//! A burst of N allows N introductions at once; C tor allows N - 1.
 
 use super::Node;
 use super::dos::Tokens;
@@ -13,9 +14,10 @@ use penstock_link::cell::{
 };
 use penstock_units::Instant;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The purpose of a circuit that ends here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// A service waits for introductions with this key.
     Introduction([u8; 32]),
@@ -27,20 +29,29 @@ enum Purpose {
     Joined,
 }
 
-#[derive(Debug)]
 struct Introduction {
     circuit: CircuitIndex,
-    limit: Option<(IntroLimit, Tokens)>,
+    /// The service's own limit; `None` if it leaves the limit to the consensus.
+    limit: Option<Option<IntroLimit>>,
+    tokens: Tokens,
 }
 
 /// The circuits of onion services that end at this relay.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct MeetingPoints {
     introductions: BTreeMap<[u8; 32], Introduction>,
     clients: BTreeMap<RendezvousCookie, CircuitIndex>,
     purposes: BTreeMap<CircuitIndex, Purpose>,
-    /// The limit of a service that asks for none.
+    /// The consensus's limit for services without a limit of their own.
     pub(super) default_limit: Option<IntroLimit>,
+}
+
+/// Logs show no keys and no cookies.
+impl fmt::Debug for MeetingPoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [services, clients] = [self.introductions.len(), self.clients.len()];
+        write!(f, "MeetingPoints({services} services, {clients} clients)")
+    }
 }
 
 /// What the node does with a message.
@@ -54,6 +65,8 @@ enum Outcome {
     Established { replaced: Option<CircuitIndex> },
     /// The service gets the message on this circuit.
     Introduce(CircuitIndex),
+    /// No client waits with this cookie, for example because it gave up. The circuit closes.
+    UnknownCookie,
     /// The client gets this answer to its INTRODUCE1.
     Refuse(IntroduceStatus),
     /// This relay is the client's rendezvous point now.
@@ -68,6 +81,7 @@ impl Outcome {
         match self {
             Outcome::Ignore => None,
             Outcome::Violation => Some("violation"),
+            Outcome::UnknownCookie => Some("unknown_cookie"),
             Outcome::Established { .. } => Some("introduction_point"),
             Outcome::Introduce(_) => Some("introduced"),
             Outcome::Refuse(_) => Some("refused"),
@@ -129,9 +143,8 @@ impl MeetingPoints {
             }
             OnionServiceCommand::Rendezvous1 => {
                 let cookie: Option<&RendezvousCookie> = body.first_chunk();
-                let Some(client) = cookie.and_then(|cookie| self.clients.remove(cookie)) else {
-                    return Outcome::Violation;
-                };
+                let Some(cookie) = cookie else { return Outcome::Violation };
+                let Some(client) = self.clients.remove(cookie) else { return Outcome::UnknownCookie };
                 self.purposes.insert(client, Purpose::Joined);
                 self.purposes.insert(circuit, Purpose::Joined);
                 Outcome::Join(client)
@@ -147,9 +160,10 @@ impl MeetingPoints {
 
     /// Source: C tor `handle_verified_establish_intro_cell()`, `hs_circuitmap_register_circuit()`.
     fn establish(&mut self, now: Instant, circuit: CircuitIndex, asked: EstablishIntro) -> Outcome {
-        let limit = asked.limit.unwrap_or(self.default_limit);
-        let limit = limit.map(|limit| (limit, Tokens::full(now, limit.burst)));
-        let old = self.introductions.insert(asked.key, Introduction { circuit, limit });
+        // The first use lowers the tokens to the burst.
+        let tokens = Tokens::full(now, u32::MAX);
+        let introduction = Introduction { circuit, limit: asked.limit, tokens };
+        let old = self.introductions.insert(asked.key, introduction);
         let replaced = old.map(|old| old.circuit);
         if let Some(replaced) = replaced {
             self.purposes.remove(&replaced);
@@ -164,8 +178,8 @@ impl MeetingPoints {
         let Some(service) = self.introductions.get_mut(&key) else {
             return Outcome::Refuse(IntroduceStatus::UnknownService);
         };
-        if let Some((limit, tokens)) = &mut service.limit
-            && !tokens.take(now, limit.rate, limit.burst)
+        if let Some(limit) = service.limit.unwrap_or(self.default_limit)
+            && !service.tokens.take(now, limit.rate, limit.burst)
         {
             return Outcome::Refuse(IntroduceStatus::CannotRelay);
         }
@@ -180,7 +194,8 @@ impl Node {
         let Some(nonce) = self.relay.layer(circuit).map(|layer| *layer.nonce()) else { return };
         let channel = self.relay.leg(circuit, Direction::Backward).map(|(channel, _)| channel);
         let conn = channel.and_then(|channel| self.sockets.channel(channel));
-        let is_client = conn.is_some_and(|conn| conn.is_client);
+        let peer = conn.and_then(|conn| conn.peer).and_then(|peer| self.peers.known(peer));
+        let is_client = !peer.is_some_and(|known| self.is_relay(&known.rsa));
         // C tor also leaves the client without an answer.
         if message.command == OnionServiceCommand::EstablishRendezvous
             && is_client
@@ -190,47 +205,50 @@ impl Node {
         }
         let is_free = self.relay.is_free(circuit);
         let outcome = self.meeting_points.on_message(now, circuit, &message, is_free, is_client, &nonce);
-        if let Some(name) = outcome.name() {
-            self.counters.onion_service(name);
-        }
+        let (name, mut is_done) = (outcome.name(), true);
         let close = |node: &mut Node, circuit, reason| {
             node.relay.close_circuit(now, circuit, reason, &mut node.sockets);
         };
         match outcome {
             Outcome::Ignore => {}
-            Outcome::Violation => close(self, circuit, DestroyReason::PROTOCOL),
+            Outcome::Violation | Outcome::UnknownCookie => close(self, circuit, DestroyReason::PROTOCOL),
             Outcome::Established { replaced } => {
                 if let Some(replaced) = replaced {
                     close(self, replaced, DestroyReason::FINISHED);
                 }
-                self.tell(now, circuit, OnionService::intro_established());
+                self.send_message(now, circuit, OnionService::intro_established());
             }
             Outcome::Introduce(service) => {
                 let introduced =
-                    self.tell(now, service, message.with_command(OnionServiceCommand::Introduce2));
+                    self.send_message(now, service, message.with_command(OnionServiceCommand::Introduce2));
                 let status = if introduced { IntroduceStatus::Success } else { IntroduceStatus::CannotRelay };
-                self.tell(now, circuit, OnionService::introduce_ack(status));
+                self.send_message(now, circuit, OnionService::introduce_ack(status));
+                is_done = introduced;
             }
             Outcome::Refuse(status) => {
-                self.tell(now, circuit, OnionService::introduce_ack(status));
+                self.send_message(now, circuit, OnionService::introduce_ack(status));
             }
             Outcome::Waiting => {
                 let command = OnionServiceCommand::RendezvousEstablished;
-                self.tell(now, circuit, OnionService::new(command, &[]));
+                self.send_message(now, circuit, OnionService::new(command, &[]));
             }
             Outcome::Join(client) => {
                 let handshake = &message.body()[size_of::<RendezvousCookie>()..];
                 let answer = OnionService::new(OnionServiceCommand::Rendezvous2, handshake);
-                if !self.tell(now, client, answer) || !self.relay.join_circuits(circuit, client) {
+                if !self.send_message(now, client, answer) || !self.relay.join_circuits(circuit, client) {
                     close(self, client, DestroyReason::FINISHED);
                     close(self, circuit, DestroyReason::FINISHED);
+                    is_done = false;
                 }
             }
+        }
+        if let Some(name) = name {
+            self.counters.onion_service(if is_done { name } else { "refused" });
         }
     }
 
     /// Sends a message to the client or service at the end of a circuit. Returns false if the circuit cannot take it.
-    fn tell(&mut self, now: Instant, circuit: CircuitIndex, message: OnionService) -> bool {
+    fn send_message(&mut self, now: Instant, circuit: CircuitIndex, message: OnionService) -> bool {
         self.relay.send_onion_service(now, circuit, message, &mut self.sockets)
     }
 }
@@ -238,6 +256,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const SERVICE: [u8; 32] = [3; 32];
 
@@ -314,16 +333,64 @@ mod tests {
     }
 
     #[test]
+    fn a_new_consensus_limits_services_without_a_limit_of_their_own() {
+        let mut points = MeetingPoints::default();
+        points.establish(at(0), circuit(1), EstablishIntro { key: SERVICE, limit: None });
+        points.establish(at(0), circuit(2), EstablishIntro { key: [4; 32], limit: Some(None) });
+        points.default_limit = Some(IntroLimit { rate: 1, burst: 2 });
+        let outcomes = |points: &mut MeetingPoints, key, from: u32| {
+            [0u32, 1, 2, 3].map(|n| matches!(on(points, from + n, &introduce1(key)), Outcome::Introduce(_)))
+        };
+        assert_eq!(outcomes(&mut points, SERVICE, 10), [true, true, false, false]);
+        assert_eq!(outcomes(&mut points, [4; 32], 20), [true; 4], "this service wants no limit");
+    }
+
+    proptest! {
+        /// After any messages and closed circuits, each entry belongs to an open circuit with this purpose.
+        #[test]
+        fn no_entry_remains_of_a_closed_circuit(
+            steps in prop::collection::vec((0u32..6, 0u8..6, 0u8..3), 1..100)
+        ) {
+            let mut points = MeetingPoints::default();
+            for (number, what, which) in steps {
+                let cookie = [which; 20];
+                match what {
+                    0 => {
+                        let asked = EstablishIntro { key: [which; 32], limit: None };
+                        if !points.purposes.contains_key(&circuit(number)) {
+                            points.establish(at(0), circuit(number), asked);
+                        }
+                    }
+                    1 => drop(on(&mut points, number, &introduce1([which; 32]))),
+                    2 => drop(on(&mut points, number, &message(OnionServiceCommand::EstablishRendezvous, &cookie))),
+                    3 => drop(on(&mut points, number, &message(OnionServiceCommand::Rendezvous1, &cookie))),
+                    _ => {
+                        points.on_circuit_closed(circuit(number));
+                        prop_assert!(!points.purposes.contains_key(&circuit(number)));
+                    }
+                }
+                for (key, introduction) in &points.introductions {
+                    let purpose = points.purposes.get(&introduction.circuit);
+                    prop_assert!(purpose == Some(&Purpose::Introduction(*key)));
+                }
+                for (cookie, client) in &points.clients {
+                    prop_assert!(points.purposes.get(client) == Some(&Purpose::Rendezvous(*cookie)));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_service_meets_the_client_with_its_cookie_once() {
         let mut points = MeetingPoints::default();
         let establish = message(OnionServiceCommand::EstablishRendezvous, &[8; 20]);
         let rendezvous = message(OnionServiceCommand::Rendezvous1, &[[8; 20], [9; 20]].concat());
-        assert_eq!(on(&mut points, 2, &rendezvous), Outcome::Violation, "no client waits");
+        assert_eq!(on(&mut points, 2, &rendezvous), Outcome::UnknownCookie, "no client waits");
         assert_eq!(on(&mut points, 1, &establish), Outcome::Waiting);
         assert_eq!(on(&mut points, 3, &establish), Outcome::Violation, "the cookie is in use");
         assert_eq!(on(&mut points, 1, &rendezvous), Outcome::Violation, "the client itself");
         assert_eq!(on(&mut points, 4, &rendezvous), Outcome::Join(circuit(1)));
-        assert_eq!(on(&mut points, 5, &rendezvous), Outcome::Violation);
+        assert_eq!(on(&mut points, 5, &rendezvous), Outcome::UnknownCookie);
         assert_eq!(on(&mut points, 4, &establish), Outcome::Violation);
         points.on_circuit_closed(circuit(1));
         points.on_circuit_closed(circuit(4));

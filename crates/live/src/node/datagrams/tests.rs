@@ -234,12 +234,17 @@ fn a_peer_causes_few_answers_to_hellos() {
 fn path_pair(clock: Clock) -> [Path; 2] {
     let identities = [DtlsIdentity::new(), DtlsIdentity::new()];
     let any = SocketAddr::new([127, 0, 0, 1].into(), 0);
-    // The responder has the port of a TCP listener.
-    let listener = std::net::TcpListener::bind(any).unwrap();
-    let at = listener.local_addr().unwrap();
-    let initiator = Path::initiator(&identities[0], clock, [any, at], [1; 16]).unwrap();
-    let from = SocketAddr::new(any.ip(), initiator.ours.port);
-    [initiator, Path::responder(&identities[1], clock, [at, from], [2; 16]).unwrap()]
+    // The responder has the port of a TCP listener. Another test may have a path with this port.
+    loop {
+        let listener = std::net::TcpListener::bind(any).unwrap();
+        let at = listener.local_addr().unwrap();
+        let initiator = Path::initiator(&identities[0], clock, [any, at], [1; 16]).unwrap();
+        let from = SocketAddr::new(any.ip(), initiator.ours.port);
+        match Path::responder(&identities[1], clock, [at, from], [2; 16]) {
+            Ok(responder) => return [initiator, responder],
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse),
+        }
+    }
 }
 
 /// Exchanges packets until both ends have a result, or one has failed.
