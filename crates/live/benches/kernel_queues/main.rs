@@ -15,6 +15,8 @@ mod exchange;
 mod load;
 #[path = "../../tests/common/observations.rs"]
 mod observations;
+#[path = "../shared/relays.rs"]
+mod relays;
 #[allow(dead_code, reason = "other benchmarks use the rest")]
 #[path = "../shared/mod.rs"]
 mod shared;
@@ -27,8 +29,6 @@ mod users;
 mod waits;
 
 use lexopt::ValueExt;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use penstock_live::clock::Clock;
 use penstock_testbed::site::Site;
 use penstock_testbed::star::Access;
@@ -87,12 +87,7 @@ fn run(options: &Options, kqtime: &Path, out: &Path, seconds: u32) -> Result<(),
     }
     // The emulated network is created first, because only a process with one thread can enter new namespaces.
     let site = Arc::new(emulated().map_err(|error| error.to_string())?);
-    let places: Vec<Place> = (0..FIRST + RATES.len())
-        .map(|host| {
-            let site = Arc::clone(&site);
-            Place::namespace(site.address(host), move || site.enter(host))
-        })
-        .collect();
+    let places = relays::places(&site, FIRST + RATES.len());
     let mut all = Vec::new();
     for (name, torrc) in SCHEDULERS.into_iter().filter(|(name, _)| options.allows(name)) {
         for is_ours in [false, true] {
@@ -200,11 +195,5 @@ fn measure(places: &[Place], kqtime: &Path, torrc: &'static str, is_ours: bool, 
 fn end(kqtime: u32) {
     let children = fs::read_to_string(format!("/proc/{kqtime}/task/{kqtime}/children")).unwrap_or_default();
     let child = children.split_whitespace().next().and_then(|child| child.parse().ok());
-    kill(Pid::from_raw(child.expect("penstock-kqtime runs the relay")), Signal::SIGTERM)
-        .expect("the relay runs");
-    let has_ended = || {
-        let status = fs::read_to_string(format!("/proc/{kqtime}/status")).unwrap_or_default();
-        status.is_empty() || status.contains("State:\tZ")
-    };
-    assert!(wait(TIMEOUT, has_ended), "penstock-kqtime ends after its program");
+    relays::end(child.expect("penstock-kqtime runs the relay"), kqtime);
 }

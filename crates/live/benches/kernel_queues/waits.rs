@@ -1,10 +1,9 @@
 //! The measured waits, and their percentiles as CSV. `benches/kernel_queues.py` makes the table and the figures.
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::RowAccessor;
+use crate::relays::{cell_times, quantile};
 use penstock_units::Duration;
 use std::fmt::Write;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 /// The waits of one relay.
@@ -50,29 +49,13 @@ pub(crate) fn of_kernel(file: &Path, took: Duration) -> [Vec<f64>; 2] {
 
 /// The waits of recorded cells between the relay's read and its write.
 pub(crate) fn of_relay(record: &Path) -> Vec<f64> {
-    let file = File::open(record.join("cells.parquet")).expect("the relay wrote its records");
-    let reader = SerializedFileReader::new(file).expect("the records are Parquet");
-    let waits = reader.get_row_iter(None).expect("the records have rows").filter_map(|row| {
-        let row = row.expect("the records are complete");
-        let names: Vec<String> = row.get_column_iter().map(|(name, _)| name.clone()).collect();
-        let time = |name: &str| {
-            let at = names.iter().position(|other| other == name)?;
-            row.get_long(at).ok()
-        };
-        Some((time("kernel_ns")? - time("read_ns")?) as f64 / 1e9)
-    });
-    sorted(waits.collect())
+    let times = cell_times(record, ["read_ns", "kernel_ns"]);
+    sorted(times.into_iter().filter_map(|[read, written]| Some(written? - read?)).collect())
 }
 
 fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values
-}
-
-/// The value with this part of all values at or below it. `None` without values.
-fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    sorted.get((part * last as f64).round() as usize).copied()
 }
 
 fn below_a_millisecond(sorted: &[f64]) -> f64 {
@@ -87,7 +70,7 @@ pub(crate) fn csv(all: &[Waits]) -> String {
         for (station, sorted) in waits.stations().into_iter().filter(|(_, sorted)| !sorted.is_empty()) {
             let (below, count) = (below_a_millisecond(sorted), sorted.len());
             for percent in 0..=100 {
-                let wait = quantile(sorted, f64::from(percent) / 100.0).unwrap_or(f64::NAN) * 1e3;
+                let wait = quantile(sorted, f64::from(percent) / 100.0) * 1e3;
                 let Waits { scheduler, program, rate, sent, .. } = waits;
                 let sent = sent * 8e-6;
                 writeln!(

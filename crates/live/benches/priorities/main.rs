@@ -17,6 +17,8 @@ mod load;
 mod network;
 #[path = "../../tests/common/observations.rs"]
 mod observations;
+#[path = "../shared/relays.rs"]
+mod relays;
 #[allow(dead_code, reason = "other benchmarks use the rest")]
 #[path = "../shared/mod.rs"]
 mod shared;
@@ -31,20 +33,16 @@ mod waits;
 
 use lexopt::ValueExt;
 use network::{CLIENT, EXIT, Factor, GUARD, HOSTS, MIDDLES, MODES, Nodes, SERVER};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use penstock_live::clock::Clock;
 use penstock_testbed::site::Site;
 use penstock_units::{Instant, Seed};
+use relays::quantile;
 use shared::{Options, has_tor};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use tables::quantile;
-use testnet::TIMEOUT;
 use testnet::place::Place;
-use testnet::tor::wait;
 use users::{Download, VISITS};
 
 /// The loads: the name, the factor of the low load, and whether onion services are measured.
@@ -55,7 +53,7 @@ const DOWNLOAD_COLUMNS: &str = "factor,round,load,mode,client,number,connected_s
 const ROUND_COLUMNS: &str = "factor,round,load,mode,middle_mbit,guard_mbit,exit_mbit,late_p99_ms,\
                              late_max_ms,unseen,machine_load,station,waits,mean_ms,median_ms,p95_ms";
 
-/// What one load did.
+/// The results of one load.
 struct Phase {
     name: &'static str,
     start: Instant,
@@ -93,12 +91,7 @@ fn run(out: &Path, round: u64, factor: Factor, short: bool) -> Result<(), String
     }
     // The emulated network is created first, because only a process with one thread can enter new namespaces.
     let site = Arc::new(network::emulated(factor).map_err(|error| error.to_string())?);
-    let places: Vec<Place> = (0..HOSTS)
-        .map(|host| {
-            let site = Arc::clone(&site);
-            Place::namespace(site.address(host), move || site.enter(host))
-        })
-        .collect();
+    let places = relays::places(&site, HOSTS);
     let folder = std::env::temp_dir().join(format!("penstock-priorities-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
@@ -118,7 +111,7 @@ fn run(out: &Path, round: u64, factor: Factor, short: bool) -> Result<(), String
         for (middle, (mode, _)) in MODES.into_iter().enumerate() {
             let [start, stop] = [phase.start, phase.end].map(|time| end.since(time));
             let all = waits::between(&cells[middle], start, stop);
-            for ((station, _), waits) in waits::STATIONS.into_iter().zip(&all) {
+            for (station, waits) in waits::STATIONS.into_iter().zip(&all) {
                 let [sent, guard, exit] =
                     [phase.sent[middle], phase.sent[2], phase.sent[3]].map(|rate| rate * 8e-6);
                 let mean = waits.iter().sum::<f64>() / waits.len() as f64 * 1e3;
@@ -202,7 +195,7 @@ fn measure(
         })
         .collect();
     for middle in &nodes.middles {
-        stop(middle.process());
+        relays::end(middle.process(), middle.process());
     }
     phases
 }
@@ -211,14 +204,4 @@ fn measure(
 fn machine_load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").expect("Linux has this file");
     text.split(' ').next().and_then(|number| number.parse().ok()).expect("the file begins with a number")
-}
-
-/// Ends a relay, so that it writes its records, and waits.
-fn stop(process: u32) {
-    kill(Pid::from_raw(process.cast_signed()), Signal::SIGTERM).expect("the relay runs");
-    let has_ended = || {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        status.is_empty() || status.contains("State:\tZ")
-    };
-    assert!(wait(TIMEOUT, has_ended), "the relay ends");
 }

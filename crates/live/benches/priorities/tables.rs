@@ -17,9 +17,3 @@ pub(crate) fn add(path: &Path, head: &str, key: &str, rows: &[String]) -> io::Re
     }
     fs::write(path, text)
 }
-
-/// The value with this part of all values at or below it. Not a number without values.
-pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((part * last as f64).round() as usize).copied().unwrap_or(f64::NAN)
-}

@@ -1,17 +1,11 @@
 //! The waits of cells in a relay, from its own record.
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::{Row, RowAccessor};
+use crate::relays::cell_times;
 use penstock_units::Duration;
-use std::fs::File;
 use std::path::Path;
 
-/// The stations in a relay: names, and the columns with the times of arrival and departure.
-pub(crate) const STATIONS: [(&str, [&str; 2]); 3] = [
-    ("circuit queue", ["queued_ns", "outbuf_ns"]),
-    ("output buffer", ["outbuf_ns", "kernel_ns"]),
-    ("kernel out", ["kernel_ns", "nic_out_ns"]),
-];
+/// The stations of a cell in a relay, in order.
+pub(crate) const STATIONS: [&str; 3] = ["circuit queue", "output buffer", "kernel out"];
 
 /// A recorded cell: when the relay read it, and its wait at each station [s].
 pub(crate) struct Cell {
@@ -21,20 +15,11 @@ pub(crate) struct Cell {
 
 /// The cells in a record.
 pub(crate) fn cells(record: &Path) -> Vec<Cell> {
-    let file = File::open(record.join("cells.parquet")).expect("the relay wrote its records");
-    let reader = SerializedFileReader::new(file).expect("the records are Parquet");
-    let rows = reader.get_row_iter(None).expect("the records have rows");
-    let rows = rows.map(|row| row.expect("the records are complete"));
-    let cell = |row: Row| {
-        let names: Vec<String> = row.get_column_iter().map(|(name, _)| name.clone()).collect();
-        let time = |name: &str| {
-            let place = names.iter().position(|other| other == name).expect("the table has this column");
-            Some(row.get_long(place).ok()? as f64 / 1e9)
-        };
-        let waits = STATIONS.map(|(_, [from, to])| Some(time(to)? - time(from)?));
-        Some(Cell { read: time("read_ns")?, waits })
+    let times = cell_times(record, ["read_ns", "queued_ns", "outbuf_ns", "kernel_ns", "nic_out_ns"]);
+    let cell = |[read, stations @ ..]: [Option<f64>; 5]| {
+        Some(Cell { read: read?, waits: [0, 1, 2].map(|at| Some(stations[at + 1]? - stations[at]?)) })
     };
-    rows.filter_map(cell).collect()
+    times.into_iter().filter_map(cell).collect()
 }
 
 /// The sorted waits at each station. `from` and `to` count backwards from the last cell.
