@@ -183,9 +183,14 @@ impl<C: Cell> Edge<C> {
         }
     }
 
+    /// Whether the circuit is linked or joined with others. It then cannot be extended.
+    pub(crate) fn has_partners(&self) -> bool {
+        self.set.is_some() || self.joined.is_some()
+    }
+
     /// Whether the circuit has no streams, and is neither linked nor joined.
     pub(crate) fn is_unused(&self) -> bool {
-        self.set.is_none() && self.joined.is_none() && self.streams.is_empty()
+        !self.has_partners() && self.streams.is_empty()
     }
 }
 

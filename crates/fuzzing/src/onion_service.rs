@@ -2,7 +2,7 @@
 
 use super::choices::Choices;
 use digest::Digest;
-use penstock_link::cell::{EstablishIntro, introduced_key};
+use penstock_link::cell::{EstablishIntro, LimitRequest, introduced_key};
 use std::sync::LazyLock;
 use tor_llcrypto::d::Sha3_256;
 use tor_llcrypto::pk::ed25519::Keypair;
@@ -10,7 +10,7 @@ use tor_llcrypto::pk::ed25519::Keypair;
 /// The nonce of the circuit.
 const NONCE: [u8; 20] = [5; 20];
 
-/// What the target found in an input.
+/// The kind of message in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
     /// A valid ESTABLISH_INTRO. Whether it contains a limit of introductions.
@@ -65,7 +65,7 @@ fn service(choices: &mut Choices<'_>, is_damaged: bool) -> Meeting {
     match sound {
         Ok(asked) => {
             assert_eq!(asked.key, key);
-            Meeting::Service(asked.limit.is_some())
+            Meeting::Service(asked.limit != LimitRequest::Consensus)
         }
         Err(_) => Meeting::Malformed,
     }

@@ -266,11 +266,9 @@ impl<K: Copy + PartialEq, T> ConfluxSet<K, T> {
     /// Deviation: the limit counts messages, the number of a waiting message may not repeat, and a missing message that
     /// no leg can bring any more is a violation.
     pub fn receive(&mut self, key: K, message: T, max: usize) -> Result<Option<T>, Violation> {
-        let delivered = self.delivered;
+        let (delivered, is_due) = (self.delivered, self.is_due());
         let leg = self.leg_mut(key).ok_or(Violation::BadSequence)?;
         let number = leg.last_received.checked_add(1).ok_or(Violation::BadSequence)?;
-        let is_due = self.is_due();
-        let leg = self.leg_mut(key).ok_or(Violation::BadSequence)?;
         leg.last_received = number;
         if number == delivered + 1 && !is_due {
             self.delivered = number;

@@ -4,7 +4,7 @@ use super::channels::ChannelEnds;
 use super::{Parts, Relay};
 use crate::Violation;
 use crate::cell::{Cell, CircId, Message, PeerId, StreamId};
-use crate::circuit::{Circuit, Leg, Origin, Role};
+use crate::circuit::{Circuit, Edge, Leg, Origin, Role};
 use crate::edge_control::Negotiation;
 use crate::event::Event;
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
@@ -144,7 +144,7 @@ impl<C: Cell> Relay<C> {
     ) {
         let Some(state) = self.parts.circuits.get(circuit) else { return };
         // A circuit that is linked or joined ends here. The client may have sent LINK or RENDEZVOUS1 with the EXTEND.
-        let is_end = state.edge.as_deref().is_some_and(|edge| edge.set.is_some() || edge.joined.is_some());
+        let is_end = state.edge.as_deref().is_some_and(Edge::has_partners);
         if is_end || state.half(Direction::Forward).to.is_some() {
             self.close(now, circuit, None, Err(Violation::UnexpectedCell), kernel);
         } else {

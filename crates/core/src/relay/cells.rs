@@ -1,6 +1,6 @@
 use super::{Parts, Relay};
 use crate::cell::{Cell, Command, Message, StreamId};
-use crate::circuit::{Leg, Role};
+use crate::circuit::{Edge, Leg, Role};
 use crate::edge_control::StreamFeedback;
 use crate::error::Violation;
 use crate::event::{Event, Station};
@@ -238,7 +238,7 @@ impl<C: Cell> Relay<C> {
             (Message::LinkedAck, None) if !is_origin => self.parts.on_linked_ack(now, circuit),
             (Message::Switch(relative), None) => self.parts.on_switch(circuit, relative),
             (Message::Extend(..), None)
-                if self.parts.set_of(circuit).is_some() || self.parts.joined(circuit).is_some() =>
+                if self.parts.circuits[circuit].edge.as_deref().is_some_and(Edge::has_partners) =>
             {
                 Err(Violation::UnexpectedCell)
             }

@@ -26,8 +26,8 @@ pub use linkspec::LinkSpec;
 pub use live::{Extended, Incoming, LiveCell, MAX_EARLY};
 pub use message::{LivePayload, RelayMessage, read, write};
 pub use onion_service::{
-    EstablishIntro, IntroLimit, IntroduceStatus, OnionService, OnionServiceCommand, RendezvousCookie,
-    introduced_key,
+    EstablishIntro, IntroLimit, IntroduceStatus, LimitRequest, OnionService, OnionServiceCommand,
+    RendezvousCookie, introduced_key,
 };
 pub use penstock_core::{DestroyReason, EndReason};
 pub use target::{BeginFlags, Target};

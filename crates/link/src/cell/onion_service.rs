@@ -71,7 +71,7 @@ impl OnionServiceCommand {
 /// A message of an onion service's protocol.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OnionService {
-    /// What the message asks or answers.
+    /// The command of the message.
     pub command: OnionServiceCommand,
     body: Box<[u8]>,
 }
@@ -140,13 +140,36 @@ pub struct IntroLimit {
     pub burst: u32,
 }
 
+/// The request of a service about the limit on its introductions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitRequest {
+    /// The consensus decides.
+    #[default]
+    Consensus,
+    /// No limit.
+    Unlimited,
+    /// This limit.
+    Limit(IntroLimit),
+}
+
+impl LimitRequest {
+    /// The limit that applies if the consensus has the limit `consensus`.
+    pub fn limit(self, consensus: Option<IntroLimit>) -> Option<IntroLimit> {
+        match self {
+            LimitRequest::Consensus => consensus,
+            LimitRequest::Unlimited => None,
+            LimitRequest::Limit(limit) => Some(limit),
+        }
+    }
+}
+
 /// An ESTABLISH_INTRO of version 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EstablishIntro {
     /// The key by which clients name the service at this introduction point.
     pub key: [u8; 32],
-    /// The service's request about the limit of introductions: `None` without a request, `Some(None)` for no limit.
-    pub limit: Option<Option<IntroLimit>>,
+    /// The service's request about the limit of introductions.
+    pub limit: LimitRequest,
 }
 
 impl EstablishIntro {
@@ -157,7 +180,7 @@ impl EstablishIntro {
         let mut reader = Reader::new(body);
         let so_far = |reader: &Reader<'_>| &body[..body.len() - reader.len()];
         let key = auth_key(&mut reader)?;
-        let mut limit = None;
+        let mut limit = LimitRequest::default();
         for _ in 0..reader.u8()? {
             let (kind, len) = (reader.u8()?, reader.u8()?);
             let field = reader.take(len.into())?;
@@ -184,11 +207,11 @@ fn auth_key(reader: &mut Reader<'_>) -> Result<[u8; 32], Malformed> {
     if (kind, len) == (ED25519, 32) { reader.array() } else { Err(Malformed) }
 }
 
-/// Reads the extension that limits introductions. `None` if it is malformed or has an unknown parameter; then it changes
-/// nothing. `Some(Some(None))` if its values are not valid; then there is no limit.
+/// Reads the extension that limits introductions. An extension that is malformed or has an unknown parameter changes
+/// nothing (`None`). With invalid values, there is no limit.
 ///
 /// Source: C tor `handle_establish_intro_cell_dos_extension()`, `validate_cell_dos_extension_parameters()`.
-fn requested_limit(field: &[u8]) -> Option<Option<Option<IntroLimit>>> {
+fn requested_limit(field: &[u8]) -> Option<LimitRequest> {
     let mut reader = Reader::new(field);
     let (mut rate, mut burst) = (0, 0);
     for _ in 0..reader.u8().ok()? {
@@ -201,7 +224,10 @@ fn requested_limit(field: &[u8]) -> Option<Option<Option<IntroLimit>>> {
     }
     let valid = |value: u64| u32::try_from(value).ok().filter(|value| (1..=i32::MAX as u32).contains(value));
     let limit = valid(rate).zip(valid(burst)).filter(|(rate, burst)| burst >= rate);
-    Some(Some(limit.map(|(rate, burst)| IntroLimit { rate, burst })))
+    Some(match limit {
+        Some((rate, burst)) => LimitRequest::Limit(IntroLimit { rate, burst }),
+        None => LimitRequest::Unlimited,
+    })
 }
 
 /// Source: rend-spec-v3, "Cryptographic building blocks" (MAC).
@@ -259,7 +285,10 @@ mod tests {
     fn a_signed_message_for_this_circuit_is_accepted() {
         let body = establish(&[], &CIRCUIT);
         let key = keypair().verifying_key().to_bytes();
-        assert_eq!(EstablishIntro::read(&body, &CIRCUIT), Ok(EstablishIntro { key, limit: None }));
+        assert_eq!(
+            EstablishIntro::read(&body, &CIRCUIT),
+            Ok(EstablishIntro { key, limit: LimitRequest::Consensus })
+        );
         assert_eq!(EstablishIntro::read(&body, &[6; 20]), Err(Malformed), "it is of another circuit");
     }
 
@@ -280,15 +309,15 @@ mod tests {
         let of = |field: &[u8]| {
             EstablishIntro::read(&establish(&[(DOS_PARAMS, field)], &CIRCUIT), &CIRCUIT).unwrap().limit
         };
-        assert_eq!(of(&limit(25, 200)), Some(Some(IntroLimit { rate: 25, burst: 200 })));
-        assert_eq!(of(&limit(200, 200)), Some(Some(IntroLimit { rate: 200, burst: 200 })));
+        assert_eq!(of(&limit(25, 200)), LimitRequest::Limit(IntroLimit { rate: 25, burst: 200 }));
+        assert_eq!(of(&limit(200, 200)), LimitRequest::Limit(IntroLimit { rate: 200, burst: 200 }));
         for (rate, burst) in [(0, 0), (0, 5), (5, 0), (6, 5), (1, 1 << 31), (u64::MAX, u64::MAX)] {
-            assert_eq!(of(&limit(rate, burst)), Some(None), "{rate}, {burst}");
+            assert_eq!(of(&limit(rate, burst)), LimitRequest::Unlimited, "{rate}, {burst}");
         }
-        assert_eq!(of(&[0]), Some(None), "without parameters");
-        assert_eq!(of(&[1, 3, 0, 0, 0, 0, 0, 0, 0, 1]), None, "an unknown parameter");
-        assert_eq!(of(&limit(1, 2)[..12]), None, "truncated");
-        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[0]), LimitRequest::Unlimited, "without parameters");
+        assert_eq!(of(&[1, 3, 0, 0, 0, 0, 0, 0, 0, 1]), LimitRequest::Consensus, "an unknown parameter");
+        assert_eq!(of(&limit(1, 2)[..12]), LimitRequest::Consensus, "truncated");
+        assert_eq!(of(&[]), LimitRequest::Consensus);
     }
 
     #[test]

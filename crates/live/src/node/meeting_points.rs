@@ -9,8 +9,8 @@ use super::Node;
 use super::dos::Tokens;
 use penstock_core::{CircuitIndex, DestroyReason, Direction};
 use penstock_link::cell::{
-    EstablishIntro, IntroLimit, IntroduceStatus, OnionService, OnionServiceCommand, RendezvousCookie,
-    introduced_key,
+    EstablishIntro, IntroLimit, IntroduceStatus, LimitRequest, OnionService, OnionServiceCommand,
+    RendezvousCookie, introduced_key,
 };
 use penstock_units::Instant;
 use std::collections::BTreeMap;
@@ -31,8 +31,7 @@ enum Purpose {
 
 struct Introduction {
     circuit: CircuitIndex,
-    /// The service's own limit; `None` if it leaves the limit to the consensus.
-    limit: Option<Option<IntroLimit>>,
+    limit: LimitRequest,
     tokens: Tokens,
 }
 
@@ -54,7 +53,7 @@ impl fmt::Debug for MeetingPoints {
     }
 }
 
-/// What the node does with a message.
+/// The node's reaction to a message.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     /// It does nothing.
@@ -178,7 +177,7 @@ impl MeetingPoints {
         let Some(service) = self.introductions.get_mut(&key) else {
             return Outcome::Refuse(IntroduceStatus::UnknownService);
         };
-        if let Some(limit) = service.limit.unwrap_or(self.default_limit)
+        if let Some(limit) = service.limit.limit(self.default_limit)
             && !service.tokens.take(now, limit.rate, limit.burst)
         {
             return Outcome::Refuse(IntroduceStatus::CannotRelay);
@@ -283,7 +282,10 @@ mod tests {
 
     fn with_service(number: u32, limit: Option<IntroLimit>) -> MeetingPoints {
         let mut points = MeetingPoints::default();
-        let asked = EstablishIntro { key: SERVICE, limit: Some(limit) };
+        let asked = EstablishIntro {
+            key: SERVICE,
+            limit: limit.map_or(LimitRequest::Unlimited, LimitRequest::Limit),
+        };
         assert_eq!(points.establish(at(0), circuit(number), asked), Outcome::Established { replaced: None });
         points
     }
@@ -306,7 +308,7 @@ mod tests {
     #[test]
     fn a_new_circuit_of_a_service_replaces_the_old_one() {
         let mut points = with_service(1, None);
-        let asked = EstablishIntro { key: SERVICE, limit: None };
+        let asked = EstablishIntro { key: SERVICE, limit: LimitRequest::Consensus };
         let replaced = Some(circuit(1));
         assert_eq!(points.establish(at(0), circuit(2), asked), Outcome::Established { replaced });
         points.on_circuit_closed(circuit(1));
@@ -335,8 +337,8 @@ mod tests {
     #[test]
     fn a_new_consensus_limits_services_without_a_limit_of_their_own() {
         let mut points = MeetingPoints::default();
-        points.establish(at(0), circuit(1), EstablishIntro { key: SERVICE, limit: None });
-        points.establish(at(0), circuit(2), EstablishIntro { key: [4; 32], limit: Some(None) });
+        points.establish(at(0), circuit(1), EstablishIntro { key: SERVICE, limit: LimitRequest::Consensus });
+        points.establish(at(0), circuit(2), EstablishIntro { key: [4; 32], limit: LimitRequest::Unlimited });
         points.default_limit = Some(IntroLimit { rate: 1, burst: 2 });
         let outcomes = |points: &mut MeetingPoints, key, from: u32| {
             [0u32, 1, 2, 3].map(|n| matches!(on(points, from + n, &introduce1(key)), Outcome::Introduce(_)))
@@ -356,7 +358,7 @@ mod tests {
                 let cookie = [which; 20];
                 match what {
                     0 => {
-                        let asked = EstablishIntro { key: [which; 32], limit: None };
+                        let asked = EstablishIntro { key: [which; 32], limit: LimitRequest::Consensus };
                         if !points.purposes.contains_key(&circuit(number)) {
                             points.establish(at(0), circuit(number), asked);
                         }

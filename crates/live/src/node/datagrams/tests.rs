@@ -472,16 +472,21 @@ fn links_of_a_client_name_different_certificates() {
     assert!(first != third && third != fourth);
 }
 
+/// Two linked nodes, as if the choice of a path had not arrived yet at the second one, and it had no descriptor for a path.
+fn without_descriptors() -> Linked {
+    let mut linked = Linked::new();
+    let (node, channel) = (&mut linked.nodes[1], linked.channels[1]);
+    node.sockets.end_path(channel);
+    node.descriptors.shared = 0;
+    let state = node.sockets.datagrams(channel).unwrap();
+    (state.is_chosen, state.path) = (false, None);
+    linked
+}
+
 #[test]
 fn a_second_offer_of_a_path_closes_the_link() {
-    let mut linked = Linked::new();
+    let mut linked = without_descriptors();
     let [from, to] = linked.channels;
-    let node = &mut linked.nodes[1];
-    // As if the choice had not arrived yet, and no descriptor were left for a path.
-    node.sockets.end_path(to);
-    node.descriptors.shared = 0;
-    let state = node.sockets.datagrams(to).unwrap();
-    (state.is_chosen, state.path) = (false, None);
     let offer = PathOffer { certificate: [0; 32], token: [0; 16], port: 9 };
     for _ in 0..2 {
         linked.nodes[0].say(from, &Control::Path(offer));
@@ -496,14 +501,9 @@ fn a_second_offer_of_a_path_closes_the_link() {
 
 #[test]
 fn a_responder_without_a_descriptor_counts_its_own_reason() {
-    let mut linked = Linked::new();
+    let mut linked = without_descriptors();
     let [from, to] = linked.channels;
-    let node = &mut linked.nodes[1];
-    // As if the choice had not arrived yet, and no descriptor were left for a path.
-    node.sockets.end_path(to);
-    node.descriptors.shared = 0;
-    let state = node.sockets.datagrams(to).unwrap();
-    (state.is_chosen, state.is_offered, state.path) = (false, false, None);
+    linked.nodes[1].sockets.datagrams(to).unwrap().is_offered = false;
     linked.nodes[0].say(from, &Control::Path(PathOffer { certificate: [0; 32], token: [0; 16], port: 9 }));
     linked.nodes[0].say(from, &Control::Select(false));
     let node = &mut linked.nodes[1];
