@@ -1,6 +1,7 @@
 //! A node without exits, for unit tests.
 
 use super::conn::Conn;
+use super::datagrams::udp_socket;
 use super::links::listen;
 use super::shares::Host;
 use super::sockets::Token;
@@ -9,7 +10,7 @@ use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, Kernel, PeerId, RelayConfig};
 use penstock_link::descriptor::{ExitPolicy, Private};
 use penstock_link::keys::Keys;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 pub(super) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -39,6 +40,17 @@ pub(super) fn conn_to(node: &Node, host: Host) -> Conn {
 /// A listener that accepts nothing. Connections to it wait in the kernel.
 pub(super) fn idle_listener() -> TcpListener {
     listen(SocketAddr::new(LOCALHOST, 0)).unwrap()
+}
+
+/// A listener for a node with datagrams. Until the socket is dropped, other tests do not get its UDP port.
+pub(super) fn listener_with_udp() -> (TcpListener, UdpSocket) {
+    loop {
+        let listener = idle_listener();
+        match udp_socket(listener.local_addr().unwrap(), true) {
+            Ok(socket) => return (listener, socket),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse),
+        }
+    }
 }
 
 /// A channel to this host. Its socket is writable, and TLS has bytes to write.

@@ -28,7 +28,7 @@ use std::io;
 use std::net::SocketAddr;
 
 #[cfg(test)]
-pub(super) use tests::Middlebox;
+pub(super) use {path::udp_socket, tests::Middlebox};
 
 /// The initiator selects TLS if the path does not work after this time.
 const PATH_TIMEOUT: Duration = Duration::from_secs(3);

@@ -89,7 +89,7 @@ impl fmt::Debug for Path {
 /// A UDP socket that never blocks and never sends fragments.
 ///
 /// The kernel ignores ICMP messages about the path MTU, which anyone can forge ([`PathMtu`]).
-pub(super) fn udp_socket(at: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
+pub(in crate::node) fn udp_socket(at: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     // An IPv6 socket with an IPv4-mapped address sends packets of IPv4.

@@ -16,7 +16,7 @@ use penstock_link::handshake::MAX_TOTAL;
 use penstock_link::keys::Keys;
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, ip_mtu_discover, ipv6_mtu_discover};
 use std::io::Write;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
@@ -234,17 +234,12 @@ fn a_peer_causes_few_answers_to_hellos() {
 fn path_pair(clock: Clock) -> [Path; 2] {
     let identities = [DtlsIdentity::new(), DtlsIdentity::new()];
     let any = SocketAddr::new([127, 0, 0, 1].into(), 0);
-    // The responder has the port of a TCP listener. Another test may have a path with this port.
-    loop {
-        let listener = std::net::TcpListener::bind(any).unwrap();
-        let at = listener.local_addr().unwrap();
-        let initiator = Path::initiator(&identities[0], clock, [any, at], [1; 16]).unwrap();
-        let from = SocketAddr::new(any.ip(), initiator.ours.port);
-        match Path::responder(&identities[1], clock, [at, from], [2; 16]) {
-            Ok(responder) => return [initiator, responder],
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse),
-        }
-    }
+    let (listener, _port) = test_node::listener_with_udp();
+    let at = listener.local_addr().unwrap();
+    let initiator = Path::initiator(&identities[0], clock, [any, at], [1; 16]).unwrap();
+    let from = SocketAddr::new(any.ip(), initiator.ours.port);
+    let responder = Path::responder(&identities[1], clock, [at, from], [2; 16]).unwrap();
+    [initiator, responder]
 }
 
 /// Exchanges packets until both ends have a result, or one has failed.
@@ -387,21 +382,23 @@ struct Linked {
     nodes: [Node; 2],
     /// A socket that is always readable, so that no node waits for events.
     _awake: [UnixStream; 2],
+    _ports: [UdpSocket; 2],
     channels: [ChannelKey; 2],
 }
 
 impl Linked {
     fn new() -> Self {
-        let make = || {
+        let [(one, port), (two, other_port)] = [(); 2].map(|()| test_node::listener_with_udp());
+        let make = |listener: TcpListener| {
             let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
             let ip = IpAddr::from([127, 0, 0, 1]);
-            let config = NodeConfig::new(SocketAddr::new(ip, 0), ip, backtap(), policy);
+            let config = NodeConfig::new(listener.local_addr().unwrap(), ip, backtap(), policy);
             let keys = Keys::generate(&mut rand::rng(), config.clock.date());
-            Node::bind(config, keys).unwrap()
+            Node::on(Some(listener), config, keys).unwrap()
         };
         let (mut writer, reader) = UnixStream::pair().unwrap();
         writer.write_all(&[0]).unwrap();
-        let mut nodes = [make(), make()];
+        let mut nodes = [make(one), make(two)];
         nodes.iter().for_each(|node| node.wake_by(&reader).unwrap());
         let to = nodes[1].link_spec().unwrap();
         let peer = nodes[0].peers.relay(&to, to.addresses[0], |_| false);
@@ -413,7 +410,8 @@ impl Linked {
         }
         nodes[0].process_events();
         let channels = [ChannelKey::from_parts(0, 0); 2];
-        let mut linked = Linked { nodes, _awake: [writer, reader], channels };
+        let (_awake, _ports) = ([writer, reader], [port, other_port]);
+        let mut linked = Linked { nodes, _awake, _ports, channels };
         linked.turn_until(|nodes| nodes.iter().all(|node| paths(&node.counters, "open") == 1));
         linked.channels = [0, 1].map(|node| linked.nodes[node].relay.channels()[0]);
         linked.turn_until(|nodes| nodes[1].circuits() == 2 && nodes[1].relay.unacknowledged() == 0);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::directory::Params;
 use crate::node::NodeCounters;
+use crate::node::test_node::listener_with_udp;
 use crate::node::{NodeConfig, listen};
 use crate::proxy::network::Router;
 use crate::proxy::network::tests::{network, router};
@@ -15,7 +16,7 @@ use penstock_link::crypto::RelayKeys;
 use penstock_link::descriptor::{ExitPolicy, Private};
 use penstock_link::keys::Keys;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -23,7 +24,12 @@ use std::thread::JoinHandle;
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A node in its own thread. Dropping this value stops the node.
-pub(in crate::node) struct Running(Arc<AtomicBool>, Option<JoinHandle<Ended>>);
+pub(in crate::node) struct Running {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Ended>>,
+    /// Keeps the node's UDP port.
+    port: Option<UdpSocket>,
+}
 
 type Ended = (NodeCounters, DatagramCounters, Counters);
 
@@ -39,7 +45,7 @@ impl Running {
             }
             (node.counters.clone(), node.relay.datagram_counters(), node.relay.counters())
         };
-        Running(stop, Some(std::thread::spawn(run)))
+        Running { stop, thread: Some(std::thread::spawn(run)), port: None }
     }
 
     /// Stops the node, and returns its counters.
@@ -49,15 +55,15 @@ impl Running {
     }
 
     fn end(mut self) -> Ended {
-        self.0.store(true, Ordering::Relaxed);
-        self.1.take().unwrap().join().unwrap()
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-        let ended = self.1.take().map(JoinHandle::join);
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
         assert!(std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()));
     }
 }
@@ -82,17 +88,18 @@ pub(in crate::node) fn relay_with(
     setup: impl FnOnce(&mut Node) + Send + 'static,
 ) -> (Running, Router) {
     let policy = ExitPolicy::new(vec![rule.parse().unwrap()], Private::AsRules, Vec::new());
-    let listener = listen(SocketAddr::new(LOCALHOST, 0)).unwrap();
+    let (listener, port) = listener_with_udp();
     let address = listener.local_addr().unwrap();
     let config = NodeConfig { extend_to_private: true, ..NodeConfig::new(address, LOCALHOST, relay, policy) };
     let keys = Keys::generate(&mut rand::rng(), config.clock.date());
     let onion = *keys.onion.public.as_bytes();
     let keys_of = RelayKeys { rsa: keys.rsa_identity(), ed25519: keys.ed25519_identity(), onion };
-    let running = Running::start(move || {
+    let mut running = Running::start(move || {
         let mut node = Node::on(Some(listener), config, keys).unwrap();
         setup(&mut node);
         node
     });
+    running.port = Some(port);
     (running, Router { keys: keys_of, address, ..router(number, 10, flags, claims) })
 }
 
