@@ -12,7 +12,7 @@ mod marut;
 mod n23;
 mod none;
 
-pub use backtap::{BackTap, MAX_WINDOW, WindowConfig};
+pub use backtap::{BackTap, BackTapConfig, Judged, MAX_WINDOW, WindowConfig};
 pub use marut::{ControlInterval, Counts, Marut, MarutConfig, MiddleWindow, Occupancy};
 pub use n23::{AdaptConfig, ExponentialConfig, Kung94Config, LawConfig, MAX_N3, MIN_N3, N23, N23Config};
 pub use none::NoHopControl;
@@ -258,7 +258,7 @@ pub enum HopControlConfig {
     #[default]
     None,
     N23(N23Config),
-    BackTap(WindowConfig),
+    BackTap(BackTapConfig),
     Marut(MarutConfig),
     /// An algorithm from outside this workspace.
     Custom {

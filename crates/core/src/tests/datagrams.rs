@@ -8,7 +8,8 @@ use crate::config::{Bandwidth, Limits};
 use crate::datagram::{Association, DatagramConfig, Downstream, MAX_EARLY, Message};
 use crate::edge_control::{EdgeControlConfig, Ends, WindowsConfig};
 use crate::hop_control::{
-    ControlInterval, Counts, HopControlConfig, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
+    BackTapConfig, ControlInterval, Counts, HopControlConfig, MarutConfig, MiddleWindow, N23Config,
+    Occupancy, WindowConfig,
 };
 use crate::reason::DestroyReason;
 use crate::scheduler::{GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig};
@@ -34,7 +35,7 @@ fn over_datagrams(hop_control: HopControlConfig) -> RelayConfig {
 }
 
 fn backtap() -> HopControlConfig {
-    HopControlConfig::BackTap(WindowConfig::default())
+    HopControlConfig::BackTap(BackTapConfig::default())
 }
 
 fn marut() -> MarutConfig {
@@ -49,7 +50,10 @@ fn controls() -> Vec<HopControlConfig> {
     };
     vec![
         backtap(),
-        HopControlConfig::BackTap(WindowConfig { slow_start: Some(2), ..WindowConfig::default() }),
+        HopControlConfig::BackTap(BackTapConfig {
+            window: WindowConfig { slow_start: Some(2), ..WindowConfig::default() },
+            ..BackTapConfig::default()
+        }),
         marut_with(|_| {}),
         marut_with(|config| config.counts = Counts::Path),
         marut_with(|config| {

@@ -12,7 +12,7 @@ use crate::config::{Bandwidth, Refill};
 use crate::datagram::{DatagramConfig, Downstream, Message};
 use crate::edge_control::{DctcpConfig, EdgeControlConfig, Ends, TimelyConfig, VegasConfig, WindowsConfig};
 use crate::hop_control::{
-    AdaptConfig, Counts, CreditPath, HopControlConfig, MarutConfig, N23Config, WindowConfig,
+    AdaptConfig, BackTapConfig, Counts, CreditPath, HopControlConfig, MarutConfig, N23Config,
 };
 use crate::reason::{DestroyReason, EndReason};
 use crate::scheduler::SchedulerConfig;
@@ -132,7 +132,7 @@ fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
     // networks windows stay on.
     let datagrams = |node: u64| ((seed >> (20 + node) | seed >> 26) & 1 == 1).then(DatagramConfig::default);
     let hop_control = |node: u64| match seed >> 28 & 3 {
-        1 if datagrams(node).is_some() => HopControlConfig::BackTap(WindowConfig::default()),
+        1 if datagrams(node).is_some() => HopControlConfig::BackTap(BackTapConfig::default()),
         2 if datagrams(node).is_some() => HopControlConfig::Marut(MarutConfig::default()),
         3 if datagrams(node).is_some() => {
             HopControlConfig::Marut(MarutConfig { counts: Counts::Path, ..MarutConfig::default() })

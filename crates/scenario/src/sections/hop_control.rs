@@ -4,8 +4,9 @@ use crate::error::ConfigError;
 use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, in_table, keys, section};
 use crate::values::{Choice, Flag, Or, TIME, TIME_OR_ZERO, Whole};
 use penstock_core::hop_control::{
-    AdaptConfig, ControlInterval, Counts, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config,
-    LawConfig, MAX_N3, MIN_N3, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
+    AdaptConfig, BackTapConfig, ControlInterval, Counts, CreditPath, ExponentialConfig, HopControlConfig,
+    Judged, Kung94Config, LawConfig, MAX_N3, MIN_N3, MarutConfig, MiddleWindow, N23Config, Occupancy,
+    WindowConfig,
 };
 use penstock_units::Duration;
 
@@ -94,6 +95,16 @@ section! {
 /// The keys of an algorithm with a window at each hop.
 type WindowKeys = (WindowConfig, MemoryKeys);
 
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct BackTapKeys("backtap") {
+        /// When a window changes. With "round", once in a round, by the smallest round-trip time of the round, as in
+        /// nstor. With "report", at each report of forwarded cells, by the smallest round-trip time of the last round
+        /// trip. Then slow_start must be "none".
+        judged: Judged = Choice(&[("round", Judged::Round), ("report", Judged::Report)]), Is("round");
+    }
+}
+
 /// Minimum interval between two changes of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interval {
@@ -148,7 +159,7 @@ algorithm! {
             "DefenestraTor section 4.2 and figure 3; Kung, Blackwell, Chapman 1994", &[];
         /// Each circuit has a window at each hop over datagrams. The window depends on the number of cells that wait at
         /// the next node.
-        BackTap("backtap"): WindowKeys,
+        BackTap("backtap"): (WindowKeys, BackTapKeys),
             "Tschorsch and Scheuermann 2016, by the slides of Ojha and Sharma 2018 and nstor", &[NEEDS_DATAGRAMS];
         /// A circuit over datagrams has a window at its first node. The hop with the longest queue determines this
         /// window.
@@ -160,7 +171,7 @@ impl HopControl {
     pub(crate) fn base_memory(&self) -> Option<Duration> {
         match self {
             HopControl::None(_) | HopControl::N23(_) | HopControl::Plugin(_) => None,
-            HopControl::BackTap((_, memory)) | HopControl::Marut(((_, memory), _)) => memory.base_memory,
+            HopControl::BackTap(((_, memory), _)) | HopControl::Marut(((_, memory), _)) => memory.base_memory,
         }
     }
 
@@ -175,7 +186,9 @@ impl HopControl {
         Ok(match self {
             HopControl::None(_) => HopControlConfig::None,
             HopControl::N23(keys) => HopControlConfig::N23(n23(keys, node, max_queue, n23_is_active)?),
-            HopControl::BackTap((config, _)) => HopControlConfig::BackTap(checked(*config, node)?),
+            HopControl::BackTap(((window, _), own)) => {
+                HopControlConfig::BackTap(backtap(checked(*window, node)?, own, node)?)
+            }
             HopControl::Marut(((window, _), own)) => {
                 HopControlConfig::Marut(marut(checked(*window, node)?, own, node, max_queue)?)
             }
@@ -191,6 +204,15 @@ fn checked<S>(config: WindowConfig, node: &Read<S>) -> Result<WindowConfig, Conf
         return Err(node.wrong("hop_control.beta", message));
     }
     Ok(config)
+}
+
+fn backtap<S>(window: WindowConfig, own: &BackTapKeys, node: &Read<S>) -> Result<BackTapConfig, ConfigError> {
+    if own.judged == Judged::Report && window.slow_start.is_some() {
+        let message =
+            "doubles the window in each round, and judged = \"report\" has no rounds; leave one of them out";
+        return Err(node.wrong("hop_control.slow_start", message));
+    }
+    Ok(BackTapConfig { window, judged: own.judged })
 }
 
 fn marut<S>(

@@ -1,15 +1,40 @@
 //! BackTap: for each circuit and hop, a window that follows the delay of forwarding at the next node.
 
+mod recent;
 mod window;
 
 pub use window::{MAX_WINDOW, WindowConfig};
 pub(super) use window::{Trips, Window};
+
+use recent::RecentTrips;
 
 use super::{CreditPath, DatagramHop, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
 use crate::error::Violation;
 use crate::keys::Direction;
 use crate::serial::ahead;
 use penstock_units::{Cells, DataRate, Instant};
+
+/// When a window changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Judged {
+    /// At the end of a round. actualRtt is the minimum of the round.
+    #[default]
+    Round,
+    /// At every report of forwarded cells. actualRtt is the minimum of the last round trip before the report.
+    Report,
+}
+
+/// The configuration of [`BackTap`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BackTapConfig {
+    /// The windows.
+    pub window: WindowConfig,
+    /// When a window changes.
+    ///
+    /// Source: slides, "BackTap Congestion Control": "smallest RTT sample during the last RTT", and no time between two
+    /// changes. nstor has rounds.
+    pub judged: Judged,
+}
 
 /// Counts of the cells that this node sent to the next node, and of those that the next node forwarded.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,24 +75,26 @@ impl Outstanding {
 pub struct BackTap {
     /// The next hop; `None` while it is unknown, or if it has no hop control.
     after: Option<After>,
-    config: WindowConfig,
+    config: BackTapConfig,
     rate: Option<DataRate>,
     /// How many cells from the previous hop were forwarded; `None` if the previous hop has no hop control.
     before: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct After {
     window: Window,
     cells: Outstanding,
     trips: Trips,
+    /// The trips of [`Judged::Report`].
+    recent: RecentTrips,
     /// How many cells were sent before the current round began.
     round_end: u64,
 }
 
 impl BackTap {
     /// The hop control for one direction of a new circuit. `rate` is the node's own bandwidth rate.
-    pub fn new(config: WindowConfig, rate: Option<DataRate>) -> Self {
+    pub fn new(config: BackTapConfig, rate: Option<DataRate>) -> Self {
         BackTap { after: None, config, rate, before: None }
     }
 
@@ -83,9 +110,12 @@ pub(super) fn forwarded_feedback(forwarded: u64) -> Feedback {
 }
 
 impl DatagramHop for BackTap {
-    fn on_round_trip(&mut self, _now: Instant, trip: RoundTrip) {
+    fn on_round_trip(&mut self, now: Instant, trip: RoundTrip) {
         if let Some(after) = &mut self.after {
             after.trips.add(trip);
+            if self.config.judged == Judged::Report {
+                after.recent.add(now, trip.rtt);
+            }
         }
     }
 }
@@ -99,9 +129,10 @@ impl HopControl for BackTap {
             Side::Before => self.before = Some(0),
             Side::After => {
                 self.after = Some(After {
-                    window: Window::new(self.config, self.rate),
+                    window: Window::new(self.config.window, self.rate),
                     cells: Outstanding::default(),
                     trips: Trips::default(),
+                    recent: RecentTrips::default(),
                     round_end: 0,
                 });
             }
@@ -116,8 +147,8 @@ impl HopControl for BackTap {
     }
 
     fn credit(&self) -> Cells {
-        let left = |after: After| after.window.get().saturating_sub(after.cells.cells());
-        Cells::new(self.after.map_or(u64::MAX, left))
+        let left = |after: &After| after.window.get().saturating_sub(after.cells.cells());
+        Cells::new(self.after.as_ref().map_or(u64::MAX, left))
     }
 
     fn on_received(&mut self, _now: Instant) -> Result<(), Violation> {
@@ -135,17 +166,26 @@ impl HopControl for BackTap {
         self.on_forwarded()
     }
 
-    fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<(), Violation> {
+    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation> {
         let Some(after) = &mut self.after else { return Ok(()) };
+        let known = after.cells.forwarded;
         if !after.cells.on_forwarded(feedback.forwarded)? {
             return Ok(());
         }
         let Outstanding { sent, forwarded } = after.cells;
-        let diff = after.trips.diff(after.window.get(), self.config.samples);
+        if self.config.judged == Judged::Report {
+            let least = after.recent.least(now).filter(|_| forwarded > known);
+            if let Some(diff) = least.and_then(|least| after.trips.diff_of(least, after.window.get())) {
+                after.window.on_round(diff, sent, after.trips.unqueued());
+            }
+            return Ok(());
+        }
+        let samples = self.config.window.samples;
+        let diff = after.trips.diff(after.window.get(), samples);
         after.window.on_forwarded(diff, forwarded);
         if forwarded > after.round_end {
             after.round_end = sent;
-            if let Some(diff) = after.trips.diff(after.window.get(), self.config.samples) {
+            if let Some(diff) = after.trips.diff(after.window.get(), samples) {
                 after.window.on_round(diff, sent, after.trips.unqueued());
                 after.trips = Trips::default();
             }
@@ -154,11 +194,11 @@ impl HopControl for BackTap {
     }
 
     fn edge_queue_limit(&self) -> Option<Cells> {
-        self.after.map(|_| self.credit())
+        self.after.as_ref().map(|_| self.credit())
     }
 
     fn window(&self) -> Option<Cells> {
-        self.after.map(|after| Cells::new(after.window.get()))
+        self.after.as_ref().map(|after| Cells::new(after.window.get()))
     }
 
     fn credit_path(&self) -> CreditPath {

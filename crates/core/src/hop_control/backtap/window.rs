@@ -50,9 +50,14 @@ impl Trips {
     /// diff = `cells` · (actualRtt / baseRtt − 1) estimates the cells that wait at the next node [cell]. `None` if the
     /// round has fewer round trips than `samples`.
     pub(in super::super) fn diff(&self, cells: u64, samples: u32) -> Option<f64> {
-        let least = self.least.filter(|_| self.samples >= samples && !self.base.is_zero())?;
-        let longer = least.saturating_sub(self.base).as_secs_f64() / self.base.as_secs_f64();
-        Some(cells as f64 * longer)
+        let least = self.least.filter(|_| self.samples >= samples)?;
+        self.diff_of(least, cells)
+    }
+
+    /// diff for this actualRtt. `None` without a base round trip.
+    pub(in super::super) fn diff_of(&self, actual: Duration, cells: u64) -> Option<f64> {
+        let longer = actual.saturating_sub(self.base).as_secs_f64() / self.base.as_secs_f64();
+        Some(cells as f64 * longer).filter(|_| !self.base.is_zero())
     }
 
     pub(in super::super) fn least(&self) -> Option<Duration> {

@@ -48,7 +48,11 @@ fn authors() -> HopControlConfig {
 }
 
 fn backtap() -> HopControlConfig {
-    HopControlConfig::BackTap(WindowConfig::default())
+    HopControlConfig::BackTap(BackTapConfig::default())
+}
+
+fn with_windows(window: WindowConfig) -> HopControlConfig {
+    HopControlConfig::BackTap(BackTapConfig { window, ..BackTapConfig::default() })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +172,7 @@ fn in_equilibrium_alpha_to_beta_cells_wait() {
     let tight = WindowConfig { alpha: 2, beta: 4, ..WindowConfig::default() };
     let configs = [
         (backtap(), 3.0, 6.0),
-        (HopControlConfig::BackTap(tight), 2.0, 4.0),
+        (with_windows(tight), 2.0, 4.0),
         (marut(|config| config.interval = ControlInterval::Hop), 3.0, 6.0),
         (marut(|config| config.counts = Counts::Path), 3.0, 6.0),
     ];
@@ -183,6 +187,28 @@ fn in_equilibrium_alpha_to_beta_cells_wait() {
         let backlog = mean - 1.0;
         assert!((alpha - 1.0..=beta + 1.0).contains(&backlog), "a backlog of {backlog} with {config:?}");
     }
+}
+
+/// M-40: judged at every report, a window doubles in a round trip. It also falls within one: most reports of a round trip
+/// are about cells that were sent before the window fell. So a queue forms and empties again and again.
+#[test]
+fn a_window_judged_at_reports_oscillates() {
+    let windows = |judged| {
+        let config = HopControlConfig::BackTap(BackTapConfig { judged, ..BackTapConfig::default() });
+        let mut bottleneck = Bottleneck::new(&config, 1);
+        let mut at = |millis| {
+            bottleneck.run(AT(millis));
+            window(&bottleneck.controls[0])
+        };
+        let grown = at(105);
+        let steady: Vec<_> = (20_000..24_000).step_by(5).map(&mut at).collect();
+        let (least, most) = (steady.iter().min().unwrap(), steady.iter().max().unwrap());
+        (grown, *least, *most)
+    };
+    // The path holds 20 cells, and the node one.
+    assert_eq!(windows(Judged::Round), (5, 25, 25));
+    let (grown, least, most) = windows(Judged::Report);
+    assert!(grown > 20 && least < 15 && most > 50, "{grown}, {least} to {most}");
 }
 
 #[test]
@@ -305,7 +331,7 @@ fn the_first_node_follows_the_worst_hop_and_the_last_node_has_no_window() {
 fn a_round_with_too_few_rtt_samples_continues() {
     let windows = |samples| {
         let config = WindowConfig { samples, ..WindowConfig::default() };
-        let (mut control, mut count) = (control(&HopControlConfig::BackTap(config), &[Side::After]), 0);
+        let (mut control, mut count) = (control(&with_windows(config), &[Side::After]), 0);
         let mut sent = 0;
         let windows: [u64; 6] = std::array::from_fn(|step| {
             while control.credit() > Cells::ZERO {
@@ -456,7 +482,8 @@ fn configs() -> Vec<HopControlConfig> {
     let tight = WindowConfig { alpha: 2, beta: 4, start: 10, ..WindowConfig::default() };
     vec![
         backtap(),
-        HopControlConfig::BackTap(tight),
+        with_windows(tight),
+        HopControlConfig::BackTap(BackTapConfig { judged: Judged::Report, ..BackTapConfig::default() }),
         marut(|_| {}),
         marut(|config| config.interval = ControlInterval::Hop),
         marut(|config| (config.counts, config.quantum) = (Counts::Path, 64)),
@@ -477,6 +504,7 @@ proptest! {
         let sides: &[Side] = if is_first { &[Side::After] } else { &[Side::Before, Side::After] };
         let mut control = control(&config, sides);
         let fixed = matches!(&config, HopControlConfig::Marut(MarutConfig { middle: MiddleWindow::Fixed(_) | MiddleWindow::Open, .. })) && !is_first;
+        let reports = matches!(&config, HopControlConfig::BackTap(BackTapConfig { judged: Judged::Report, .. }));
         let path = is_first && matches!(&config, HopControlConfig::Marut(MarutConfig { counts: Counts::Path, .. }));
         let (mut sent, mut known, mut ended, mut reported, mut ends) = (0u64, 0u64, 0u64, 0u32, 0u32);
         let (mut now, mut base, mut changed) = (0, 500, 0);
@@ -533,7 +561,7 @@ proptest! {
                 prop_assert!(!fixed, "a middle never changes its window");
                 let through = if path { ended } else { known };
                 prop_assert!(through > changed, "the window changes once per round: {through} of {changed}");
-                changed = sent;
+                changed = if reports { known } else { sent };
             }
             let outstanding = sent - if path { ended } else { known };
             prop_assert_eq!(control.credit().get(), after.saturating_sub(outstanding));

@@ -8,7 +8,7 @@ use crate::node::shares::Host;
 use crate::node::{NodeConfig, NodeCounters, test_node};
 use penstock_core::RelayConfig;
 use penstock_core::datagram::{DatagramConfig, DatagramCounters, Downstream, MAX_DATAGRAM, Message};
-use penstock_core::hop_control::{Counts, HopControlConfig, MarutConfig, MiddleWindow, WindowConfig};
+use penstock_core::hop_control::{BackTapConfig, Counts, HopControlConfig, MarutConfig, MiddleWindow};
 use penstock_link::cell::{Handshake, HandshakeKind, LiveCell, command};
 use penstock_link::datagram::{Hello, PathOffer};
 use penstock_link::descriptor::{ExitPolicy, Private};
@@ -82,7 +82,7 @@ impl Middlebox {
 }
 
 fn backtap() -> RelayConfig {
-    let hop_control = HopControlConfig::BackTap(WindowConfig::default());
+    let hop_control = HopControlConfig::BackTap(BackTapConfig::default());
     // Loopback has a short round trip.
     let config = DatagramConfig { min_timeout: Duration::from_millis(100), ..DatagramConfig::default() };
     RelayConfig { hop_control, datagrams: Some(config), ..relay_config() }
