@@ -491,6 +491,29 @@ fn a_relay_with_a_slow_next_channel_soon_queues_less() {
     assert!(net.at(transfer).is_complete());
 }
 
+/// M-01: without hop control, a relay reads although its queue is long, and the relay before it does not notice. With
+/// credits, that relay holds the cells back.
+#[test]
+fn without_hop_control_a_relay_reads_and_the_relay_before_it_does_not_notice() {
+    let waiting = |config: &RelayConfig| {
+        let mut net = Net::path(3, config);
+        net.set_link(1, 2, slow(60));
+        let circuit = net.build(0, &[1, 2, 3]);
+        for _ in 0..2 {
+            net.transfer(0, circuit, 3_000_000, 0);
+        }
+        net.drive_for(Duration::from_secs(5));
+        [2, 3].map(|node| {
+            let there = net.circuit_at(0, circuit, node).expect("the circuit is there");
+            net.nodes[node].relay.circuit_queue(there, Direction::Backward).expect("it has a queue").get()
+        })
+    };
+    let [middle, exit] = waiting(&RelayConfig::default());
+    assert!(middle > 700 && exit == 0, "{middle} and {exit} cells");
+    let [middle, exit] = waiting(&credits(constant(10, 100), Ends::Ignored));
+    assert!(middle <= 110 && exit > 100, "{middle} and {exit} cells");
+}
+
 #[test]
 fn a_circuit_that_closes_at_a_middle_leaves_no_state() {
     for node in 0..4 {
