@@ -188,6 +188,8 @@ row! {
         t_s: f64,
         /// The payload that the client's applications received during the interval [B].
         received_bytes: u64,
+        /// Whether a guard's throttle limited the client at the end of the interval.
+        throttled: bool,
     }
 }
 

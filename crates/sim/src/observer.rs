@@ -178,9 +178,9 @@ impl Observer {
         });
     }
 
-    pub(crate) fn client(&mut self, now: Instant, client: Name, received_bytes: u64) {
+    pub(crate) fn client(&mut self, now: Instant, client: Name, received_bytes: u64, throttled: bool) {
         reserve_row(&mut self.tables.clients);
-        self.tables.clients.push(ClientRow { client, t_s: now.as_secs_f64(), received_bytes });
+        self.tables.clients.push(ClientRow { client, t_s: now.as_secs_f64(), received_bytes, throttled });
     }
 
     /// Merges the rows of all shards, sorts them by time, and numbers the circuits in the order of their start times.

@@ -145,7 +145,8 @@ impl<'a> Run<'a> {
             self.next_trace = now + self.plan.scenario.trace.interval;
         }
         if now == self.next_client_sample {
-            worlds.iter_mut().for_each(|world| world.sample_clients());
+            let throttled = worlds.iter().flat_map(|world| world.throttled_clients()).collect();
+            worlds.iter_mut().for_each(|world| world.sample_clients(&throttled));
             self.next_client_sample = now + self.plan.scenario.trace.clients.unwrap_or_default();
         }
         if now == self.next_sample {
@@ -265,7 +266,8 @@ impl<'a> Run<'a> {
     fn finish(mut self, mut worlds: Vec<World<'a>>, end: Instant) -> crate::Outcome {
         if self.plan.scenario.trace.clients.is_some() {
             // The last interval is shorter, unless the run ends at a sample.
-            worlds.iter_mut().for_each(World::sample_clients);
+            let throttled = worlds.iter().flat_map(World::throttled_clients).collect();
+            worlds.iter_mut().for_each(|world| world.sample_clients(&throttled));
         }
         worlds.iter_mut().for_each(World::record_unfinished);
         self.collect(&mut worlds.iter_mut().collect::<Vec<_>>());

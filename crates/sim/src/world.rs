@@ -33,6 +33,7 @@ use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position};
 use penstock_scenario::model::{Activity, Phase as RefillPhase, Scenario, Switch};
 use penstock_units::{Cells, Duration, Instant, fifo::take_first};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const STEPS_PER_CHECK: u64 = 4096;
@@ -1024,8 +1025,14 @@ impl World<'_> {
         }
     }
 
+    /// The clients that a relay of the shard throttles.
+    pub(crate) fn throttled_clients(&self) -> impl Iterator<Item = HostId> {
+        let relays = self.plan.relay_ids.iter().filter_map(|id| self.nodes.get(*id)?.tor.as_ref());
+        relays.flat_map(|tor| tor.throttled_clients().map(|PeerId(client)| client))
+    }
+
     /// Records the bytes that each client of the shard has received since the last sample.
-    pub(crate) fn sample_clients(&mut self) {
+    pub(crate) fn sample_clients(&mut self, throttled: &BTreeSet<HostId>) {
         let now = self.net.now();
         for id in &self.plan.client_ids {
             // A client has no state before it starts, or in another shard.
@@ -1034,7 +1041,8 @@ impl World<'_> {
             }
             let received = std::mem::take(&mut self.net.hosts[*id as usize].received);
             if received > 0 {
-                self.observer.client(now, self.nodes[*id as usize].name.clone(), received);
+                let name = self.nodes[*id as usize].name.clone();
+                self.observer.client(now, name, received, throttled.contains(id));
             }
         }
     }

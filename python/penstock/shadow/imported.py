@@ -56,7 +56,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "parsed_ns": _COUNT, "queued_ns": _COUNT, "outbuf_ns": _COUNT, "kernel_ns": _COUNT, "nic_out_ns": _COUNT,
         "kernel_in_s": _TIME, "circuit_queue_s": _TIME, "outbuf_s": _TIME, "kernel_out_s": _TIME,
     },
-    "clients": {"client": _TEXT, "t_s": _TIME, "received_bytes": _COUNT},
+    "clients": {"client": _TEXT, "t_s": _TIME, "received_bytes": _COUNT, "throttled": pl.Boolean},
 }  # fmt: skip
 """The columns of an output's tables. Shadow fills `transfers`, `paths` and `relays`; unknown values are null."""
 

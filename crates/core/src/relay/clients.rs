@@ -88,6 +88,11 @@ impl Clients {
         client.sent += Cells::new(cells);
     }
 
+    /// Whether the throttle limits a client.
+    pub(super) fn is_throttled(&self, client: ClientKey) -> bool {
+        self.throttle.rate(client).is_some()
+    }
+
     pub(super) fn refill(&mut self, now: Instant, refill: Refill, relays: u32, bandwidth: Option<DataRate>) {
         self.signals.clear();
         self.signals.extend(self.all.iter_mut().map(|(client, state)| ClientSignals {

@@ -89,7 +89,7 @@ pub(crate) fn one_row_each() -> Tables {
             kernel_ns: None,
             nic_out_ns: None,
         }],
-        clients: vec![ClientRow { client: "web-1".into(), t_s: 2.0, received_bytes: 1494 }],
+        clients: vec![ClientRow { client: "web-1".into(), t_s: 2.0, received_bytes: 1494, throttled: true }],
     }
 }
 
@@ -137,7 +137,7 @@ fn every_column_of_the_interface_is_written_with_its_value() {
              parsed_ns: 500000001, queued_ns: 500000001, outbuf_ns: 2500000001, kernel_ns: null, \
              nic_out_ns: null, kernel_in_s: 0.5, circuit_queue_s: 2.0, outbuf_s: null, kernel_out_s: null",
         ),
-        ("clients", "client: \"web-1\", t_s: 2.0, received_bytes: 1494"),
+        ("clients", "client: \"web-1\", t_s: 2.0, received_bytes: 1494, throttled: true"),
     ] {
         assert_eq!(rows(&dir.0, &format!("{file}.parquet")), [format!("{{{key}, {rest}}}")], "{file}");
     }

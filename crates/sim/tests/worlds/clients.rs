@@ -76,6 +76,24 @@ fn the_bytes_of_clients_add_up_to_their_downloads() {
     assert!(Lab::path().run(1).tables.clients.is_empty());
 }
 
+/// T-53: the throttle of a guard with a static rate limits every client, and flagging only the one that downloads without
+/// end.
+#[test]
+fn clients_are_recorded_as_throttled() {
+    let throttled = |throttle: &str| {
+        let outcome = Lab::path().set("trace.clients", "1 s").set("relays.entry.throttle", throttle).run(1);
+        ["web", "bulk"].map(|client| {
+            let rows = outcome.tables.clients.iter().filter(|row| &*row.client == client);
+            rows.map(|row| row.throttled).collect::<BTreeSet<_>>()
+        })
+    };
+    assert_eq!(throttled("none"), [false, false].map(|each| BTreeSet::from([each])));
+    assert_eq!(throttled("{ kind = 'static', rate = '100 KiB/s' }"), [[true], [true]].map(BTreeSet::from));
+    let [web, bulk] =
+        throttled("{ kind = 'flagging', rate = '20 KiB/s', penalty = 0.5, half_life = '10 s' }");
+    assert!(web.contains(&false) && bulk.contains(&true), "{web:?} {bulk:?}");
+}
+
 #[test]
 fn a_server_thinks_before_each_answer() {
     let first_byte = |think_time: &str| {
