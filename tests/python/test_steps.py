@@ -69,6 +69,17 @@ def test_a_window_s_first_decrease_counts_from_the_change() -> None:
     assert values(steps.decrease_after(samples(), "it", "bulk", "guard")) == pytest.approx([0.2])
 
 
+def test_a_hop_holds_back_when_cells_leave_much_later_than_before_the_change() -> None:
+    # A long gap before the change and gaps of up to twice the usual one do not count.
+    leaves = [0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.05, 1.15, 1.34, 1.65]
+    rows = [
+        {"workload": "bulk", "circuit": 0, "cell": cell, "hop": "middle", "outbuf_ns": int(1e9 * at)}
+        for cell, at in enumerate(leaves)
+    ]
+    assert values(steps.held_back(result(cells=rows), "it", "bulk", "middle")) == pytest.approx([1.34 - 1.0])
+    assert values(steps.held_back(result(cells=rows[:-1]), "it", "bulk", "middle")) == []
+
+
 def test_a_round_trip_is_there_with_its_waits_and_back_without() -> None:
     assert values(steps.decrease_trips(samples(), "it", "bulk", "exit")) == pytest.approx([0.3 / (0.2 + 0.1)])
 

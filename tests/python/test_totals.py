@@ -1,8 +1,12 @@
 """The cost of flow control in cells, on tables with known answers."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import polars as pl
 
 from penstock.paper import totals
+from penstock.result import Result
 
 
 def test_credits_are_counted_against_the_other_cells_of_a_relay() -> None:
@@ -10,6 +14,23 @@ def test_credits_are_counted_against_the_other_cells_of_a_relay() -> None:
     table = pl.DataFrame(rows, ["relay", "seed", "written_cells", "credits"], orient="row")
     shares = totals.of_credits(table.with_columns(network=pl.lit("")), "middle")
     assert shares.select("seed", "value").rows() == [(1, 0.1), (2, 0.05)]
+
+
+def test_throttled_clients_are_counted_once_and_their_bytes_by_interval() -> None:
+    run = {"variant": "it", "network": "", "seed": 1}
+    clients = {"a": "web", "b": "web", "c": "bulk"}
+    transfers = [run | {"client": c, "workload": w, "warmup": False, "start_s": 10.0} for c, w in clients.items()]
+    rows = [("a", 5.0, 900, True), ("a", 20.0, 100, False), ("b", 20.0, 200, True), ("b", 30.0, 100, False)]
+    rows += [("c", 20.0, 5, True)]
+    names = ["client", "t_s", "received_bytes", "throttled"]
+    received = [run | dict(zip(names, row, strict=True)) for row in rows]
+    made = cast(Result, SimpleNamespace(transfers=pl.DataFrame(transfers), clients=pl.DataFrame(received)))
+    found = [
+        measure(made, "it", workload, "")["value"].to_list()
+        for measure in (totals.throttled_users, totals.throttled_bytes)
+        for workload in ("web", "bulk")
+    ]
+    assert found == [[0.5], [1.0], [0.5], [1.0]]
 
 
 def test_sendmes_are_counted_against_the_data_cells_of_a_run() -> None:

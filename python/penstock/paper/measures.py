@@ -7,7 +7,7 @@ import polars as pl
 
 from penstock import summary
 from penstock.attacks import probe, study, wave
-from penstock.paper import rates, sawtooth, shares, steps, totals, waits
+from penstock.paper import congestion, rates, sawtooth, shares, steps, totals, waits
 from penstock.replicates import RUN, RUN_SCHEMA
 from penstock.result import Result
 
@@ -44,6 +44,11 @@ MEASURES = {
     "network_queue_cells": Measure("transfers", "cells", (), of_runs=totals.queued),
     "network_held_cells": Measure("transfers", "cells", (), of_runs=totals.held),
     "delivered_bytes": Measure("transfers", "B", (), of_runs=totals.delivered),
+    "throttled_users": Measure("transfers", "", (), of_runs=totals.throttled_users),
+    "throttled_bytes": Measure("transfers", "", (), of_runs=totals.throttled_bytes),
+    "burstiness": Measure("transfers", "", (), of_runs=congestion.burstiness),
+    "load_correlation": Measure("transfers", "", (), of_runs=congestion.by_load),
+    "capacity_correlation": Measure("transfers", "", (), of_runs=congestion.by_capacity),
     "longest_queue_cells": Measure("relays", "cells", ()),
     "credit_share": Measure("relays", "", (), of_rows=totals.of_credits),
     "sendme_share": Measure("runs", "", (), of_rows=totals.of_sendmes),
@@ -55,6 +60,7 @@ MEASURES = {
     "decrease_s": Measure("circuits", "s", ("step",), of_runs=steps.decrease),
     "decrease_after_s": Measure("circuits", "s", ("step",), of_runs=steps.decrease_after),
     "decrease_trips": Measure("circuits", "round trips", ("step",), of_runs=steps.decrease_trips),
+    "held_back_s": Measure("cells", "s", (), of_runs=steps.held_back),
     "queue_peaks_cells": Measure("circuits", "cells", ("step",), of_runs=steps.queue_peaks),
     "over_window_cells": Measure("circuits", "cells", ("step",), of_runs=steps.over_window),
     **{
@@ -73,6 +79,7 @@ MEASURES = {
         }.items()
     },
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
+    "window_cells": Measure("circuits", "cells", ()),
     "window_kept": Measure("circuits", "", (), sawtooth.Epoch.kept),
     "epoch_length": Measure("circuits", "", (), sawtooth.Epoch.length),
     "epoch_concave": Measure("circuits", "", (), sawtooth.Epoch.concave),

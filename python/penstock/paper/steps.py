@@ -1,8 +1,9 @@
-"""Effects of a rate change on a circuit: the time until windows decrease, and the queues after the change.
+"""Effects of a rate change on a circuit: the time until windows decrease or a node holds back cells, and the queues.
 
 A run's change is the first of its scenario's `[[changes]]`. Hops are ordered along a download, from exit to client.
 
-Source: slides of Ojha and Sharma, "Problems with Bktap Design" and "Marut: Design Specifics".
+Source: slides of Ojha and Sharma, "Problems with Bktap Design" and "Marut: Design Specifics"; DefenestraTor, section
+4.2.
 """
 
 import polars as pl
@@ -55,6 +56,24 @@ def decrease_trips(result: Result, variant: str, workload: str, hop: str) -> pl.
     trips = trips.join(times.group_by(RUN).agg(back=pl.col("forth").min()), on=RUN)
     both = decrease(result, variant, workload, hop).join(trips, on=RUN)
     return both.select(*RUN, value=pl.col("value") / (pl.col("forth") + pl.col("back"))).sort(RUN)
+
+
+def held_back(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
+    """The time from the change until a hop first holds back a circuit's cells [s]; no value if it never does.
+
+    A hop holds cells back if none leaves its circuit queue for more than twice the longest such time in the second half
+    of the time before the change. The hold begins when the last cell left. The measure needs every cell
+    (`trace.cells = 1`) of one circuit that always has cells.
+    """
+    at = onset(result, variant)
+    there = result.cells.filter(variant=variant, workload=workload, hop=hop).drop_nulls("outbuf_ns")
+    leaves = (pl.col("outbuf_ns") / 1e9).alias("t_s")
+    gaps = there.select(*RUN, leaves).sort(*RUN, "t_s")
+    gaps = gaps.with_columns(gap=pl.col("t_s").shift(-1).over(RUN) - pl.col("t_s"))
+    before = pl.col("t_s").is_between((at or 0) / 2, at) & (pl.col("t_s") + pl.col("gap") < at)
+    usual = gaps.filter(before).group_by(RUN).agg(usual=pl.col("gap").max())
+    long = gaps.join(usual, on=RUN).filter(pl.col("t_s") >= at, pl.col("gap") > 2 * pl.col("usual"))
+    return long.group_by(RUN).agg(value=pl.col("t_s").min() - at).sort(RUN)
 
 
 def queue_peaks(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:

@@ -47,6 +47,29 @@ def delivered(result: Result, variant: str, _workload: str, _hop: str) -> pl.Dat
     return _sums(result, variant, result.clients, pl.col("received_bytes"))
 
 
+def throttled_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """The share of a workload's clients that a guard throttled in an interval with bytes after the warm-up [1].
+
+    Source: throttling section 3; for web clients, this is the rate of false positives.
+    """
+    users = received(result, variant, workload).group_by(*RUN, "client").agg(pl.col("throttled").any())
+    return users.group_by(RUN).agg(value=pl.col("throttled").mean()).sort(RUN)
+
+
+def throttled_bytes(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """The share of a workload's bytes that arrived while a guard throttled the client, after the warm-up [1]."""
+    size = pl.col("received_bytes")
+    share = size.filter(pl.col("throttled")).sum() / size.sum()
+    return received(result, variant, workload).group_by(RUN).agg(value=share).sort(RUN)
+
+
+def received(result: Result, variant: str, workload: str) -> pl.DataFrame:
+    """The rows of `clients` that belong to a workload and to intervals after the warm-up."""
+    transfers = result.transfers.filter(variant=variant, workload=workload)
+    users = transfers.select(*RUN, "client").unique()
+    return in_intervals(result, variant, result.clients).join(users, on=[*RUN, "client"], how="semi", nulls_equal=True)
+
+
 def _of_network(result: Result, variant: str, value: pl.Expr) -> pl.DataFrame:
     """The sum over all relays, for each interval after the warm-up."""
     return _sums(result, variant, result.relays, value)
@@ -54,11 +77,15 @@ def _of_network(result: Result, variant: str, value: pl.Expr) -> pl.DataFrame:
 
 def _sums(result: Result, variant: str, rows: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
     """The sum of the rows of each interval after the warm-up."""
+    sums = in_intervals(result, variant, rows).group_by(*RUN, "t_s").agg(value=value.sum().cast(pl.Float64))
+    return sums.sort(*RUN, "t_s").select(*RUN, "value")
+
+
+def in_intervals(result: Result, variant: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of intervals after the warm-up."""
     # No interval lies between the end of the warm-up and the first download that counts.
     begun = result.transfers.filter(variant=variant, warmup=False).group_by(RUN).agg(pl.col("start_s").min())
-    after = rows.filter(variant=variant).join(begun, on=RUN).filter(pl.col("t_s") > pl.col("start_s"))
-    sums = after.group_by(*RUN, "t_s").agg(value=value.sum().cast(pl.Float64))
-    return sums.sort(*RUN, "t_s").select(*RUN, "value")
+    return rows.filter(variant=variant).join(begun, on=RUN).filter(pl.col("t_s") > pl.col("start_s"))
 
 
 def of_credits(relays: pl.DataFrame, hop: str) -> pl.DataFrame:

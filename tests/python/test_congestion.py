@@ -1,0 +1,63 @@
+"""Bursts of clients and congestion of relays, on tables with known answers."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from penstock.paper import congestion
+from penstock.result import Result
+
+RUN = {"variant": "it", "network": "", "seed": 1}
+SCENARIO = """
+[scenario]
+title = "one path"
+[run]
+duration = "10 s"
+[relays.fast]
+link = "1000 KiB/s"
+[relays.slow]
+link = "100 KiB/s"
+[relays.idle]
+link = "100 KiB/s"
+[servers.destination]
+[workloads.web]
+size = "1 MiB"
+[clients.web]
+workload = "web"
+path = ["fast", "slow", "idle"]
+"""
+
+
+def result(**tables: list[dict[str, Any]]) -> Result:
+    begun = [{"client": name, "workload": name, "warmup": False, "start_s": 0.0} for name in ("web", "bulk")]
+    frames = {name: pl.DataFrame([RUN | row for row in rows]) for name, rows in {"transfers": begun, **tables}.items()}
+    manifest = {"scenario": {"variants": [{"name": "it", "resolved": SCENARIO}]}}
+    return cast(Result, SimpleNamespace(manifest=manifest, **frames))
+
+
+def test_intervals_without_bytes_count() -> None:
+    steady = [{"client": "web", "t_s": step / 10, "received_bytes": 5} for step in range(1, 21)]
+    # Every second interval has bytes: the mean is 11/21 of a full interval.
+    bursts = [{"client": "bulk", "t_s": 2 * step / 10, "received_bytes": 10} for step in range(1, 12)]
+    made = result(clients=steady + bursts)
+    assert congestion.burstiness(made, "it", "web", "")["value"].to_list() == pytest.approx([0.0])
+    half = 11 / 21
+    assert congestion.burstiness(made, "it", "bulk", "")["value"].to_list() == pytest.approx(
+        [(half - half**2) ** 0.5 / half]
+    )
+
+
+def test_waits_are_correlated_with_loads_and_bandwidths() -> None:
+    # The fast relay has a load of a half and the shortest wait; the slow one a load of one and the longest wait.
+    written = {"fast": 512_000, "slow": 102_400, "idle": 10_240}
+    cells = {"fast": 10, "slow": 100, "idle": 1}
+    relays = [
+        {"relay": name, "t_s": 1.0, "written_bytes": size, "circuit_queue_cells": cells[name], "outbuf_bytes": 0,
+         "kernel_out_bytes": 0}
+        for name, size in written.items()
+    ]  # fmt: skip
+    made = result(relays=relays)
+    assert congestion.by_load(made, "it", "*", "")["value"].to_list() == pytest.approx([0.5])
+    assert congestion.by_capacity(made, "it", "*", "")["value"].to_list() == pytest.approx([-0.866], abs=1e-3)
