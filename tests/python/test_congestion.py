@@ -52,12 +52,16 @@ def test_intervals_without_bytes_count() -> None:
 def test_waits_are_correlated_with_loads_and_bandwidths() -> None:
     # The fast relay has a load of a half and the shortest wait; the slow one a load of one and the longest wait.
     written = {"fast": 512_000, "slow": 102_400, "idle": 10_240}
-    cells = {"fast": 10, "slow": 100, "idle": 1}
-    relays = [
-        {"relay": name, "t_s": 1.0, "written_bytes": size, "circuit_queue_cells": cells[name], "outbuf_bytes": 0,
-         "kernel_out_bytes": 0}
-        for name, size in written.items()
+    relays = [{"relay": name, "t_s": 1.0, "written_bytes": size} for name, size in written.items()]
+    waits = {"guard": 0.01, "middle": 0.5, "exit": 0.1}
+    cells = [
+        {"circuit": 7, "hop": hop, "queued_ns": 1_000_000_000 * (late + 1), "nic_out_ns": 1, "kernel_in_s": 0.0,
+         "circuit_queue_s": wait / 2, "outbuf_s": 0.0, "kernel_out_s": wait / 2}
+        for hop, wait in waits.items() for late in range(congestion.LEAST)
     ]  # fmt: skip
-    made = result(relays=relays)
+    paths = [{"circuit": 7, "guard": "fast", "middle": "slow", "exit": "idle"}]
+    made = result(relays=relays, cells=cells, paths=paths)
     assert congestion.by_load(made, "it", "*", "")["value"].to_list() == pytest.approx([0.5])
     assert congestion.by_capacity(made, "it", "*", "")["value"].to_list() == pytest.approx([-0.866], abs=1e-3)
+    too_few = result(relays=relays, cells=cells[1:], paths=paths)
+    assert congestion.by_load(too_few, "it", "*", "")["value"].to_list() == pytest.approx([1.0])

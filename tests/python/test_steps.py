@@ -69,15 +69,22 @@ def test_a_window_s_first_decrease_counts_from_the_change() -> None:
     assert values(steps.decrease_after(samples(), "it", "bulk", "guard")) == pytest.approx([0.2])
 
 
-def test_a_hop_holds_back_when_cells_leave_much_later_than_before_the_change() -> None:
-    # A long gap before the change and gaps of up to twice the usual one do not count.
-    leaves = [0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.05, 1.15, 1.34, 1.65]
-    rows = [
-        {"workload": "bulk", "circuit": 0, "cell": cell, "hop": "middle", "outbuf_ns": int(1e9 * at)}
-        for cell, at in enumerate(leaves)
-    ]
-    assert values(steps.held_back(result(cells=rows), "it", "bulk", "middle")) == pytest.approx([1.34 - 1.0])
-    assert values(steps.held_back(result(cells=rows[:-1]), "it", "bulk", "middle")) == []
+def test_a_hop_holds_back_when_cells_wait_longer_than_before_the_change() -> None:
+    def rows(hop: str, waits: list[tuple[float, float]]) -> list[dict[str, Any]]:
+        return [
+            {"workload": "bulk", "circuit": 0, "cell": cell, "hop": hop, "queued_ns": int(1e9 * at),
+             "outbuf_ns": int(1e9 * (at + wait))}
+            for cell, (at, wait) in enumerate(waits)
+        ]  # fmt: skip
+
+    # A long wait in the first half of the time before the change does not count.
+    middle = rows("middle", [(0.1, 0.5), (0.6, 0.02), (0.8, 0.03), (1.1, 0.03), (1.2, 0.04), (1.3, 0.5)])
+    assert values(steps.held_back(result(cells=middle), "it", "bulk", "middle")) == pytest.approx([0.2])
+    assert values(steps.held_back(result(cells=middle[:-2]), "it", "bulk", "middle")) == []
+    # The exit's hold is a pause of more than twice the longest one before.
+    exit_ = rows("exit", [(at, 0.0) for at in (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.05, 1.15, 1.34, 1.65)])
+    assert values(steps.held_back(result(cells=exit_), "it", "bulk", "exit")) == pytest.approx([0.34])
+    assert values(steps.held_back(result(cells=exit_[:-1]), "it", "bulk", "exit")) == []
 
 
 def test_a_round_trip_is_there_with_its_waits_and_back_without() -> None:

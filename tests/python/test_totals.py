@@ -33,6 +33,21 @@ def test_throttled_clients_are_counted_once_and_their_bytes_by_interval() -> Non
     assert found == [[0.5], [1.0], [0.5], [1.0]]
 
 
+def test_windows_count_after_the_warm_up() -> None:
+    run = {"variant": "it", "network": "", "seed": 1}
+    transfers = [run | {"warmup": warmup, "start_s": at} for warmup, at in ((True, 1.0), (False, 10.0))]
+    rows = [
+        ("bulk", "exit", 5.0, 90),
+        ("bulk", "exit", 11.0, 7),
+        ("bulk", "exit", 12.0, None),
+        ("web", "exit", 12.0, 5),
+    ]
+    names = ["workload", "hop", "t_s", "window_cells"]
+    samples = [run | dict(zip(names, row, strict=True)) for row in rows]
+    made = cast(Result, SimpleNamespace(transfers=pl.DataFrame(transfers), circuits=pl.DataFrame(samples)))
+    assert totals.windows(made, "it", "bulk", "exit")["value"].to_list() == [7.0]
+
+
 def test_sendmes_are_counted_against_the_data_cells_of_a_run() -> None:
     table = pl.DataFrame({"network": ["", ""], "seed": [1, 2], "sendmes": [3, 0], "data_cells": [100, 50]})
     assert totals.of_sendmes(table, "").select("seed", "value").rows() == [(1, 0.03), (2, 0.0)]

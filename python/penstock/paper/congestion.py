@@ -9,9 +9,12 @@ from scipy.stats import spearmanr
 
 from penstock import _core
 from penstock.attacks.measurement import Sampled
-from penstock.paper import totals
+from penstock.paper import totals, waits
 from penstock.replicates import RUN, RUN_SCHEMA
 from penstock.result import Result
+
+LEAST = 10
+"""The least number of tracked cells of a relay whose mean wait counts [1]."""
 
 
 def burstiness(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
@@ -36,7 +39,7 @@ def burstiness(result: Result, variant: str, workload: str, _hop: str) -> pl.Dat
 
 
 def by_load(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
-    """Spearman's correlation of the relays' loads with the waits of their cells: one number for each run.
+    """Spearman's correlation of relays' loads with the mean waits of tracked cells in them: one number for each run.
 
     The load is the written bytes divided by what the relay's bandwidth allows.
     """
@@ -44,25 +47,34 @@ def by_load(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataF
 
 
 def by_capacity(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
-    """Spearman's correlation of the relays' bandwidths with the waits of their cells: one number for each run."""
+    """Spearman's correlation of relays' bandwidths with the mean waits of tracked cells: one number for each run."""
     return _correlation(result, variant, "bandwidth")
 
 
 def _correlation(result: Result, variant: str, column: str) -> pl.DataFrame:
-    rows = totals.in_intervals(result, variant, result.relays)
-    queued = pl.col("circuit_queue_cells") * totals.CELL_B + pl.col("outbuf_bytes") + pl.col("kernel_out_bytes")
-    written = pl.col("written_bytes").sum()
-    relays = (
-        rows.group_by(*RUN, "relay").agg(written=written, wait=queued.sum() / written).filter(pl.col("written") > 0)
-    )
-    document = _core.Document(
-        next(each for each in result.manifest["scenario"]["variants"] if each["name"] == variant)["resolved"], variant
-    )
+    """Correlations over the relays with at least `LEAST` tracked cells; no value without two different waits."""
+    resolved = next(each["resolved"] for each in result.manifest["scenario"]["variants"] if each["name"] == variant)
+    document = _core.Document(resolved, variant)
     (name, _) = document.variants()[0]
+    written = (
+        totals.in_intervals(result, variant, result.relays).group_by(*RUN, "relay").agg(pl.col("written_bytes").sum())
+    )
+    relays = _waits(result, variant).join(written, on=[*RUN, "relay"])
     found = []
     for (network, seed), run in sorted(relays.partition_by(RUN, as_dict=True).items()):
         bandwidths = Sampled(document, name, int(network or seed)).bandwidths
         run = run.with_columns(bandwidth=pl.col("relay").replace_strict(bandwidths, return_dtype=pl.Float64))
-        run = run.with_columns(load=pl.col("written") / pl.col("bandwidth"))
+        run = run.with_columns(load=pl.col("written_bytes") / pl.col("bandwidth"))
         found.append((network, seed, float(spearmanr(run[column], run["wait"]).statistic)))
-    return pl.DataFrame(found, {**RUN_SCHEMA, "value": pl.Float64()}, orient="row")
+    return pl.DataFrame(found, {**RUN_SCHEMA, "value": pl.Float64()}, orient="row").drop_nans()
+
+
+def _waits(result: Result, variant: str) -> pl.DataFrame:
+    """The mean wait of tracked cells in each relay after the warm-up [s]."""
+    cells = result.cells.drop_nulls("nic_out_ns").with_columns(t_s=pl.col("queued_ns") / 1e9)
+    cells = totals.in_intervals(result, variant, cells).select(*RUN, "circuit", "hop", wait=waits.IN_RELAY)
+    hops = result.paths.filter(variant=variant).unpivot(
+        ["guard", "middle", "exit"], index=[*RUN, "circuit"], variable_name="hop", value_name="relay"
+    )
+    relays = cells.join(hops, on=[*RUN, "circuit", "hop"]).group_by(*RUN, "relay")
+    return relays.agg(pl.col("wait").mean(), n=pl.len()).filter(pl.col("n") >= LEAST).sort(*RUN, "relay")

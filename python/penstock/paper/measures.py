@@ -79,7 +79,7 @@ MEASURES = {
         }.items()
     },
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
-    "window_cells": Measure("circuits", "cells", ()),
+    "window_cells": Measure("circuits", "cells", (), of_runs=totals.windows),
     "window_kept": Measure("circuits", "", (), sawtooth.Epoch.kept),
     "epoch_length": Measure("circuits", "", (), sawtooth.Epoch.length),
     "epoch_concave": Measure("circuits", "", (), sawtooth.Epoch.concave),

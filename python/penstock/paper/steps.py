@@ -61,18 +61,22 @@ def decrease_trips(result: Result, variant: str, workload: str, hop: str) -> pl.
 def held_back(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """The time from the change until a hop first holds back a circuit's cells [s]; no value if it never does.
 
-    A hop holds cells back if none leaves its circuit queue for more than twice the longest such time in the second half
-    of the time before the change. The hold begins when the last cell left. The measure needs every cell
+    The exit holds back data that it does not read, so the hold begins with its last cell before a pause that is longer
+    than twice the longest one in the second half of the time before the change. Another hop holds back the first cell
+    that waits longer in the circuit's queue than all cells in that time. The measure needs every cell
     (`trace.cells = 1`) of one circuit that always has cells.
     """
-    at = onset(result, variant)
+    at = onset(result, variant) or 0.0
     there = result.cells.filter(variant=variant, workload=workload, hop=hop).drop_nulls("outbuf_ns")
-    leaves = (pl.col("outbuf_ns") / 1e9).alias("t_s")
-    gaps = there.select(*RUN, leaves).sort(*RUN, "t_s")
-    gaps = gaps.with_columns(gap=pl.col("t_s").shift(-1).over(RUN) - pl.col("t_s"))
-    before = pl.col("t_s").is_between((at or 0) / 2, at) & (pl.col("t_s") + pl.col("gap") < at)
-    usual = gaps.filter(before).group_by(RUN).agg(usual=pl.col("gap").max())
-    long = gaps.join(usual, on=RUN).filter(pl.col("t_s") >= at, pl.col("gap") > 2 * pl.col("usual"))
+    cells = there.select(*RUN, t_s=pl.col("queued_ns") / 1e9, left=pl.col("outbuf_ns") / 1e9).sort(*RUN, "t_s")
+    if hop == "exit":
+        hold, factor = pl.col("t_s").shift(-1).over(RUN) - pl.col("t_s"), 2
+    else:
+        hold, factor = pl.col("left") - pl.col("t_s"), 1
+    cells = cells.with_columns(hold=hold)
+    before = cells.filter(pl.col("t_s") >= at / 2, pl.col("t_s") + pl.col("hold") < at)
+    usual = before.group_by(RUN).agg(usual=pl.col("hold").max())
+    long = cells.join(usual, on=RUN).filter(pl.col("t_s") >= at, pl.col("hold") > factor * pl.col("usual"))
     return long.group_by(RUN).agg(value=pl.col("t_s").min() - at).sort(RUN)
 
 

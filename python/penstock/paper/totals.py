@@ -48,7 +48,9 @@ def delivered(result: Result, variant: str, _workload: str, _hop: str) -> pl.Dat
 
 
 def throttled_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """The share of a workload's clients that a guard throttled in an interval with bytes after the warm-up [1].
+    """The share of a workload's clients that a guard throttled at the end of an interval with bytes [1].
+
+    Clients and intervals without bytes after the warm-up do not count.
 
     Source: throttling section 3; for web clients, this is the rate of false positives.
     """
@@ -57,7 +59,7 @@ def throttled_users(result: Result, variant: str, workload: str, _hop: str) -> p
 
 
 def throttled_bytes(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """The share of a workload's bytes that arrived while a guard throttled the client, after the warm-up [1]."""
+    """The share of a workload's bytes in intervals at whose end a guard throttled the client, after the warm-up [1]."""
     size = pl.col("received_bytes")
     share = size.filter(pl.col("throttled")).sum() / size.sum()
     return received(result, variant, workload).group_by(RUN).agg(value=share).sort(RUN)
@@ -81,8 +83,14 @@ def _sums(result: Result, variant: str, rows: pl.DataFrame, value: pl.Expr) -> p
     return sums.sort(*RUN, "t_s").select(*RUN, "value")
 
 
+def windows(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
+    """The windows of a workload's circuits at a hop, at each sample after the warm-up [cell]."""
+    there = in_intervals(result, variant, result.circuits).filter(workload=workload, hop=hop)
+    return there.select(*RUN, value=pl.col("window_cells").cast(pl.Float64)).drop_nulls()
+
+
 def in_intervals(result: Result, variant: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of intervals after the warm-up."""
+    """The rows of intervals that end after the warm-up."""
     # No interval lies between the end of the warm-up and the first download that counts.
     begun = result.transfers.filter(variant=variant, warmup=False).group_by(RUN).agg(pl.col("start_s").min())
     return rows.filter(variant=variant).join(begun, on=RUN).filter(pl.col("t_s") > pl.col("start_s"))

@@ -62,12 +62,15 @@ impl<C: Cell> Relay<C> {
         self.parts.buckets.waiting.channels()
     }
 
-    /// The clients whose rate the throttle limits.
+    /// The clients with a connection that the throttle limits.
     pub fn throttled_clients(&self) -> impl Iterator<Item = PeerId> {
-        let clients = self.parts.buckets.clients.as_deref();
-        let is_throttled = move |client| clients.is_some_and(|clients| clients.is_throttled(client));
-        let channels = self.parts.channels.values();
-        channels.filter(move |channel| channel.client.is_some_and(is_throttled)).map(|channel| channel.peer)
+        self.parts.buckets.clients.iter().flat_map(|clients| {
+            let is_throttled = |client| clients.is_throttled(client);
+            let channels = self.parts.channels.values();
+            channels
+                .filter(move |channel| channel.client.is_some_and(is_throttled))
+                .map(|channel| channel.peer)
+        })
     }
 
     /// The keys of all channels, including those that are still opening.

@@ -491,10 +491,10 @@ fn a_relay_with_a_slow_next_channel_soon_queues_less() {
     assert!(net.at(transfer).is_complete());
 }
 
-/// M-01: without hop control, a relay reads although its queue is long, and the relay before it does not notice. With
-/// credits, that relay holds the cells back.
+/// M-01: without hop control, a relay reads although its queue is long, and the relay before it sends all that the circuit
+/// window allows. With credits, that relay holds cells back.
 #[test]
-fn without_hop_control_a_relay_reads_and_the_relay_before_it_does_not_notice() {
+fn without_hop_control_a_relay_reads_and_the_relay_before_it_still_sends() {
     let waiting = |config: &RelayConfig| {
         let mut net = Net::path(3, config);
         net.set_link(1, 2, slow(60));
@@ -509,7 +509,7 @@ fn without_hop_control_a_relay_reads_and_the_relay_before_it_does_not_notice() {
         })
     };
     let [middle, exit] = waiting(&RelayConfig::default());
-    assert!(middle > 700 && exit == 0, "{middle} and {exit} cells");
+    assert!((700..=1000).contains(&middle) && exit == 0, "{middle} and {exit} cells");
     let [middle, exit] = waiting(&credits(constant(10, 100), Ends::Ignored));
     assert!(middle <= 110 && exit > 100, "{middle} and {exit} cells");
 }

@@ -8,7 +8,7 @@ use crate::config::{Bandwidth, Limits};
 use crate::datagram::{Association, DatagramConfig, Downstream, MAX_EARLY, Message};
 use crate::edge_control::{EdgeControlConfig, Ends, WindowsConfig};
 use crate::hop_control::{
-    BackTapConfig, ControlInterval, Counts, HopControlConfig, MarutConfig, MiddleWindow, N23Config,
+    BackTapConfig, ControlInterval, Counts, HopControlConfig, Judged, MarutConfig, MiddleWindow, N23Config,
     Occupancy, WindowConfig,
 };
 use crate::reason::DestroyReason;
@@ -54,6 +54,7 @@ fn controls() -> Vec<HopControlConfig> {
             window: WindowConfig { slow_start: Some(2), ..WindowConfig::default() },
             ..BackTapConfig::default()
         }),
+        HopControlConfig::BackTap(BackTapConfig { judged: Judged::Report, ..BackTapConfig::default() }),
         marut_with(|_| {}),
         marut_with(|config| config.counts = Counts::Path),
         marut_with(|config| {

@@ -100,7 +100,7 @@ section! {
     pub(crate) struct BackTapKeys("backtap") {
         /// When a window changes. With "round", once in a round, by the smallest round-trip time of the round, as in
         /// nstor. With "report", at each report of forwarded cells, by the smallest round-trip time of the last round
-        /// trip. Then slow_start must be "none".
+        /// trip. Then slow_start must be "none", and samples has no effect.
         judged: Judged = Choice(&[("round", Judged::Round), ("report", Judged::Report)]), Is("round");
     }
 }

@@ -38,6 +38,7 @@ fn lossy() -> Lab {
         .set("network.loss", "0.01")
         .set("relays.entry.bandwidth_rate", "300 KiB/s")
         .set("trace.clients", "1 s")
+        .set("relays.entry.throttle", "{ kind = 'static', rate = '100 KiB/s' }")
         .set("run.duration", "20 s")
 }
 

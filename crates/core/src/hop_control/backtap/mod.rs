@@ -32,7 +32,7 @@ pub struct BackTapConfig {
     /// When a window changes.
     ///
     /// Source: slides, "BackTap Congestion Control": "smallest RTT sample during the last RTT", and no time between two
-    /// changes. nstor has rounds.
+    /// changes. nstor has rounds. Deviation: a report of several cells causes one change.
     pub judged: Judged,
 }
 
@@ -67,6 +67,9 @@ impl Outstanding {
 /// the round, and baseRtt the minimum of all circuits to this neighbour. The window grows by one cell if diff is below
 /// α, and shrinks by one cell if diff is above β. Each forwarded cell causes feedback to the previous node. The first
 /// node of a circuit reads its streams only if the window has space.
+///
+/// With [`Judged::Report`], there are no rounds: the window changes by at most one cell at each report of newly forwarded
+/// cells, and actualRtt is the minimum of the last round trip.
 ///
 /// Source: slides, "BackTap Congestion Control" and "Bktap Queue Management"; nstor for rounds and numbers.
 /// Deviation: see [`WindowConfig`] for questions that the slides leave open. A cell counts as sent when it leaves the

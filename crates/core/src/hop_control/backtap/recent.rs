@@ -1,11 +1,11 @@
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// The minimum round trip of the last round trip.
+/// The shortest of the round trips that ended within the last round trip.
 #[derive(Debug, Default)]
 pub(super) struct RecentTrips {
-    /// When a round trip ended, and how long it was. A round trip is removed when a later one is not longer, so they
-    /// increase.
+    /// When each round trip ended, and how long it was. A round trip is removed when a later one is not longer, so the
+    /// lengths increase.
     trips: VecDeque<(Instant, Duration)>,
     last: Duration,
 }

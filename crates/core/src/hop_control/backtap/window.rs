@@ -44,7 +44,7 @@ impl Trips {
     pub(in super::super) fn add(&mut self, trip: RoundTrip) {
         self.least = Some(self.least.map_or(trip.rtt, |least| least.min(trip.rtt)));
         (self.base, self.hold) = (trip.base, trip.hold);
-        self.samples += 1;
+        self.samples = self.samples.saturating_add(1);
     }
 
     /// diff = `cells` · (actualRtt / baseRtt − 1) estimates the cells that wait at the next node [cell]. `None` if the
