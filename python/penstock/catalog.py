@@ -3,7 +3,7 @@
 import difflib
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,17 @@ def load(
         except ScenarioError as again:
             raise again from error
     warn(*document.warnings())
+    return name, document
+
+
+def resolved(scenario: Mapping[str, Any], variant: str) -> tuple[str, Document]:
+    """A variant of an output, as it was run: its name in the document, and the document with only this variant.
+
+    `scenario` is the scenario in the manifest.
+    """
+    text = next(each["resolved"] for each in scenario["variants"] if each["name"] == variant)
+    document = Document(text, variant)
+    ((name, _),) = document.variants()
     return name, document
 
 

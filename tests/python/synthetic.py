@@ -5,10 +5,26 @@ client waits; the small one keeps it short, so the bulk client is slower.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
+
+from penstock.result import Result
+
+RUN = {"variant": "it", "network": "", "seed": 1}
+"""The run of `in_memory`."""
+
+
+def in_memory(scenarios: Mapping[str, str], **tables: list[dict[str, Any]]) -> Result:
+    """The parts of a result that measures use: the scenarios of its variants, and the rows of one run of `it`."""
+    frames = {name: pl.DataFrame([RUN | row for row in rows]) for name, rows in tables.items()}
+    variants = [{"name": name, "resolved": text} for name, text in scenarios.items()]
+    return cast(Result, SimpleNamespace(manifest={"scenario": {"variants": variants}}, **frames))
+
 
 VARIANTS = {"stock": "stock", "small": "50 KiB window", "dynamic": "dynamic window"}
 

@@ -1,15 +1,13 @@
 """Bursts of clients and congestion of relays, on tables with known answers."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-import polars as pl
 import pytest
+import synthetic
 
 from penstock.paper import congestion
 from penstock.result import Result
 
-RUN = {"variant": "it", "network": "", "seed": 1}
 SCENARIO = """
 [scenario]
 title = "one path"
@@ -32,9 +30,7 @@ path = ["fast", "slow", "idle"]
 
 def result(**tables: list[dict[str, Any]]) -> Result:
     begun = [{"client": name, "workload": name, "warmup": False, "start_s": 0.0} for name in ("web", "bulk")]
-    frames = {name: pl.DataFrame([RUN | row for row in rows]) for name, rows in {"transfers": begun, **tables}.items()}
-    manifest = {"scenario": {"variants": [{"name": "it", "resolved": SCENARIO}]}}
-    return cast(Result, SimpleNamespace(manifest=manifest, **frames))
+    return synthetic.in_memory({"it": SCENARIO}, transfers=begun, **tables)
 
 
 def test_intervals_without_bytes_count() -> None:

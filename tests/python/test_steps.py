@@ -1,16 +1,13 @@
 """Steps and shares: by hand, for a few samples, cells and downloads."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import polars as pl
 import pytest
+import synthetic
 
 from penstock.paper import shares, steps
 from penstock.result import Result
-
-RUN = {"variant": "it", "network": "", "seed": 1}
-
 
 STILL = """
 [scenario]
@@ -30,11 +27,8 @@ CHANGED = STILL + '[[changes]]\nat = "1000 ms"\nset = { "relay.bandwidth_rate" =
 
 
 def result(**tables: list[dict[str, Any]]) -> Result:
-    """The parts of a result that the measures use, with a change at one second."""
-    frames = {name: pl.DataFrame([RUN | row for row in rows]) for name, rows in tables.items()}
-    variants = [{"name": "it", "resolved": CHANGED}, {"name": "still", "resolved": STILL}]
-    manifest = {"scenario": {"variants": variants}}
-    return cast(Result, SimpleNamespace(manifest=manifest, **frames))
+    """A run with a change at one second."""
+    return synthetic.in_memory({"it": CHANGED, "still": STILL}, **tables)
 
 
 def samples() -> Result:
@@ -120,8 +114,8 @@ def test_shares_are_of_circuits_or_of_users() -> None:
 def tracked() -> pl.DataFrame:
     """Of circuit 0 ten cells a second come, of circuit 1 thirty; cells wait 0.1 or 0.3 s, in the second half alike."""
     rows = [
-        {**RUN, "circuit": circuit, "cell": rate * t, "hop": "middle", "parsed_ns": t * 10**9, "kernel_in_s": wait,
-         "circuit_queue_s": 0.0, "outbuf_s": 0.0, "kernel_out_s": 0.0}
+        {**synthetic.RUN, "circuit": circuit, "cell": rate * t, "hop": "middle", "parsed_ns": t * 10**9,
+         "kernel_in_s": wait, "circuit_queue_s": 0.0, "outbuf_s": 0.0, "kernel_out_s": 0.0}
         for circuit, rate in ((0, 10), (1, 30))
         for t in range(11)
         for wait in [0.1 if t % 2 else 0.3]

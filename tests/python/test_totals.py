@@ -1,12 +1,9 @@
 """The cost of flow control in cells, on tables with known answers."""
 
-from types import SimpleNamespace
-from typing import cast
-
 import polars as pl
+import synthetic
 
 from penstock.paper import totals
-from penstock.result import Result
 
 
 def test_credits_are_counted_against_the_other_cells_of_a_relay() -> None:
@@ -17,14 +14,13 @@ def test_credits_are_counted_against_the_other_cells_of_a_relay() -> None:
 
 
 def test_throttled_clients_are_counted_once_and_their_bytes_by_interval() -> None:
-    run = {"variant": "it", "network": "", "seed": 1}
     clients = {"a": "web", "b": "web", "c": "bulk"}
-    transfers = [run | {"client": c, "workload": w, "warmup": False, "start_s": 10.0} for c, w in clients.items()]
+    transfers = [{"client": c, "workload": w, "warmup": False, "start_s": 10.0} for c, w in clients.items()]
     rows = [("a", 5.0, 900, True), ("a", 20.0, 100, False), ("b", 20.0, 200, True), ("b", 30.0, 100, False)]
     rows += [("c", 20.0, 5, True)]
     names = ["client", "t_s", "received_bytes", "throttled"]
-    received = [run | dict(zip(names, row, strict=True)) for row in rows]
-    made = cast(Result, SimpleNamespace(transfers=pl.DataFrame(transfers), clients=pl.DataFrame(received)))
+    received = [dict(zip(names, row, strict=True)) for row in rows]
+    made = synthetic.in_memory({}, transfers=transfers, clients=received)
     found = [
         measure(made, "it", workload, "")["value"].to_list()
         for measure in (totals.throttled_users, totals.throttled_bytes)
@@ -34,8 +30,7 @@ def test_throttled_clients_are_counted_once_and_their_bytes_by_interval() -> Non
 
 
 def test_windows_count_after_the_warm_up() -> None:
-    run = {"variant": "it", "network": "", "seed": 1}
-    transfers = [run | {"warmup": warmup, "start_s": at} for warmup, at in ((True, 1.0), (False, 10.0))]
+    transfers = [{"warmup": warmup, "start_s": at} for warmup, at in ((True, 1.0), (False, 10.0))]
     rows = [
         ("bulk", "exit", 5.0, 90),
         ("bulk", "exit", 11.0, 7),
@@ -43,8 +38,8 @@ def test_windows_count_after_the_warm_up() -> None:
         ("web", "exit", 12.0, 5),
     ]
     names = ["workload", "hop", "t_s", "window_cells"]
-    samples = [run | dict(zip(names, row, strict=True)) for row in rows]
-    made = cast(Result, SimpleNamespace(transfers=pl.DataFrame(transfers), circuits=pl.DataFrame(samples)))
+    samples = [dict(zip(names, row, strict=True)) for row in rows]
+    made = synthetic.in_memory({}, transfers=transfers, circuits=samples)
     assert totals.windows(made, "it", "bulk", "exit")["value"].to_list() == [7.0]
 
 

@@ -145,8 +145,7 @@ impl<'a> Run<'a> {
             self.next_trace = now + self.plan.scenario.trace.interval;
         }
         if now == self.next_client_sample {
-            let throttled = worlds.iter().flat_map(|world| world.throttled_clients()).collect();
-            worlds.iter_mut().for_each(|world| world.sample_clients(&throttled));
+            sample_clients(worlds);
             self.next_client_sample = now + self.plan.scenario.trace.clients.unwrap_or_default();
         }
         if now == self.next_sample {
@@ -266,8 +265,7 @@ impl<'a> Run<'a> {
     fn finish(mut self, mut worlds: Vec<World<'a>>, end: Instant) -> crate::Outcome {
         if self.plan.scenario.trace.clients.is_some() {
             // The last interval is shorter, unless the run ends at a sample.
-            let throttled = worlds.iter().flat_map(World::throttled_clients).collect();
-            worlds.iter_mut().for_each(|world| world.sample_clients(&throttled));
+            sample_clients(&mut worlds.iter_mut().collect::<Vec<_>>());
         }
         worlds.iter_mut().for_each(World::record_unfinished);
         self.collect(&mut worlds.iter_mut().collect::<Vec<_>>());
@@ -296,4 +294,10 @@ impl<'a> Run<'a> {
         let balance = stats.events as f64 / (stats.events - self.parallel_events).max(1) as f64;
         crate::Outcome { tables, stats, nodes, network, balance }
     }
+}
+
+/// Samples the clients of all shards. A client and the guard that throttles it may be in different shards.
+fn sample_clients(worlds: &mut [&mut World<'_>]) {
+    let throttled = worlds.iter().flat_map(|world| world.throttled_clients()).collect();
+    worlds.iter_mut().for_each(|world| world.sample_clients(&throttled));
 }

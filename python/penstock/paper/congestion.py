@@ -7,7 +7,7 @@ section 6 (with KIST, the throughput of a client becomes burstier over the short
 import polars as pl
 from scipy.stats import spearmanr
 
-from penstock import _core
+from penstock import catalog
 from penstock.attacks.measurement import Sampled
 from penstock.paper import totals, waits
 from penstock.replicates import RUN, RUN_SCHEMA
@@ -53,9 +53,7 @@ def by_capacity(result: Result, variant: str, _workload: str, _hop: str) -> pl.D
 
 def _correlation(result: Result, variant: str, column: str) -> pl.DataFrame:
     """Correlations over the relays with at least `LEAST` tracked cells; no value without two different waits."""
-    resolved = next(each["resolved"] for each in result.manifest["scenario"]["variants"] if each["name"] == variant)
-    document = _core.Document(resolved, variant)
-    (name, _) = document.variants()[0]
+    name, document = catalog.resolved(result.manifest["scenario"], variant)
     written = (
         totals.in_intervals(result, variant, result.relays).group_by(*RUN, "relay").agg(pl.col("written_bytes").sum())
     )

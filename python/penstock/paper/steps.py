@@ -8,7 +8,7 @@ Source: slides of Ojha and Sharma, "Problems with Bktap Design" and "Marut: Desi
 
 import polars as pl
 
-from penstock import _core
+from penstock import catalog
 from penstock.replicates import RUN
 from penstock.result import Result
 
@@ -18,9 +18,7 @@ ALONG = ("exit", "middle", "guard")
 
 def onset(result: Result, variant: str) -> float | None:
     """The time of a variant's first change [s]; None without a change."""
-    of = next(each for each in result.manifest["scenario"]["variants"] if each["name"] == variant)
-    document = _core.Document(of["resolved"], variant)
-    (name, _) = document.variants()[0]
+    name, document = catalog.resolved(result.manifest["scenario"], variant)
     return next(iter(document.changes(name)), None)
 
 
