@@ -207,8 +207,8 @@ fn auth_key(reader: &mut Reader<'_>) -> Result<[u8; 32], Malformed> {
     if (kind, len) == (ED25519, 32) { reader.array() } else { Err(Malformed) }
 }
 
-/// Reads the extension that limits introductions. An extension that is malformed or has an unknown parameter changes
-/// nothing (`None`). With invalid values, there is no limit.
+/// Reads the extension that limits introductions. `None` for a malformed extension or one with an unknown parameter,
+/// because the relay ignores such an extension. Invalid values remove the limit.
 ///
 /// Source: C tor `handle_establish_intro_cell_dos_extension()`, `validate_cell_dos_extension_parameters()`.
 fn requested_limit(field: &[u8]) -> Option<LimitRequest> {
