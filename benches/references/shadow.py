@@ -8,7 +8,8 @@ part of them. `run` executes the runs that `shadow.jsonl` lacks, each with one t
 rewrites the rows of the simulator in `sim.jsonl`, which are deterministic. A row is a JSON object on one line:
 
     world            "shadow"; "sim", the scenario with the TCP profile "shadow-3.3"; "linux", the same with "linux-6";
-                     "draws", as "sim" with other circuits and times of clients in the same network
+                     "draws", as "sim" with other circuits and times of clients in the same network; "same", as "sim"
+                     with the circuits of Shadow's clients
     draw             the number of the draw; only in "draws"
     programs         the versions of Shadow, tgen and C tor; only in "shadow"
     scenario         the file benches/references/shadow-<scenario>.toml
@@ -17,6 +18,8 @@ rewrites the rows of the simulator in `sim.jsonl`, which are deterministic. A ro
                      (`stalled`), their bytes, and the quantiles 0.5, 0.8, 0.9 and 0.99 of their times to the first and
                      to the last byte [s]
     relay_bytes      bytes that all relays wrote after the warm-up [B]
+    circuits         the relays of the circuit with most downloads of each client, and `share`, the share of all
+                     downloads that used these circuits; only for networks in "shadow"
     weight_error     the largest relative difference between a relay's share of all consensus weights and its share in
                      the scenario; only in "shadow"
     hosts, cpu_seconds, wall_seconds, peak_bytes    the cost: peak_bytes is the proportional memory of all processes
@@ -31,6 +34,7 @@ quantile:
 * The bytes of relays are within 15 %.
 * In Shadow, at least 99 % of the downloads are complete, and each relay's share of the consensus weights is within 5 %
   of its share in the scenario. A download that is older than all complete ones when the run ends counts as incomplete.
+* The same limits apply once more to "same", where Shadow's rows have circuits.
 * Two variants have the same order in both worlds if, over at least three common seeds, the mean of Shadow's logarithmic
   ratios exceeds their standard deviation.
 """
@@ -63,6 +67,8 @@ from penstock.summary import after_warmup, workloads
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / "docs" / "data" / "shadow"
 SCENARIOS = ("line", "line-up", "line-loss", "network-20", "network-50")
+NETWORKS = tuple(name for name in SCENARIOS if name.startswith("network"))
+"""The scenarios in which clients draw circuits."""
 QUANTILES = (0.5, 0.8, 0.9, 0.99)
 MEDIAN = {name: 0.20 if name.startswith("line") else 0.25 for name in SCENARIOS}
 TAIL, BYTES = 0.40, 0.15
@@ -126,6 +132,16 @@ def row_of(result: Result, key: tuple[str, str, int], **facts: Any) -> Row:
 
 
 TIMES = ("ttfb_s", "ttlb_s")
+
+
+def circuits_of(result: Result) -> Row:
+    """The circuit of each client with most of its downloads after the warm-up, and the share of all these downloads."""
+    keys = ["client", "guard", "middle", "exit"]
+    used = after_warmup(result.transfers).join(result.paths, on=["client", "circuit"], how="left")
+    counts = used.group_by(keys, maintain_order=True).len().sort("len", descending=True, maintain_order=True)
+    first = counts.drop_nulls().unique("client", keep="first", maintain_order=True)
+    each = {client: " ".join(relays) for client, *relays in first.select(keys).sort("client").iter_rows()}
+    return {"each": each, "share": round(first["len"].sum() / max(used.height, 1), 4)}
 
 
 def stalled(rows: pl.DataFrame, key: tuple[str, str, int], workload: str) -> int:
@@ -212,10 +228,12 @@ class Shadow:
         # Shadow ends with status 1 if any process had an unexpected end; the downloads are still complete.
         imported.read([out], back)
         result = penstock.load(back)
+        circuits = {"circuits": circuits_of(result)} if name in NETWORKS else {}
         return row_of(
             result,
             key,
             world="shadow",
+            **circuits,
             programs=self.versions(),
             status=process.returncode,
             weight_error=round(weight_error(result), 4),
@@ -279,16 +297,32 @@ circuits."""
 
 def simulate(data: Path) -> None:
     """Write the simulator's rows for all runs that Shadow's rows have."""
-    runs = sorted(run_of(row) for row in read(data / "shadow.jsonl") if row["scenario"] in SCENARIOS)
+    theirs = {run_of(row): row for row in read(data / "shadow.jsonl") if row["scenario"] in SCENARIOS}
+    runs = sorted(theirs)
     rows: list[Row] = []
     for (name, variant, seed), (world, sets) in itertools.product(runs, OURS.items()):
         rows.append(simulated(name, variant, seed, sets, world=world, seed=seed))
     for (name, variant, seed), draw in itertools.product(runs, DRAWS):
-        if name.startswith("network"):
+        if name in NETWORKS:
             sets = [f"run.networks=[{seed}]"]
             rows.append(simulated(name, variant, draw, sets, world="draws", seed=seed, draw=draw))
+    for (name, variant, seed), row in sorted(theirs.items()):
+        if "circuits" in row:
+            clients = clients_of(name, variant, seed)
+            if lost := {*clients} - {*row["circuits"]["each"]}:
+                print(f"shadow: {name}, {variant}, seed {seed}: {min(lost)} has no circuit in Shadow", file=sys.stderr)
+                continue
+            each = [row["circuits"]["each"][client] for client in clients]
+            sets = ["client.path='circuits'", "network.circuit_choice='first'", f"network.circuits={each!r}"]
+            rows.append(simulated(name, variant, seed, sets, world="same", seed=seed))
     (data / "sim.jsonl").unlink(missing_ok=True)
     append(rows, data / "sim.jsonl")
+
+
+def clients_of(name: str, variant: str, seed: int) -> list[str]:
+    """The names of a scenario's clients, in the order in which they take circuits."""
+    _, document = catalog.load(scenario(name))
+    return [client["name"] for client in document.sampled(variant, seed)["clients"]]
 
 
 def simulated(name: str, variant: str, drawn: int, sets: Sequence[str], **facts: Any) -> Row:
@@ -308,7 +342,8 @@ def simulated(name: str, variant: str, drawn: int, sets: Sequence[str], **facts:
 
 
 HEAD = ("scenario", "variant", "quantity", "Shadow", "Penstock", "difference", "criterion", "verdict",
-        "difference with Linux's TCP", "with five draws of circuits")  # fmt: skip
+        "difference with Linux's TCP", "with five draws of circuits", "with Shadow's circuits",
+        "verdict with them")  # fmt: skip
 
 WORLDS = ("shadow", *OURS)
 
@@ -320,14 +355,14 @@ def sides_of(rows: Sequence[Row]) -> dict[tuple[str, str], Sides]:
     """The rows of each scenario and variant that Shadow and the simulator have, in the order of the scenarios."""
     by: dict[tuple[str, str], Sides] = {}
     for row in rows:
-        sides = by.setdefault((row["scenario"], row["variant"]), {world: [] for world in (*WORLDS, "draws")})
+        sides = by.setdefault((row["scenario"], row["variant"]), {world: [] for world in (*WORLDS, "draws", "same")})
         sides[row["world"]].append(row)
     both = {key: sides for key, sides in by.items() if sides["shadow"] and sides["sim"]}
     return dict(sorted(both.items(), key=lambda item: (SCENARIOS.index(item[0][0]), item[0][1])))
 
 
-def lines(rows: Sequence[Row]) -> tuple[list[list[str]], int, int]:
-    """The table, the number of criteria that hold, and the number of all criteria."""
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """The table of all criteria."""
     table: list[list[str]] = []
     by = sides_of(rows)
     for (name, variant), sides in by.items():
@@ -339,8 +374,10 @@ def lines(rows: Sequence[Row]) -> tuple[list[list[str]], int, int]:
                 percent(difference),
             ]
             holds = abs(difference) <= limit
+            same = with_their_circuits(quantity, sides)
             last = [f"{100 * limit:.0f} %", verdict(holds), percent(other), extent(drawn(quantity, sides))]
-            table.append([name, variant, quantity, *shown, *last])
+            final = [percent(same), "" if math.isnan(same) else verdict(abs(same) <= limit)]
+            table.append([name, variant, quantity, *shown, *last, *final])
         ok, bad, late = (
             sum(each[key] for row in sides["shadow"] for each in row["workloads"].values())
             for key in ("ok", "bad", "stalled")
@@ -348,14 +385,19 @@ def lines(rows: Sequence[Row]) -> tuple[list[list[str]], int, int]:
         bad += late
         share = ok / (ok + bad) if ok + bad else 0.0
         shown = ["complete downloads", f"{100 * share:.1f} %", "", "", f"{100 * COMPLETE:.0f} %"]
-        table.append([name, variant, *shown, verdict(share >= COMPLETE), "", ""])
+        table.append([name, variant, *shown, verdict(share >= COMPLETE), "", "", "", ""])
         error = max(row["weight_error"] for row in sides["shadow"])
         shown = ["largest error of a weight", f"{100 * error:.1f} %", "", "", f"{100 * WEIGHTS:.0f} %"]
-        table.append([name, variant, *shown, verdict(error <= WEIGHTS), "", ""])
+        table.append([name, variant, *shown, verdict(error <= WEIGHTS), "", "", "", ""])
     for name in SCENARIOS:
         table += orders(name, {variant: sides for (scenario, variant), sides in by.items() if scenario == name})
-    place = HEAD.index("verdict")
-    return table, sum(row[place] == verdict(True) for row in table), len(table)
+    return table
+
+
+def count(table: Sequence[Sequence[str]], column: str) -> tuple[int, int]:
+    """The number of criteria that hold in a column of verdicts, and the number of all its criteria."""
+    verdicts = [row[HEAD.index(column)] for row in table]
+    return verdicts.count(verdict(True)), sum(map(bool, verdicts))
 
 
 def middle(values: Sequence[float | None]) -> float:
@@ -371,6 +413,15 @@ def drawn(quantity: str, sides: Sides) -> list[float]:
         by.setdefault(row["draw"], []).append(value(quantity, row))
     theirs = middle([value(quantity, row) for row in sides["shadow"]])
     return [middle(each) / theirs - 1 for each in by.values()] if theirs else []
+
+
+def with_their_circuits(quantity: str, sides: Sides) -> float:
+    """The difference with the circuits of Shadow, over the seeds for which they are known; not a number without any."""
+    seeds = {row["seed"] for row in sides["same"]}
+    theirs, ours = (
+        [value(quantity, row) for row in sides[world] if row["seed"] in seeds] for world in ("shadow", "same")
+    )
+    return middle(ours) / middle(theirs) - 1 if seeds else math.nan
 
 
 def extent(differences: Sequence[float]) -> str:
@@ -409,7 +460,7 @@ def orders(name: str, variants: dict[str, Sides]) -> Iterator[list[str]]:
             there, here, last = (percent(each) for each in shown)
             yield [
                 name, f"{other} against {one}", quantity, there, here, "", "the same sign",
-                verdict(shown[0] * shown[1] > 0), last, "",
+                verdict(shown[0] * shown[1] > 0), last, "", "", "",
             ]  # fmt: skip
 
 
@@ -445,7 +496,8 @@ def has(row: Row, workload: str, column: str) -> bool:
     return bool(row["workloads"].get(workload, {}).get(column))
 
 
-EFFECT = ("scenario", "times", "quantile", "Shadow", "Penstock", "with Linux's TCP", "with five draws of circuits")
+EFFECT = ("scenario", "times", "quantile", "Shadow", "Penstock", "with Linux's TCP", "with Shadow's circuits",
+          "with five draws of circuits")  # fmt: skip
 BASELINE, EFFECTIVE = "vanilla", "kist"
 
 
@@ -462,7 +514,7 @@ def effects(rows: Sequence[Row]) -> list[list[str]]:
         ):
             for place in (0, 1, 3):
                 shown = []
-                for world in (*WORLDS, "draws"):
+                for world in (*WORLDS, "same", "draws"):
                     before = {same(row): row for row in pair[0][world] if has(row, workload, column)}
                     changes = [
                         row["workloads"][workload][column][place]
@@ -524,13 +576,21 @@ def compare(arguments: argparse.Namespace) -> int:
     """Print the tables, and write them into a page; returns the exit status."""
     rows = [row for file in ("shadow", "sim") for row in read(arguments.data / f"{file}.jsonl")]
     rows = [row for row in rows if row["scenario"] in SCENARIOS]
-    table, hold, whole = lines(rows)
+    table = lines(rows)
+    hold, whole = count(table, "verdict")
     if not table:
         refuse(f"shadow: {arguments.data} has no run of both Shadow and the simulator; run make reference-shadow")
     ours = [row for row in rows if row["world"] == "sim"]
     counts = {name: len({row["seed"] for row in ours if row["scenario"] == name}) for name in SCENARIOS}
     seeds = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
     summary = f"{hold} of {whole} criteria hold. Seeds: {seeds}."
+    with_them, there = count(table, "verdict with them")
+    if there:
+        shares = [row["circuits"]["share"] for row in rows if "circuits" in row]
+        summary += (
+            f" With the circuits of Shadow, {with_them} of {there} criteria hold; {100 * min(shares):.1f} to"
+            f" {100 * max(shares):.1f} % of Shadow's downloads used these circuits."
+        )
     tables = [
         generated.table(head, cells) for head, cells in ((HEAD, table), (EFFECT, effects(rows)), (COSTS, costs(rows)))
     ]

@@ -119,7 +119,18 @@ def test_the_differences_of_other_draws_of_circuits_stand_beside_the_criterion(t
     done = compare(tmp_path, [*both, *draws])
     assert done.status == 0
     assert "vanilla | web, download, median | 10 s | 10 s | +0 % | 20 % | holds |  | -10 % to +40 % |" in done.out
-    assert "| line | web, download | 50 % | +0 % | +0 % |  | -50 % to +0 % |" in done.out
+    assert "| line | web, download | 50 % | +0 % | +0 % |  |  | -50 % to +0 % |" in done.out
+
+
+def test_the_circuits_of_shadow_have_criteria_of_their_own_on_their_seeds(tmp_path: Path) -> None:
+    circuits = {"circuits": {"each": {"web1": "guard middle exit"}, "share": 0.97}}
+    shadow = [row("shadow", 1, web=10.0), {**row("shadow", 2, web=20.0), **circuits}]
+    ours = [row("sim", 1, web=10.0), row("sim", 2, web=20.0), row("same", 2, web=25.0)]
+    done = compare(tmp_path, [*shadow, *ours])
+    assert done.status == 0
+    assert "web, download, median | 15 s | 15 s | +0 % | 20 % | holds |  |  | +25 % | differs |" in done.out
+    assert "web, download, 90th percentile | 45 s | 45 s | +0 % | 40 % | holds |  |  | +25 % | holds |" in done.out
+    assert "With the circuits of Shadow, 5 of 9 criteria hold; 97.0 to 97.0 % of Shadow's downloads" in done.out
 
 
 def test_downloads_of_shadow_must_be_complete_and_weights_those_of_the_scenario(tmp_path: Path) -> None:
