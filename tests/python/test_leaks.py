@@ -9,7 +9,7 @@ import pytest
 from conftest import Command, sentence
 
 from penstock import catalog
-from penstock.attacks import conclusions, estimators, model, wave
+from penstock.attacks import conclusions, estimators, measurement, model, wave
 from penstock.attacks.information import NO, YES, Guess
 from penstock.attacks.measurement import Run
 from penstock.errors import PenstockError
@@ -207,6 +207,76 @@ def test_faster_downloads_reveal_the_guard_only_if_it_is_faster(speed: float, ri
         assert 0.3 < correct < 0.7
 
 
+def test_a_server_measures_the_time_until_the_next_request() -> None:
+    # Responses of 100, 300 and 50 B; the client asks for them at 1, 3, 6 and 7 s.
+    rows = [
+        {"client": "a", "start_s": at, "connect_s": 1.0, "bytes_received": size}
+        for at, size in zip((0.0, 2.0, 5.0, 6.0), (100, 300, 50, 10), strict=True)
+    ]
+    once = {"client": "b", "start_s": 1.0, "connect_s": 1.0, "bytes_received": 100}
+    found = measurement.served(
+        run_of(pl.DataFrame([*rows, once])), ["a", "b"], np.array([0.0, 1.0, 2.0, 4.0, 7.0, 9.0])
+    )
+    assert found == {"a": pytest.approx([50.0, 50.0, 75.0, 250 / 3, 50.0])}
+
+
+def test_a_server_finds_the_guard_of_clients_that_ask_again(penstock: Command, tmp_path: Path) -> None:
+    asked = SCENARIO.replace('size = "1 GiB"', 'size = "400 KiB"', 1)
+    (tmp_path / "mine.toml").write_text(asked.replace('"throughput", ', '"throughput", at = "server", '))
+    # The links give probes the share of a guard that each client has.
+    links = ["--set", 'clients.probe.link="100 KiB/s"', "--set", 'clients.b.link="100 KiB/s"']
+    done = penstock("attack", "mine.toml", "--out", "one", "--no-report", "--json", *links)
+    assert done.status == 0, done.err
+    victims = pl.read_parquet(tmp_path / "one" / "victims.parquet")
+    # Four downloads at a time through the slow guard last longer than the run, so their clients do not ask again.
+    assert victims["truth"].to_list() == ["quick"] * 6
+    assert json.loads(done.out)["leaks"][0]["left_out"] == 6
+    assert (victims["auc"] == 1.0).all()
+
+
+def place(name: str, place: int) -> dict[str, object]:
+    return {"name": name, "place": place, "weight": 1, "guard": True, "tor": {"bandwidth": None}, "link_up": 1}
+
+
+class Star:
+    """A network in which the round trip between two places is the sum of their numbers [10 ms]."""
+
+    def sampled(self, _variant: str, _seed: int) -> dict[str, object]:
+        relays = [place(name, k) for k, name in enumerate(("guard", "middle", "exit"))]
+        clients = [place(name, 3 + k) | {"workloads": [0]} for k, name in enumerate(("near", "far", "farther"))]
+        edges = [(a, b, 0.005 * (a + b)) for a in range(7) for b in range(7)]
+        servers = [place("server", 6)]
+        return {
+            "relays": relays,
+            "clients": clients,
+            "servers": servers,
+            "edges": edges,
+            "workloads": [{"name": "ping"}],
+        }
+
+
+def test_the_estimate_of_a_latency_is_the_smallest_ping_without_the_known_hops() -> None:
+    # guard 0, middle 1, exit 2, server 6: the known hops take 10 + 30 + 80 ms. "far" (4) is 40 ms away from the guard.
+    trips = [0.25, 0.163, 0.2]
+    rows = [
+        {"client": "far", "workload": "ping", "start_s": at, "connect_s": trip, "circuit": 0, "bytes_received": 1}
+        for at, trip in enumerate(trips, start=1)
+    ]
+    paths = pl.DataFrame({"circuit": [0], "guard": "guard", "middle": "middle", "exit": "exit"})
+    empty = pl.DataFrame()
+    run = Run("one", "", 1, pl.DataFrame(rows), paths, empty, empty, Star())  # type: ignore[arg-type]
+    one = {"name": "one", "title": "One", "conclusion": {"kind": "rank"}}
+    one |= {"adversary": {"controls": ["server"], "victims": "ping"}, "measurement": {"what": "round-trip"}}
+    one |= {"estimator": {"kind": "latency", "server": "server", "resolution": "1 ms"}}
+    [guess] = estimators.guesses(model.read([one], "mine.toml")[0], run)
+    assert guess.names == ("near", "far", "farther")
+    assert guess.truth == 1
+    assert guess.facts["estimate_s"] == pytest.approx(0.043)
+    assert guess.facts["error_s"] == pytest.approx(0.003)
+    assert guess.facts["pings"] == 2
+    assert list(guess.scores) == pytest.approx([-0.013, -0.003, -0.007])
+
+
 def test_the_best_ping_is_the_first_one_near_the_smallest() -> None:
     trips = np.array([0.3, 0.2, 0.1005, 0.15, 0.1])
     assert estimators.best_ping(trips, 0.001) == (0.1, 3)
@@ -238,6 +308,11 @@ def test_the_attacks_of_shipped_scenarios_are_valid(name: str) -> None:
         (', probes = "probe"', "", "adversary.probes is missing"),
         ('what = "throughput"', 'what = "round-trip"', "measurement.what must be 'throughput'"),
         ('begin = "10 s"', 'at = "exit"', "add 'exit' to adversary.controls"),
+        (
+            '"server", "clients"], victims = "bulk", probes = "probe" }\nmeasurement = { what',
+            '"clients"], victims = "bulk", probes = "probe" }\nmeasurement = { at = "server", what',
+            "add 'server' to adversary.controls",
+        ),
     ],
 )
 def test_a_mistake_in_an_attack_is_a_sentence(tmp_path: Path, old: str, new: str, expected: str) -> None:

@@ -193,7 +193,7 @@ fn of_tor(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
         || changes(|to| matches!(to, Switch::CircuitPolicy(_)));
     for relay in sections.relays.values() {
         let has_era = relay.keys.era.era.is_some();
-        for key in ["era_buckets", "era_weights"] {
+        for key in ["era_buckets", "era_weights", "era_flags"] {
             add(keys, (relay, &eras), key, has_era, "these relays have no era; set era too");
         }
         let why = "no client has edge_control = \"dctcp\"; set it too";

@@ -541,6 +541,8 @@ pub struct Generated {
     pub buckets: bool,
     /// Whether the weights of relays are drawn. Otherwise, they are the capacities.
     pub weights: bool,
+    /// Whether the flags of relays are drawn. Otherwise, the group has them.
+    pub flags: bool,
 }
 
 /// All deployments of a scenario, in the order in which they apply.

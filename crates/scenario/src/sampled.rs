@@ -272,7 +272,9 @@ impl Generated {
 
     fn take(&self, relay: &mut Relay, sampled: &era::SampledRelay) {
         let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
-        (relay.guard, relay.exit) = (sampled.class.is_guard(), sampled.class.is_exit());
+        if self.flags {
+            (relay.guard, relay.exit) = (sampled.class.is_guard(), sampled.class.is_exit());
+        }
         let capacity = sampled.link.min(sampled.rate);
         let link = if self.buckets { sampled.link } else { capacity };
         (relay.host.link_up, relay.host.link_down) = (rate(link), rate(link));

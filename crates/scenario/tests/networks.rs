@@ -104,6 +104,20 @@ fn without_weights_of_the_era_a_relay_has_the_weight_of_its_capacity() {
 }
 
 #[test]
+fn without_flags_of_the_era_all_relays_have_the_flags_of_their_group() {
+    let relays = |keys: &str| {
+        let document = parse(&TEXT.replace("era =", &format!("{keys}\nera ="))).unwrap();
+        document.scenario("default").unwrap().sampled(Seed(1)).into_owned().relays
+    };
+    let drawn = relays("");
+    let both = relays("era_flags = false");
+    let guards = relays("era_flags = false\nflags = [\"guard\"]");
+    assert!(both.iter().all(|relay| relay.guard && relay.exit));
+    assert!(guards.iter().all(|relay| relay.guard && !relay.exit));
+    assert!(drawn.iter().map(|relay| relay.weight).eq(both.iter().map(|relay| relay.weight)));
+}
+
+#[test]
 fn clients_use_guards_and_exits_and_keep_their_guards() {
     let scenario = scenario("guards = 3\n");
     let drawn = scenario.sampled(Seed(4));

@@ -128,6 +128,32 @@ def received(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Float
     return {name: counts / np.diff(borders) for name, counts in series.items()}
 
 
+def served(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Floats]:
+    """The rate at which a server sees each client receive, in each interval [B/s]; the table `transfers`.
+
+    The server sends a response and waits for the client's next request, which the response triggers. Its size over this
+    time is the circuit's rate during this time. Before the first and after the last such time, the nearest rate counts.
+    Clients with fewer than two requests are left out.
+
+    Source: throttling section 5.1, "Testing Circuit Throughput".
+
+    Deviation: a request counts from the time at which the client has its CONNECTED, half a round trip later than the
+    server sees it. Only the change of this half counts, because a rate needs the difference of two such times.
+    """
+    series = {}
+    asked = run.transfers.filter(pl.col("client").is_in(list(names)), pl.col("connect_s").is_not_null())
+    asked = asked.select("client", "bytes_received", at=pl.col("start_s") + pl.col("connect_s")).sort("at")
+    for (name,), of_client in asked.group_by("client", maintain_order=True):
+        at, sizes = of_client["at"].to_numpy(), of_client["bytes_received"].to_numpy()[:-1]
+        if len(sizes):
+            rates = sizes / np.diff(at)
+            # The bytes until a time grow linearly between two requests.
+            arrived = np.interp(borders, at, np.concatenate([[0.0], np.cumsum(sizes)]))
+            arrived += np.minimum(borders - at[0], 0.0) * rates[0] + np.maximum(borders - at[-1], 0.0) * rates[-1]
+            series[str(name)] = np.diff(arrived) / np.diff(borders)
+    return series
+
+
 def sent(run: Run, circuits: dict[str, int], borders: Floats) -> dict[str, Floats]:
     """The rate at which the exit of each circuit sends payload in each interval [B/s]; the table `cells`.
 

@@ -46,8 +46,9 @@ class Measurement(Strict):
     """A measurement of every victim, and of every probe."""
 
     what: Literal["throughput", "round-trip"]
-    at: Literal["exit", "client"] = "client"
-    """Where throughput is measured: cells that leave the exit, or bytes that the client receives."""
+    at: Literal["exit", "client", "server"] = "client"
+    """Where throughput is measured: cells that leave the exit, bytes that the client receives, or the time of a server
+    between a client's requests."""
     period: Seconds = 1.0
     """The interval of throughput [s]."""
     begin: Seconds = 0.0
@@ -170,10 +171,15 @@ class Attack(Strict):
             )
         if not self.adversary.probes and isinstance(self.estimator, Correlation | Rate | Wave):
             raise ValueError(f"adversary.probes is missing; the estimator {self.estimator.kind!r} needs probes")
-        if self.measurement.at == "exit" and "exit" not in self.adversary.controls:
-            raise ValueError("measurement.at is 'exit'; add 'exit' to adversary.controls")
+        at = self.measurement.at
+        if at in ("exit", "server") and at not in self.adversary.controls:
+            raise ValueError(f"measurement.at is {at!r}; add {at!r} to adversary.controls")
         if isinstance(self.estimator, Correlation | Rate | Ends) and self.measurement.what != "throughput":
             raise ValueError(f"measurement.what must be 'throughput' for the estimator {self.estimator.kind!r}")
+        if at == "server" and not isinstance(self.estimator, Correlation | Rate):
+            raise ValueError(
+                f"measurement.at is 'server'; the estimator {self.estimator.kind!r} does not measure there"
+            )
         return self
 
 

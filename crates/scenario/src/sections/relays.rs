@@ -35,6 +35,8 @@ section! {
         /// With true, the weights of these relays differ from their capacities, as in that year's consensus. With
         /// false, the weight of a relay is its capacity: the lower of link and bandwidth_rate.
         era_weights: bool = Flag, Is("true");
+        /// With true, the flags of these relays are those of relays of that year. With false, the key flags has them.
+        era_flags: bool = Flag, Is("true");
     }
 }
 
@@ -125,7 +127,9 @@ fn generated(
     for (name, relay) in read {
         let Some(era) = relay.keys.era.era.and_then(Era::of) else { continue };
         // The defaults of `[relay]`, which the resolved file repeats, are no contradiction.
-        if let Some(key) = OF_ERA.iter().find(|key| relay.sets(key) && !relay.has_default(key)) {
+        let EraKeys { era_buckets: buckets, era_weights: weights, era_flags: flags, .. } = relay.keys.era;
+        let sampled = OF_ERA.iter().filter(|key| flags || **key != "flags");
+        if let Some(key) = sampled.into_iter().find(|key| relay.sets(key) && !relay.has_default(key)) {
             let message = format!("the era of [{}] draws this; set one of the two", relay.path);
             return Err(relay.wrong(key, message));
         }
@@ -133,8 +137,7 @@ fn generated(
             return Err(relay.wrong("era", "an era is for several relays; set count"));
         }
         let of_group = (0..relays.len()).filter(|index| relays[*index].host.group.name == *name).collect();
-        let EraKeys { era_buckets: buckets, era_weights: weights, .. } = relay.keys.era;
-        let group = Generated { era, group: name.clone(), relays: of_group, buckets, weights };
+        let group = Generated { era, group: name.clone(), relays: of_group, buckets, weights, flags };
         group.draw(relays, Seed(0));
         // A relay has no sampled country before its network is sampled.
         let country = relay.keys.host.country.and_then(Country::of);
