@@ -119,9 +119,18 @@ def test_a_false_elimination_loses_no_entropy_and_is_counted() -> None:
     made = [(run, right), (run, right), (run, right), (run, wrong)]
     rows = pl.DataFrame(conclusions.rows_of(of_rate, "one", made), conclusions.VICTIM, orient="row")
     assert rows["entropy_lost"].to_list() == [2.0, 2.0, 2.0, None]
+    # A wrong elimination removes as many candidates as a right one.
+    assert rows["eliminated"].to_list() == [2.0] * 4
     leak = conclusions.leak_of(of_rate, "one", "one", rows, 3)
     assert (leak["entropy_lost"], leak["false_eliminations"], leak["left_out"]) == (2.0, 0.25, 3)
     assert 0.0 <= leak["false_eliminations_low"] <= leak["false_eliminations_high"] <= 1.0
+
+
+def test_an_empty_set_eliminates_all_but_one_candidate_and_loses_no_entropy() -> None:
+    of_rate = attack("rate", {}, {"kind": "set", "at_least": 2.0})
+    guess = Guess("v", 0, ("a", "b", "c", "d"), np.array([1.0, 0.0, 0.0, 0.0]))
+    [row] = conclusions.rows_of(of_rate, "one", [(run_of(pl.DataFrame()), guess)])
+    assert (row["entropy_lost"], row["eliminated"]) == (0.0, 2.0)
 
 
 def test_a_decision_has_no_entropy_lost() -> None:

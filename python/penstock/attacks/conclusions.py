@@ -30,6 +30,7 @@ VICTIM = {
     "auc": pl.Float64(),
     "false_positives": pl.Float64(),
     "entropy_lost": pl.Float64(),
+    "eliminated": pl.Float64(),
     "gain": pl.Float64(),
     "score": pl.Float64(),
     "error_s": pl.Float64(),
@@ -41,7 +42,7 @@ VICTIM = {
 RATES = ("false_eliminations", "true_positive_rate", "false_positive_rate", "auc")
 """Columns of leaks whose means and intervals are within [0, 1]."""
 
-MEASURED = ("entropy_lost", "gain", "remaining", *RATES)
+MEASURED = ("entropy_lost", "eliminated", "gain", "remaining", *RATES)
 """The columns of leaks with an interval."""
 
 
@@ -80,6 +81,7 @@ def rows_of(attack: Attack, variant: str, made: Made) -> list[dict[str, Any]]:
             "auc": _auc(guess, guesses),
             "false_positives": left.wrong,
             "entropy_lost": _entropy_lost(attack, guess, left),
+            "eliminated": _eliminated(attack, guess),
             "gain": float(gain),
             "score": float(guess.scores[1] if guess.is_decision else guess.scores[guess.truth]),
             "error_s": guess.facts.get("error_s"),
@@ -99,6 +101,18 @@ def _entropy_lost(attack: Attack, guess: Guess, left: Remaining) -> float | None
     if isinstance(attack.conclusion, Decision) or (isinstance(attack.conclusion, Set) and not left.hit):
         return None
     return information.bits(guess.candidates / left.size)
+
+
+def _eliminated(attack: Attack, guess: Guess) -> float | None:
+    """The entropy lost if nobody asks whether the true candidate remains [bit]; only for a set.
+
+    At least one candidate remains, so that a set without any counts as if the adversary had found a single one.
+
+    Source: throttling section 5.2, which removes guards and does not say that the true one must remain.
+    """
+    if not isinstance(attack.conclusion, Set):
+        return None
+    return information.bits(guess.candidates / max(int((guess.scores >= attack.conclusion.at_least).sum()), 1))
 
 
 def _auc(guess: Guess, all_of_variant: Sequence[Guess]) -> float:

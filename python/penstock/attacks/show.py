@@ -13,6 +13,7 @@ from penstock.result import Result
 COLUMNS = {
     "entropy_lost": "entropy lost [bit]",
     "false_eliminations": "false eliminations",
+    "eliminated": "eliminated [bit]",
     "gain": "gain [bit]",
     "remaining": "remaining",
     "true_positive_rate": "true positives",
@@ -23,8 +24,8 @@ COLUMNS = {
 
 NOTE = (
     "Entropy lost: from all candidates to those that remain, for victims whose true candidate remains. False "
-    "eliminations: the other victims. Gain: information about the true one, with probabilities fitted to other "
-    "networks or victims. Left out: victims without a guess. p: permutation test of a leak. Intervals: 95 %; those of "
+    "eliminations: the other victims. Eliminated: entropy lost of all victims, whether or not the true candidate "
+    "remains. Gain: information about the true one, with probabilities fitted to other networks or victims. Left out: victims without a guess. p: permutation test of a leak. Intervals: 95 %; those of "
     "rates are in [0, 1]."
 )
 

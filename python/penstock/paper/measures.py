@@ -67,6 +67,7 @@ MEASURES = {
         f"attack_{name}": Measure("victims", unit, ("leaks",), of_runs=study.Measure(name))
         for name, unit in {
             "entropy_lost": "bit",
+            "eliminated": "bit",
             "gain": "bit",
             "remaining_share": "",
             "true_positive_rate": "",
