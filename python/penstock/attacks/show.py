@@ -25,8 +25,8 @@ COLUMNS = {
 NOTE = (
     "Entropy lost: from all candidates to those that remain, for victims whose true candidate remains. False "
     "eliminations: the other victims. Eliminated: entropy lost of all victims, whether or not the true candidate "
-    "remains. Gain: information about the true one, with probabilities fitted to other networks or victims. Left out: victims without a guess. p: permutation test of a leak. Intervals: 95 %; those of "
-    "rates are in [0, 1]."
+    "remains. Gain: information about the true one, with probabilities fitted to other networks or victims. Left "
+    "out: victims without a guess. p: permutation test of a leak. Intervals: 95 %; those of rates are in [0, 1]."
 )
 
 
