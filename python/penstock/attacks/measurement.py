@@ -152,8 +152,8 @@ READINGS = {
     "reported": pl.coalesce("backlog_beyond_cells", "backlog_cells"),
     "largest": pl.max_horizontal("backlog_beyond_cells", "backlog_cells"),
 }
-"""The readings of a backlog [cell]: the exit's own estimate; the next relay's report, or the own estimate if there is none;
-the larger one of both."""
+"""The readings of a backlog [cell]: the exit's own estimate; the next relay's report, or the own estimate without such
+reports; the larger one of both."""
 
 
 def backlog(run: Run, circuits: Mapping[str, int], borders: Floats, reading: str) -> dict[str, Floats]:
