@@ -1,7 +1,9 @@
 """Estimators on series with known truth, the section `[[attacks]]`, and the command `penstock attack`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -13,6 +15,7 @@ from penstock.attacks import conclusions, estimators, measurement, model, wave
 from penstock.attacks.information import NO, YES, Guess
 from penstock.attacks.measurement import Run
 from penstock.errors import PenstockError
+from penstock.explorer.views import ALONG
 from penstock.figures.printed import draw
 from penstock.paper import printed
 from penstock.result import Result
@@ -197,6 +200,188 @@ def test_an_observer_of_both_ends_finds_the_client_only_if_the_ends_agree(known:
     assert known or float(np.mean(ranks)) > 2
 
 
+GUARDS = 8
+"""The guards of `run_with_backlogs`."""
+
+
+def run_with_backlogs(rng: np.random.Generator, *, own: bool, reported: bool) -> Run:
+    """Sixteen victims and a probe through each of eight guards, whose queues differ.
+
+    The two estimates of a victim's exit follow the queue of the victim's guard, or a queue that no probe sees.
+    """
+    queues = rng.gamma(2.0, 3.0, size=(GUARDS, 60))
+    clients = [(f"v{k:02}", "test", k % GUARDS) for k in range(16)] + [(f"p{k}", "probe", k) for k in range(GUARDS)]
+    samples, transfers, paths, received = [], [], [], []
+    for number, (client, workload, guard) in enumerate(clients):
+        blind = rng.gamma(2.0, 3.0, size=(2, 60))
+        is_probe = workload == "probe"
+        next_cells = queues[guard] if own or is_probe else blind[0]
+        # A victim's report has small errors, and arrives one interval later.
+        beyond = np.roll(queues[guard], 0 if is_probe else 1) if reported or is_probe else blind[1]
+        for hop in ("exit", "guard"):
+            # The guard's own estimate is no knowledge of the exit.
+            table = {"circuit": number, "hop": hop, "t_s": np.arange(60) + 0.5}
+            noisy = next_cells + rng.normal(0, 0.5, 60), beyond + rng.normal(0, 0.5, 60)
+            at_guard = queues[guard], queues[guard]
+            own_cells, beyond_cells = noisy if hop == "exit" else at_guard
+            samples.append(pl.DataFrame(table | {"backlog_cells": own_cells, "backlog_beyond_cells": beyond_cells}))
+        transfers.append({"client": client, "workload": workload, "circuit": number, "bytes_received": 1})
+        paths.append({"circuit": number, "client": client, "guard": f"g{guard}", "middle": "m", "exit": "e"})
+        received += [{"client": client, "t_s": float(t + 1), "received_bytes": 498} for t in range(60)]
+    sampled = SimpleNamespace(
+        guards=[f"g{k}" for k in range(GUARDS)],
+        workloads={of: [name for name, workload, _ in clients if workload == of] for of in ("test", "probe")},
+    )
+    cells = pl.DataFrame(schema={"hop": pl.String, "kernel_ns": pl.Int64, "cell": pl.Int64, "circuit": pl.Int64})
+    run = replace(
+        run_of(pl.DataFrame(transfers)),
+        paths=pl.DataFrame(paths),
+        clients=pl.DataFrame(received),
+        cells=cells,
+        samples=pl.concat(samples),
+    )
+    # The cached property has the sampled network, so that no document is needed.
+    run.__dict__["sampled"] = sampled
+    return run
+
+
+def backlog_attack(reading: str, **estimator: object) -> model.Attack:
+    table = {
+        "name": "one",
+        "title": "One",
+        "adversary": {"controls": ["exit", "clients", "circuits"], "victims": "test", "probes": "probe"},
+        "measurement": {"what": "backlog", "at": "exit", "reading": reading},
+        "estimator": {"kind": "correlation", "lag": "2 s"} | estimator,
+        "conclusion": {"kind": "rank"},
+    }
+    return model.read([table], "mine.toml")[0]
+
+
+@pytest.mark.parametrize(
+    ("reading", "own", "reported", "known"),
+    [
+        ("own", True, False, True),
+        ("own", False, True, False),
+        ("reported", False, True, True),
+        ("reported", True, False, False),
+        ("largest", True, True, True),
+        ("largest", False, False, False),
+    ],
+)
+def test_a_backlog_reveals_the_guard_only_if_its_reading_follows_the_guards_queue(
+    reading: str, own: bool, reported: bool, known: bool
+) -> None:
+    rng = np.random.default_rng(7)
+    run = run_with_backlogs(rng, own=own, reported=reported)
+    found = estimators.guesses(backlog_attack(reading), run)
+    assert [guess.names[guess.truth] for guess in found] == [f"g{k % GUARDS}" for k in range(16)]
+    made = [(run, guess) for guess in found]
+    gain = float(np.mean([row["gain"] for row in conclusions.rows_of(backlog_attack(reading), "one", made)]))
+    if known:
+        assert [guess.rank for guess in found] == [1] * 16
+        assert gain > 2.5
+    else:
+        assert gain < 0.5
+        assert conclusions.p_value(made) > 0.01
+
+
+LAST_HOP = """
+[scenario]
+title = "The last hop becomes the bottleneck"
+[run]
+seeds = [1]
+duration = "24 s"
+[trace]
+workloads = ["bulk"]
+interval = "10 ms"
+[network]
+rtt = "60 ms"
+[relay]
+refill = "10 ms"
+bandwidth_rate = "2 MiB/s"
+bandwidth_burst = "64 KiB"
+transport = "datagram"
+edge_control = { kind = "windows", ends = "suppressed" }
+scheduler = { kind = "vanilla", outbuf_low = "1 KiB", outbuf_high = "1 KiB" }
+[relays.entry]
+[relays.middle]
+[relays.exit]
+bandwidth_rate = "800 KiB/s"
+bandwidth_burst = "16 KiB"
+[client]
+path = ["entry", "middle", "exit"]
+refill = "10 ms"
+bandwidth_rate = "2 MiB/s"
+bandwidth_burst = "64 KiB"
+transport = "datagram"
+edge_control = { kind = "windows", ends = "suppressed" }
+[servers.destination]
+[workloads.bulk]
+size = "1 GiB"
+[clients.bulk]
+workload = "bulk"
+[[changes]]
+at = "20 s"
+set = { "clients.bulk.bandwidth_rate" = "200 KiB/s", "clients.bulk.bandwidth_burst" = "4 KiB" }
+[[variants]]
+name = "marut"
+set = { "relay.hop_control" = "marut", "client.hop_control" = "marut" }
+[[variants]]
+name = "backtap"
+set = { "relay.hop_control" = "backtap", "client.hop_control" = "backtap" }
+[[variants]]
+name = "n23"
+set = { "relay.hop_control" = "n23", "client.hop_control" = "n23" }
+"""
+
+
+def test_the_table_has_diff_of_each_hop_and_the_c_diff_that_the_next_hop_sent(
+    penstock: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(LAST_HOP)
+    assert penstock("run", "mine.toml", "--out", "one", "--no-report").status == 0
+    rows = pl.read_parquet(tmp_path / "one" / "circuits.parquet")
+    columns = ["backlog_cells", "backlog_beyond_cells"]
+    at = {(name, hop): rows.filter(variant=name, hop=hop) for name in ("marut", "backtap", "n23") for hop in ALONG}
+    before = at["marut", "exit"].filter(pl.col("t_s").is_between(10, 20)).select(columns)
+    assert before.drop_nulls().height == before.height
+    assert max(before.max().row(0)) < 1.0
+    # c_diff has 16 bits and steps of 1/64 cell. The middle sends the larger one of its own diff and the guard's c_diff.
+    sent = at["marut", "middle"].select(pl.max_horizontal(columns) * 64).to_series().drop_nulls()
+    reports = (at["marut", "exit"]["backlog_beyond_cells"].drop_nulls() * 64).unique()
+    assert reports.is_in(sent.floor().clip(upper_bound=65535).implode()).mean() > 0.9  # type: ignore[operator]
+    assert reports.max() > 640  # type: ignore[operator]
+    # The client is the last node, and BackTap has no reports.
+    assert at["marut", "client"].select(pl.col(columns).count()).row(0) == (0, 0)
+    assert at["backtap", "exit"]["backlog_cells"].max() > 10  # type: ignore[operator]
+    assert at["backtap", "exit"]["backlog_beyond_cells"].count() == 0
+    assert at["n23", "exit"].select(pl.col(columns).count()).row(0) == (0, 0)
+
+
+def test_without_reports_the_reading_is_the_own_estimate_and_an_interval_without_a_sample_keeps_the_last_one() -> None:
+    values = [None, 4.0, None, 8.0]
+    samples = pl.DataFrame({"circuit": 3, "hop": "exit", "t_s": [0.5, 1.2, 1.5, 3.5], "backlog_cells": values})
+    samples = samples.with_columns(backlog_beyond_cells=pl.lit(None, pl.Float64))
+    run = replace(run_of(pl.DataFrame()), samples=samples)
+    borders = np.arange(5.0)
+    for reading in ("own", "reported", "largest"):
+        found = measurement.backlog(run, {"a": 3, "b": 4}, borders, reading)
+        assert {name: list(series) for name, series in found.items()} == {"a": [4.0, 4.0, 4.0, 8.0]}
+    reports = samples.with_columns(backlog_beyond_cells=pl.Series([1.0, 6.0, None, 2.0]))
+    run = replace(run_of(pl.DataFrame()), samples=reports)
+    found = {reading: measurement.backlog(run, {"a": 3}, borders, reading)["a"] for reading in measurement.READINGS}
+    assert list(found["reported"]) == [1.0, 6.0, 6.0, 2.0]
+    assert list(found["largest"]) == [1.0, 6.0, 6.0, 8.0]
+
+
+def test_the_scores_of_feedback_and_throughput_are_added_for_equal_candidates() -> None:
+    one, other = (Guess("v", 0, ("a", "b"), np.array(scores)) for scores in ([0.5, 0.1], [0.25, 0.5]))
+    alone = Guess("w", 0, ("a", "b"), np.array([1.0, 0.0]))
+    third = Guess("w", 0, ("a", "c"), np.array([1.0, 0.0]))
+    [added] = estimators._added([one, alone], [other, third])
+    assert (added.victim, list(added.scores)) == ("v", [0.75, 0.6])
+
+
 @pytest.mark.parametrize(("speed", "right"), [(4.0, True), (1.0, False)])
 def test_faster_downloads_reveal_the_guard_only_if_it_is_faster(speed: float, right: bool) -> None:
     rng = np.random.default_rng(6)
@@ -322,6 +507,8 @@ def test_the_attacks_of_shipped_scenarios_are_valid(name: str) -> None:
             '"clients"], victims = "bulk", probes = "probe" }\nmeasurement = { at = "server", what',
             "add 'server' to adversary.controls",
         ),
+        ('what = "throughput"', 'what = "backlog"', "it needs at = 'exit' and the estimator 'correlation'"),
+        ('kind = "rate"', 'kind = "correlation", with_throughput = true', "needs measurement.what = 'backlog'"),
     ],
 )
 def test_a_mistake_in_an_attack_is_a_sentence(tmp_path: Path, old: str, new: str, expected: str) -> None:

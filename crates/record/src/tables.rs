@@ -176,6 +176,11 @@ row! {
         ssthresh_segments: Option<u64>,
         /// The smoothed round trip of the socket towards the client [s]; none before the first sample.
         srtt_s: Option<f64>,
+        /// The hop's estimate of the circuit's cells that wait at the next hop towards the client [cell]; none without
+        /// BackTap or Marut.
+        backlog_cells: Option<f64>,
+        /// The largest such estimate of later hops, as the next hop reported it last [cell]; none without Marut.
+        backlog_beyond_cells: Option<f64>,
     }
 }
 

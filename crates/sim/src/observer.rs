@@ -3,6 +3,7 @@ use crate::client::{Circuit, Download};
 use crate::queue::HostId;
 use crate::tcp::Info;
 use penstock_core::Counters;
+use penstock_core::hop_control::Backlog;
 use penstock_record::tables::Name;
 use penstock_record::{
     CellRow, CircuitRow, ClientRow, Direction, Outcome, PathRow, Position, RelayRow, Tables, Transfer,
@@ -67,6 +68,8 @@ pub(crate) struct CircuitSample {
     pub(crate) queue: Cells,
     /// At both ends of the circuit, the end-to-end window and the last round trip measured there.
     pub(crate) window: Option<(Cells, Option<Duration>)>,
+    /// What the hop control knows about queues further along the path.
+    pub(crate) backlog: Option<Backlog>,
     /// The state of the socket towards the client.
     pub(crate) tcp: Option<Info>,
 }
@@ -175,6 +178,8 @@ impl Observer {
             cwnd_segments: tcp.map(|tcp| tcp.cwnd.into()),
             ssthresh_segments: tcp.map(|tcp| tcp.ssthresh).filter(|at| *at != u32::MAX).map(u64::from),
             srtt_s: tcp.map(|tcp| tcp.srtt).filter(|srtt| !srtt.is_zero()).map(seconds),
+            backlog_cells: sample.backlog.and_then(|backlog| backlog.next),
+            backlog_beyond_cells: sample.backlog.and_then(|backlog| backlog.beyond),
         });
     }
 

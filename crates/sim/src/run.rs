@@ -219,6 +219,7 @@ impl<'a> Run<'a> {
                     at: now,
                     queue: state.queue,
                     window: state.window,
+                    backlog: state.backlog,
                     tcp: state.tcp,
                 });
             }
@@ -257,6 +258,7 @@ impl<'a> Run<'a> {
                 at: now,
                 queue: Cells::ZERO,
                 window: None,
+                backlog: None,
                 tcp: Some(tcp),
             });
         }

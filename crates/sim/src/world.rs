@@ -26,7 +26,7 @@ use crate::tracker::{Tracker, position};
 use penstock_core::cell::PeerId;
 use penstock_core::config::RelayConfig;
 use penstock_core::edge_control::Negotiation;
-use penstock_core::hop_control::HopOffer;
+use penstock_core::hop_control::{Backlog, HopOffer};
 use penstock_core::reason::{DestroyReason, EndReason};
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
@@ -93,6 +93,7 @@ pub(crate) enum TraceEvent {
 pub(crate) struct CircuitState {
     pub(crate) queue: Cells,
     pub(crate) window: Option<(Cells, Option<Duration>)>,
+    pub(crate) backlog: Option<Backlog>,
     pub(crate) tcp: Option<Info>,
 }
 
@@ -1086,6 +1087,7 @@ impl World<'_> {
         Some(CircuitState {
             queue,
             window: window.or(tor.hop_window(circuit, TO_CLIENT).map(|window| (window, None))),
+            backlog: tor.backlog(circuit, TO_CLIENT),
             tcp: sock.map(|sock| self.net.tcp_info(sock)),
         })
     }

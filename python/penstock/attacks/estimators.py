@@ -1,6 +1,7 @@
 """The estimators of adversaries: from the measurements of one run to a score for each candidate of each victim."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -102,9 +103,24 @@ def _throughput(attack: Attack, run: Run) -> tuple[dict[str, Floats], dict[str, 
     return victims, {relays[name]: series for name, series in probes.items()}
 
 
-def _by_guard(attack: Attack, run: Run, score: Callable[[Floats, Mapping[str, Floats]], Floats]) -> list[Guess]:
+def _backlog(attack: Attack, run: Run) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """The backlogs at the exits of the victims, and those at the exits of the probes by their first relay."""
+    borders, reading = _borders(attack, run), attack.measurement.reading
+    workload, own = attack.adversary.victims, attack.adversary.probes
+    numbers = {key: circuit[0] for key, circuit in sorted(run.circuits.items())}
+    victims = {name: circuit for (name, of), circuit in numbers.items() if of == workload}
+    probes = {run.circuits[name, of][1]: circuit for (name, of), circuit in numbers.items() if of == own}
+    return measurement.backlog(run, victims, borders, reading), measurement.backlog(run, probes, borders, reading)
+
+
+def _by_guard(
+    attack: Attack,
+    run: Run,
+    score: Callable[[Floats, Mapping[str, Floats]], Floats],
+    measured: Callable[[Attack, Run], tuple[dict[str, Floats], dict[str, Floats]]] = _throughput,
+) -> list[Guess]:
     """A guess for each victim about its guard. `score` has the series of the victim and of the candidates' probes."""
-    victims, probes = _throughput(attack, run)
+    victims, probes = measured(attack, run)
     workload = attack.adversary.victims
     skipped: set[str] = set()
     correlates = isinstance(attack.estimator, Correlation)
@@ -127,7 +143,21 @@ def _correlation(attack: Attack, run: Run) -> list[Guess]:
     estimator = attack.estimator
     assert isinstance(estimator, Correlation)  # noqa: S101 the table of estimators selects by kind
     lags = round(estimator.lag / attack.measurement.period)
-    return _by_guard(attack, run, lambda victim, probes: correlations(victim, list(probes.values()), lags))
+
+    def score(victim: Floats, probes: Mapping[str, Floats]) -> Floats:
+        return correlations(victim, list(probes.values()), lags)
+
+    if attack.measurement.what == "throughput":
+        return _by_guard(attack, run, score)
+    found = _by_guard(attack, run, score, _backlog)
+    return _added(found, _by_guard(attack, run, score)) if estimator.with_throughput else found
+
+
+def _added(guesses: Sequence[Guess], others: Sequence[Guess]) -> list[Guess]:
+    """Guesses with the sums of two scores, for victims with the same candidates in both."""
+    of_victim = {(guess.victim, guess.names): guess.scores for guess in others}
+    pairs = ((guess, of_victim.get((guess.victim, guess.names))) for guess in guesses)
+    return [replace(guess, scores=guess.scores + scores, facts={}) for guess, scores in pairs if scores is not None]
 
 
 def _rate(attack: Attack, run: Run) -> list[Guess]:

@@ -1,7 +1,7 @@
-"""The measurements of an adversary in one run: throughput of clients and circuits, and round trips of pings."""
+"""The measurements of an adversary in one run: throughput and backlog of circuits, and round trips of pings."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,8 @@ class Run:
     clients: pl.DataFrame
     cells: pl.DataFrame
     document: _core.Document
+    samples: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """The table `circuits`."""
 
     @cached_property
     def sampled(self) -> "Sampled":
@@ -94,7 +96,7 @@ def _bandwidth(relay: Mapping[str, Any]) -> float:
 
 def runs(result: Result, document: _core.Document) -> list[Run]:
     """The runs of an output, in the order of its variants, networks and seeds."""
-    names = ("transfers", "paths", "clients", "cells")
+    names = ("transfers", "paths", "clients", "cells", "circuits")
     key = ["variant", "network", "seed"]
     parts = {name: getattr(result, name).partition_by(key, as_dict=True, include_key=False) for name in names}
     empty = {name: getattr(result, name).drop(key).clear() for name in names}
@@ -103,7 +105,8 @@ def runs(result: Result, document: _core.Document) -> list[Run]:
     made = []
     for variant, network, seed in found:
         tables = {name: parts[name].get((variant, network, seed), empty[name]) for name in names}
-        made.append(Run(variant, network, seed, **tables, document=document))
+        samples = tables.pop("circuits")
+        made.append(Run(variant, network, seed, **tables, document=document, samples=samples))
     return made
 
 
@@ -167,6 +170,35 @@ def sent(run: Run, circuits: dict[str, int], borders: Floats) -> dict[str, Float
     for name, circuit in circuits.items():
         times = of_circuit[circuit]["kernel_ns"].to_numpy() / 1e9 if circuit in of_circuit else np.empty(0)
         series[name] = np.histogram(times, borders)[0] * step * PAYLOAD / np.diff(borders)
+    return series
+
+
+READINGS = {
+    "own": pl.col("backlog_cells"),
+    "reported": pl.coalesce("backlog_beyond_cells", "backlog_cells"),
+    "largest": pl.max_horizontal("backlog_beyond_cells", "backlog_cells"),
+}
+"""The readings of a backlog [cell]: the exit's own estimate; the next relay's report, or the own estimate without such
+reports; the larger one of both."""
+
+
+def backlog(run: Run, circuits: Mapping[str, int], borders: Floats, reading: str) -> dict[str, Floats]:
+    """The mean backlog that the exit of each circuit knows in each interval [cell]; the table `circuits`.
+
+    An interval without a sample has the number before it. Circuits without any sample are left out.
+    """
+    rows = run.samples.filter(pl.col("hop") == "exit", pl.col("circuit").is_in(list(circuits.values())))
+    rows = rows.select("circuit", "t_s", value=READINGS[reading].cast(pl.Float64)).drop_nulls("value")
+    of_circuit = {circuit: samples for (circuit,), samples in rows.group_by("circuit", maintain_order=True)}
+    series = {}
+    for name, circuit in circuits.items():
+        if circuit in of_circuit:
+            times, values = (of_circuit[circuit][column].to_numpy() for column in ("t_s", "value"))
+            counts, sums = np.histogram(times, borders)[0], np.histogram(times, borders, weights=values)[0]
+            if counts.any():
+                means = pl.Series(np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0))
+                filled = means.fill_nan(None).fill_null(strategy="forward").fill_null(strategy="backward")
+                series[name] = filled.to_numpy()
     return series
 
 

@@ -45,25 +45,29 @@ class Adversary(Strict):
 class Measurement(Strict):
     """A measurement of every victim, and of every probe."""
 
-    what: Literal["throughput", "round-trip"]
+    what: Literal["throughput", "round-trip", "backlog"]
     at: Literal["exit", "client", "server"] = "client"
     """Where throughput is measured: cells that leave the exit, bytes that the client receives, or the time of a server
     between a client's requests."""
+    reading: Literal["own", "reported", "largest"] = "largest"
+    """Which backlog counts: the exit's own estimate, the next relay's report, or the larger one of both."""
     period: Seconds = 1.0
-    """The interval of throughput [s]."""
+    """The interval of throughput and backlog [s]."""
     begin: Seconds = 0.0
     end: Seconds = float("inf")
     """Only samples between these times of the run count [s]."""
 
 
 class Correlation(Strict):
-    """The largest Pearson correlation of the throughputs of a victim and of a probe, over all lags up to `lag`."""
+    """The largest Pearson correlation of the series of a victim and of a probe, over all lags up to `lag`."""
 
     kind: Literal["correlation"]
     lag: Seconds = 0.0
     """The longest time by which a probe may be earlier or later than the victim [s]."""
     skip_shared: bool = False
     """Leaves out guards that are the middle or exit of a victim's circuit."""
+    with_throughput: bool = False
+    """Adds the correlation of the throughputs to that of the backlogs."""
 
 
 class Rate(Strict):
@@ -171,15 +175,22 @@ class Attack(Strict):
             )
         if not self.adversary.probes and isinstance(self.estimator, Correlation | Rate | Wave):
             raise ValueError(f"adversary.probes is missing; the estimator {self.estimator.kind!r} needs probes")
-        at = self.measurement.at
+        what, at, correlates = self.measurement.what, self.measurement.at, isinstance(self.estimator, Correlation)
         if at in ("exit", "server") and at not in self.adversary.controls:
             raise ValueError(f"measurement.at is {at!r}; add {at!r} to adversary.controls")
-        if isinstance(self.estimator, Correlation | Rate | Ends) and self.measurement.what != "throughput":
+        if what == "backlog":
+            if not correlates or at != "exit":
+                raise ValueError("measurement.what is 'backlog'; it needs at = 'exit' and the estimator 'correlation'")
+            if "circuits" not in self.adversary.controls:
+                raise ValueError("measurement.what is 'backlog'; add 'circuits' to adversary.controls")
+        elif isinstance(self.estimator, Correlation | Rate | Ends) and what != "throughput":
             raise ValueError(f"measurement.what must be 'throughput' for the estimator {self.estimator.kind!r}")
         if at == "server" and not isinstance(self.estimator, Correlation | Rate):
             raise ValueError(
                 f"measurement.at is 'server'; the estimator {self.estimator.kind!r} does not measure there"
             )
+        if isinstance(self.estimator, Correlation) and self.estimator.with_throughput and what != "backlog":
+            raise ValueError("estimator.with_throughput needs measurement.what = 'backlog'")
         return self
 
 

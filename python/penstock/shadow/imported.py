@@ -49,7 +49,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "circuits": {
         "circuit": _COUNT, "workload": _TEXT, "hop": _TEXT, "t_s": _TIME, "queue_cells": _COUNT,
         "window_cells": pl.Int64, "rtt_s": _TIME, "client": _TEXT, "cwnd_segments": _COUNT,
-        "ssthresh_segments": _COUNT, "srtt_s": _TIME,
+        "ssthresh_segments": _COUNT, "srtt_s": _TIME, "backlog_cells": pl.Float64, "backlog_beyond_cells": pl.Float64,
     },
     "cells": {
         "circuit": _COUNT, "workload": _TEXT, "cell": _COUNT, "hop": _TEXT, "nic_in_ns": _COUNT, "read_ns": _COUNT,

@@ -1,5 +1,7 @@
 use super::backtap::{MAX_WINDOW, Outstanding, Trips, Window, WindowConfig, forwarded_feedback};
-use super::{CreditPath, DatagramHop, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
+use super::{
+    Backlog, CreditPath, DatagramHop, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source,
+};
 use crate::datagram::Downstream;
 use crate::error::Violation;
 use crate::serial::ahead;
@@ -398,6 +400,13 @@ impl HopControl for Marut {
 
     fn window(&self) -> Option<Cells> {
         self.after.map(|after| Cells::new(self.limit(&after)))
+    }
+
+    fn backlog(&self) -> Option<Backlog> {
+        let after = self.after.as_ref()?;
+        let is_reported = after.reported.1 > Instant::ZERO;
+        let beyond = is_reported.then(|| f64::from(after.reported.0) / PER_CELL);
+        Some(Backlog { next: (!after.trip.is_zero()).then_some(after.own), beyond })
     }
 
     fn credit_path(&self) -> CreditPath {

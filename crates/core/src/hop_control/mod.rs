@@ -177,6 +177,15 @@ pub struct LinkSignals {
     pub moved: Cells,
 }
 
+/// A node's knowledge about a circuit's queues further along the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Backlog {
+    /// The node's own estimate of the cells that wait at the next node [cell]; `None` before the first estimate.
+    pub next: Option<f64>,
+    /// The largest estimate of the nodes beyond, in the last report of the next node [cell]; `None` without a report.
+    pub beyond: Option<f64>,
+}
+
 /// The result of a hop control's tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticked {
@@ -213,6 +222,10 @@ pub trait HopControl: DatagramHop + fmt::Debug + Send {
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation>;
     /// The window of RELAY cells to the next hop [cell]; `None` if there is no window. Only for output.
     fn window(&self) -> Option<Cells> {
+        None
+    }
+    /// The control's knowledge about queues further along the path; `None` if it estimates none. Only for output.
+    fn backlog(&self) -> Option<Backlog> {
         None
     }
     /// The maximum length of the circuit's queue at the node that packages cells [cell]. `None` applies

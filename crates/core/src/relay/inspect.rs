@@ -2,7 +2,7 @@ use super::{Counters, Relay};
 use crate::cell::{Cell, CircId, PeerId};
 use crate::config::RelayConfig;
 use crate::edge_control::EdgeControl;
-use crate::hop_control::HopControl;
+use crate::hop_control::{Backlog, HopControl};
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use penstock_units::{Bytes, Cells, Duration};
 
@@ -48,6 +48,11 @@ impl<C: Cell> Relay<C> {
     /// them.
     pub fn hop_window(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
         self.parts.circuits.get(circuit)?.half(direction).hop.window()
+    }
+
+    /// What the hop control of `circuit` in `direction` knows about queues further along the path.
+    pub fn backlog(&self, circuit: CircuitIndex, direction: Direction) -> Option<Backlog> {
+        self.parts.circuits.get(circuit)?.half(direction).hop.backlog()
     }
 
     /// The end-to-end window of `circuit` at this edge and the last round-trip time; `None` if the edge has no window.

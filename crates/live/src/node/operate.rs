@@ -207,6 +207,7 @@ impl Node {
         let hop = self.hop(circuit)?;
         let queue = self.relay.circuit_queue(circuit, Direction::Backward)?;
         let window = self.relay.circuit_window(circuit);
+        let backlog = self.relay.backlog(circuit, Direction::Backward);
         let (channel, _) = self.relay.leg(circuit, Direction::Backward)?;
         let socket = self.sockets.socket_info(channel);
         Some(CircuitRow {
@@ -221,6 +222,8 @@ impl Node {
             cwnd_segments: Some(socket.cwnd.into()).filter(|cwnd| *cwnd > 0),
             ssthresh_segments: None,
             srtt_s: Some(socket.rtt.as_secs_f64()).filter(|rtt| *rtt > 0.0),
+            backlog_cells: backlog.and_then(|backlog| backlog.next),
+            backlog_beyond_cells: backlog.and_then(|backlog| backlog.beyond),
         })
     }
 

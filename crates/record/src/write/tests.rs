@@ -75,6 +75,8 @@ pub(crate) fn one_row_each() -> Tables {
             cwnd_segments: Some(10),
             ssthresh_segments: None,
             srtt_s: Some(0.125),
+            backlog_cells: Some(2.5),
+            backlog_beyond_cells: None,
         }],
         cells: vec![CellRow {
             circuit: 7,
@@ -129,7 +131,8 @@ fn every_column_of_the_interface_is_written_with_its_value() {
         (
             "circuits",
             "circuit: 7, workload: \"web\", hop: \"exit\", t_s: 0.1, queue_cells: 256, window_cells: -1, \
-             rtt_s: null, client: \"web-1\", cwnd_segments: 10, ssthresh_segments: null, srtt_s: 0.125",
+             rtt_s: null, client: \"web-1\", cwnd_segments: 10, ssthresh_segments: null, srtt_s: 0.125, \
+             backlog_cells: 2.5, backlog_beyond_cells: null",
         ),
         (
             "cells",

@@ -8,7 +8,9 @@ pub(super) use window::{Trips, Window};
 
 use recent::RecentTrips;
 
-use super::{CreditPath, DatagramHop, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
+use super::{
+    Backlog, CreditPath, DatagramHop, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source,
+};
 use crate::error::Violation;
 use crate::keys::Direction;
 use crate::serial::ahead;
@@ -93,6 +95,8 @@ struct After {
     recent: RecentTrips,
     /// How many cells were sent before the current round began.
     round_end: u64,
+    /// The last diff that changed the window [cell].
+    diff: Option<f64>,
 }
 
 impl BackTap {
@@ -137,6 +141,7 @@ impl HopControl for BackTap {
                     trips: Trips::default(),
                     recent: RecentTrips::default(),
                     round_end: 0,
+                    diff: None,
                 });
             }
         }
@@ -180,6 +185,7 @@ impl HopControl for BackTap {
             let least = after.recent.least(now).filter(|_| forwarded > known);
             if let Some(diff) = least.and_then(|least| after.trips.diff_of(least, after.window.get())) {
                 after.window.on_round(diff, sent, after.trips.unqueued());
+                after.diff = Some(diff);
             }
             return Ok(());
         }
@@ -191,6 +197,7 @@ impl HopControl for BackTap {
             if let Some(diff) = after.trips.diff(after.window.get(), samples) {
                 after.window.on_round(diff, sent, after.trips.unqueued());
                 after.trips = Trips::default();
+                after.diff = Some(diff);
             }
         }
         Ok(())
@@ -202,6 +209,13 @@ impl HopControl for BackTap {
 
     fn window(&self) -> Option<Cells> {
         self.after.as_ref().map(|after| Cells::new(after.window.get()))
+    }
+
+    fn backlog(&self) -> Option<Backlog> {
+        let after = self.after.as_ref()?;
+        // Without outstanding cells, no cell waits.
+        let next = after.diff.map(|diff| if after.cells.cells() == 0 { 0.0 } else { diff });
+        Some(Backlog { next, beyond: None })
     }
 
     fn credit_path(&self) -> CreditPath {

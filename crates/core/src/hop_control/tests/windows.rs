@@ -414,6 +414,26 @@ fn coarse_steps_round_down() {
     assert_eq!(middle.downstream(AT(170)).congestion, Some(192), "3.5 cells");
 }
 
+/// M-13: a node knows its own diff and, with Marut, the c_diff that the next node reported, even if the own diff is larger.
+#[test]
+fn a_node_knows_its_own_diff_and_the_reported_one() {
+    let known = |next, beyond| Some(Backlog { next, beyond });
+    for (config, beyond) in [(backtap(), None), (marut(|_| {}), Some(1.5))] {
+        let (mut first, mut count) = (control(&config, &[Side::After]), 0);
+        assert_eq!(first.backlog(), known(None, None), "no round has ended");
+        round(&mut first, 0, 200, &mut count, congestion(1.5), Source::Here);
+        // BackTap's diff uses its window of two cells, and Marut's the five cells that were outstanding.
+        let own = if beyond.is_some() { 5.0 } else { 2.0 };
+        assert_eq!(first.backlog(), known(Some(own), beyond));
+        // The next node has forwarded all cells, so none waits there.
+        first.on_feedback(AT(300), forwarded(6)).unwrap();
+        assert_eq!(first.backlog(), known(Some(0.0), beyond));
+        assert_eq!(control(&config, &[Side::Before]).backlog(), None, "the last node has no next hop");
+    }
+    let credits = HopControlConfig::N23(N23Config::default());
+    assert_eq!(control(&credits, &[Side::After]).backlog(), None, "credits estimate no queue");
+}
+
 #[test]
 fn a_node_with_a_long_queue_sends_no_feedback_until_the_queue_is_shorter() {
     let config = marut(|config| config.queue_cap = Some(3));
