@@ -588,8 +588,8 @@ def compare(arguments: argparse.Namespace) -> int:
     if there:
         shares = [row["circuits"]["share"] for row in rows if "circuits" in row]
         summary += (
-            f" With the circuits of Shadow, {with_them} of {there} criteria hold; {100 * min(shares):.1f} to"
-            f" {100 * max(shares):.1f} % of Shadow's downloads used these circuits."
+            f" With the circuits of Shadow, {with_them} of {there} criteria hold; in each run, at least"
+            f" {100 * min(shares):.1f} % of Shadow's downloads used these circuits."
         )
     tables = [
         generated.table(head, cells) for head, cells in ((HEAD, table), (EFFECT, effects(rows)), (COSTS, costs(rows)))
