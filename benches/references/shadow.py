@@ -376,7 +376,7 @@ def lines(rows: Sequence[Row]) -> list[list[str]]:
             holds = abs(difference) <= limit
             same = with_their_circuits(quantity, sides)
             last = [f"{100 * limit:.0f} %", verdict(holds), percent(other), extent(drawn(quantity, sides))]
-            final = [percent(same), "" if math.isnan(same) else verdict(abs(same) <= limit)]
+            final = [percent(same), verdict(abs(same) <= limit) if sides["same"] else ""]
             table.append([name, variant, quantity, *shown, *last, *final])
         ok, bad, late = (
             sum(each[key] for row in sides["shadow"] for each in row["workloads"].values())
@@ -597,7 +597,7 @@ def compare(arguments: argparse.Namespace) -> int:
     print("\n\n".join([*tables, summary]))
     if arguments.markdown:
         generated.write(arguments.markdown, "benches/references/shadow.py", "\n\n".join([summary, *tables]))
-    return 0 if hold == whole else 1
+    return 0 if (hold, with_them) == (whole, there) else 1
 
 
 def main() -> int:

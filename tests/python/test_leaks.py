@@ -404,13 +404,11 @@ def test_faster_downloads_reveal_the_guard_only_if_it_is_faster(speed: float, ri
 def test_a_server_measures_the_time_until_the_next_request() -> None:
     # Responses of 100, 300 and 50 B; the client asks for them at 1, 3, 6 and 7 s.
     rows = [
-        {"client": "a", "start_s": at, "connect_s": 1.0, "bytes_received": size}
+        {"client": "a", "workload": "form", "start_s": at, "connect_s": 1.0, "bytes_received": size}
         for at, size in zip((0.0, 2.0, 5.0, 6.0), (100, 300, 50, 10), strict=True)
     ]
-    once = {"client": "b", "start_s": 1.0, "connect_s": 1.0, "bytes_received": 100}
-    found = measurement.served(
-        run_of(pl.DataFrame([*rows, once])), ["a", "b"], np.array([0.0, 1.0, 2.0, 4.0, 7.0, 9.0])
-    )
+    once = {"client": "b", "workload": "form", "start_s": 1.0, "connect_s": 1.0, "bytes_received": 100}
+    found = measurement.served(run_of(pl.DataFrame([*rows, once])), "form", np.array([0.0, 1.0, 2.0, 4.0, 7.0, 9.0]))
     assert found == {"a": pytest.approx([50.0, 50.0, 75.0, 250 / 3, 50.0])}
 
 

@@ -127,7 +127,7 @@ def test_the_circuits_of_shadow_have_criteria_of_their_own_on_their_seeds(tmp_pa
     shadow = [row("shadow", 1, web=10.0), {**row("shadow", 2, web=20.0), **circuits}]
     ours = [row("sim", 1, web=10.0), row("sim", 2, web=20.0), row("same", 2, web=25.0)]
     done = compare(tmp_path, [*shadow, *ours])
-    assert done.status == 0
+    assert done.status == 1
     assert "web, download, median | 15 s | 15 s | +0 % | 20 % | holds |  |  | +25 % | differs |" in done.out
     assert "web, download, 90th percentile | 45 s | 45 s | +0 % | 40 % | holds |  |  | +25 % | holds |" in done.out
     assert (

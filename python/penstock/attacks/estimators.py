@@ -95,7 +95,7 @@ def _throughput(attack: Attack, run: Run) -> tuple[dict[str, Floats], dict[str, 
         circuits = {name: circuit[0] for (name, of), circuit in run.circuits.items() if of == workload}
         victims = measurement.sent(run, circuits, borders)
     elif attack.measurement.at == "server":
-        victims = measurement.served(run, run.names(workload), borders)
+        victims = measurement.served(run, workload, borders)
     else:
         victims = measurement.received(run, run.names(workload), borders)
     relays = run.first_relays(attack.adversary.probes)

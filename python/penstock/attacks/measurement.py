@@ -131,7 +131,7 @@ def received(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Float
     return {name: counts / np.diff(borders) for name, counts in series.items()}
 
 
-def served(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Floats]:
+def served(run: Run, workload: str, borders: Floats) -> dict[str, Floats]:
     """The rate at which a server sees each client receive, in each interval [B/s]; the table `transfers`.
 
     The server sends a response and waits for the client's next request, which the response triggers. Its size over this
@@ -144,7 +144,8 @@ def served(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Floats]
     server sees it. Only the change of this half counts, because a rate needs the difference of two such times.
     """
     series = {}
-    asked = run.transfers.filter(pl.col("client").is_in(list(names)), pl.col("connect_s").is_not_null())
+    connected = pl.col("connect_s").is_not_null()
+    asked = run.transfers.filter(pl.col("workload") == workload, connected)
     asked = asked.select("client", "bytes_received", at=pl.col("start_s") + pl.col("connect_s")).sort("at")
     for (name,), of_client in asked.group_by("client", maintain_order=True):
         at, sizes = of_client["at"].to_numpy(), of_client["bytes_received"].to_numpy()[:-1]
