@@ -30,7 +30,7 @@ def test_partition_prints_a_table(penstock: Command) -> None:
     assert done.status == 0, done.err
     lines = done.out.splitlines()
     assert lines[0].startswith("| relays with the new flow control | guards that remain |")
-    assert lines[-1].startswith("16 guards")
+    assert lines[-1].startswith("50 guards")
     rows = {line.split("|")[1].strip(): line.split("|")[4].strip() for line in lines[2:11]}
     assert rows["20 %"] == "0.00"
     assert rows["40 %"] != "0.00"
