@@ -68,7 +68,7 @@ pub(crate) struct CircuitSample {
     pub(crate) queue: Cells,
     /// At both ends of the circuit, the end-to-end window and the last round trip measured there.
     pub(crate) window: Option<(Cells, Option<Duration>)>,
-    /// What the hop control knows about queues further along the path.
+    /// The hop control's estimates of the circuit's queues at later nodes.
     pub(crate) backlog: Option<Backlog>,
     /// The state of the socket towards the client.
     pub(crate) tcp: Option<Info>,

@@ -94,9 +94,9 @@ def _bandwidth(relay: Mapping[str, Any]) -> float:
     return float(min(relay["link_up"], bucket[0]) if bucket else relay["link_up"])
 
 
-def runs(result: Result, document: _core.Document) -> list[Run]:
-    """The runs of an output, in the order of its variants, networks and seeds."""
-    names = ("transfers", "paths", "clients", "cells", "circuits")
+def runs(result: Result, document: _core.Document, *, backlogs: bool) -> list[Run]:
+    """The runs of an output, in the order of its variants, networks and seeds; with `samples` only for backlogs."""
+    names = ("transfers", "paths", "clients", "cells", *(["circuits"] if backlogs else []))
     key = ["variant", "network", "seed"]
     parts = {name: getattr(result, name).partition_by(key, as_dict=True, include_key=False) for name in names}
     empty = {name: getattr(result, name).drop(key).clear() for name in names}
@@ -105,7 +105,7 @@ def runs(result: Result, document: _core.Document) -> list[Run]:
     made = []
     for variant, network, seed in found:
         tables = {name: parts[name].get((variant, network, seed), empty[name]) for name in names}
-        samples = tables.pop("circuits")
+        samples = tables.pop("circuits", pl.DataFrame())
         made.append(Run(variant, network, seed, **tables, document=document, samples=samples))
     return made
 

@@ -41,7 +41,8 @@ def of(result: Result) -> Study:
 def _study(directory: Path, _runs: int) -> Study:
     result = Result(directory)
     attacks, document = attacks_of(result), _document(result)
-    there = measurement.runs(result, document)
+    backlogs = any(attack.measurement.what == "backlog" for attack in attacks)
+    there = measurement.runs(result, document, backlogs=backlogs)
     rows: list[dict[str, Any]] = []
     leaks: list[dict[str, Any]] = []
     for attack in attacks:

@@ -50,7 +50,7 @@ impl<C: Cell> Relay<C> {
         self.parts.circuits.get(circuit)?.half(direction).hop.window()
     }
 
-    /// What the hop control of `circuit` in `direction` knows about queues further along the path.
+    /// The estimates that the hop control of `circuit` in `direction` has of the circuit's queues at later nodes.
     pub fn backlog(&self, circuit: CircuitIndex, direction: Direction) -> Option<Backlog> {
         self.parts.circuits.get(circuit)?.half(direction).hop.backlog()
     }
