@@ -105,12 +105,12 @@ def overrides(setting: Setting) -> list[str]:
     return [key for factor, level in zip(FACTORS, setting, strict=True) if level < 0 for key in factor.minus]
 
 
-def responses(result: Result, warmup: float, measured: float) -> dict[str, float]:
-    """The responses of a run: quantiles of times [s], and bytes per second in the `measured` seconds [B/s]."""
-    downloads = result.transfers.filter(~pl.col("warmup"))
+def responses(result: Result, variant: str, warmup: float, measured: float) -> dict[str, float]:
+    """A variant's responses: quantiles of times [s], and bytes per second in the `measured` seconds [B/s]."""
+    downloads = result.transfers.filter(pl.col("variant") == variant, ~pl.col("warmup"))
     first = downloads["ttfb_s"].drop_nulls().to_numpy()
     web = downloads.filter(pl.col("workload") == "web")["ttlb_s"].drop_nulls().to_numpy()
-    written = result.relays.filter(pl.col("t_s") > warmup)["written_bytes"].sum()
+    written = result.relays.filter(pl.col("variant") == variant, pl.col("t_s") > warmup)["written_bytes"].sum()
     quantiles = {f"first_byte_{q}": stats.quantile(first, q / 100) for q in (50, 80, 90, 99)}
     return {**quantiles, "web_50": stats.quantile(web, 0.5), "writes": written / measured}
 
@@ -216,17 +216,19 @@ def measure(path: Path, settings: Sequence[Setting], networks: int, minutes: flo
     done = {(row["network"], row["setting"], row["scheduler"]) for row in rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     times = [f'run.duration="{minutes + warmup} min"', f'run.warmup="{warmup} min"', "run.networks=[NETWORK]"]
-    for network, setting, scheduler in itertools.product(range(1, networks + 1), settings, SCHEDULERS):
-        if (network, signs(setting), scheduler) in done:
+    for network, setting in itertools.product(range(1, networks + 1), settings):
+        missing = [each for each in SCHEDULERS if (network, signs(setting), each) not in done]
+        if not missing:
             continue
         sets = [key.replace("NETWORK", str(network)) for key in times] + ["trace.workloads=[]", *overrides(setting)]
         with tempfile.TemporaryDirectory() as folder:
-            result = runs.run(SCENARIO, variants=[scheduler], sets=sets, out=Path(folder) / "run", jobs=1)
-            found = responses(result, 60 * warmup, 60 * minutes)
-        row = {"network": network, "setting": signs(setting), "scheduler": scheduler, **conditions, **found}
-        with path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        print(json.dumps(row), flush=True)
+            result = runs.run(SCENARIO, variants=missing, sets=sets, out=Path(folder) / "run", jobs=len(missing))
+            found = {scheduler: responses(result, scheduler, 60 * warmup, 60 * minutes) for scheduler in missing}
+        for scheduler, measured in found.items():
+            row = {"network": network, "setting": signs(setting), "scheduler": scheduler, **conditions, **measured}
+            with path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
 
 
 def percent(estimate: Estimate) -> str:
