@@ -50,6 +50,12 @@ class RunStats(TypedDict):
     """DATA cells delivered, at clients and exits."""
     sendmes: int
     """SENDMEs of circuits and streams."""
+    relay_cells: int
+    """Cells that relays wrote."""
+    relay_calls: int
+    """Reads, writes and datagrams of relays on their channels."""
+    relay_queries: int
+    """Queries of relays for the state of their channels' sockets."""
     peak_heap_bytes: int
     """The peak of the heap of the run's thread, above its initial size [B]."""
 

@@ -50,7 +50,7 @@ def made(folder: Path, **sizes: int) -> Result:
 
 
 def test_cells_are_changes_in_pairs_of_seeds(tmp_path: Path) -> None:
-    compared = tradeoffs.compare(TABLE, "one", made(tmp_path))
+    compared = tradeoffs.compare(TABLE, "one", {"one": made(tmp_path)})
     stock, fast, large, _ = (row.cells for row in compared.rows)
     assert stock[0].mean == 3.0
     assert [cell.change for cell in fast] == [-0.5, -0.5]
@@ -61,7 +61,7 @@ def test_cells_are_changes_in_pairs_of_seeds(tmp_path: Path) -> None:
 
 
 def test_the_score_is_the_weighted_geometric_mean_of_improvements(tmp_path: Path) -> None:
-    compared = tradeoffs.compare(TABLE, "one", made(tmp_path))
+    compared = tradeoffs.compare(TABLE, "one", {"one": made(tmp_path)})
     rows = {row.variant: row for row in compared.rows}
     assert rows["stock"].score([1.0, 1.0]) == pytest.approx(0.0)
     assert rows["fast"].score([1.0, 0.0]) == pytest.approx(1.0)  # twice as fast
@@ -73,7 +73,7 @@ def test_the_score_is_the_weighted_geometric_mean_of_improvements(tmp_path: Path
 
 
 def test_the_front_has_no_row_that_another_row_improves(tmp_path: Path) -> None:
-    compared = tradeoffs.compare(TABLE, "one", made(tmp_path))
+    compared = tradeoffs.compare(TABLE, "one", {"one": made(tmp_path)})
     assert [row.variant for row in compared.front] == ["stock", "fast", "large"]
     picture = figure.draw(compared)
     assert picture is not None
@@ -91,7 +91,7 @@ def test_the_slowest_client_is_compared_with_the_mean(tmp_path: Path) -> None:
 
 
 def test_a_row_without_a_number_is_last_and_has_no_score(tmp_path: Path) -> None:
-    compared = tradeoffs.compare(TABLE, "one", made(tmp_path, fast=0))
+    compared = tradeoffs.compare(TABLE, "one", {"one": made(tmp_path, fast=0)})
     assert compared.ranked[-1].variant == "fast"
     assert tradeoffs.score_text(compared.score(compared.ranked[-1])) == ""
     assert "FAST" in tradeoffs.markdown(compared)
@@ -108,6 +108,7 @@ def test_a_row_without_a_number_is_last_and_has_no_score(tmp_path: Path) -> None
             "'speed'",
         ),
         ('statistic = "p99"', 'statistic = "share-above"', "share-above"),
+        ('hop = "any-ends", ', "", "needs the key hop"),
         ('title = "web, first byte, 99 %"', 'title = "web, first byte, 90 %"', "twice"),
     ],
 )
@@ -166,6 +167,30 @@ def test_a_paper_runs_all_variants_of_its_table_and_writes_it(tmp_path: Path) ->
     assert set(table["variant"]) == {"stock", "50KiB"}
     queue = table.filter(column="queue")
     assert queue.filter(variant="50KiB")["mean"][0] < queue.filter(variant="stock")["mean"][0]
+
+
+def test_another_scenario_measures_a_column_and_is_not_scaled(tmp_path: Path) -> None:
+    from penstock.catalog import SHIPPED
+
+    column = (
+        '{ title = "calls", scenario = "other", measure = "calls_per_cell", statistic = "mean", better = "lower" },'
+    )
+    text = SMALL.replace("]\nfront", f"    {column}\n]\nfront")
+    (tmp_path / "claims.toml").write_text(text, encoding="utf-8")
+    scenario = (SHIPPED / "quickstart.toml").read_text(encoding="utf-8")
+    (tmp_path / "quickstart.toml").write_text(scenario, encoding="utf-8")
+    (tmp_path / "other.toml").write_text(scenario.replace('duration = "1 h"', 'duration = "25 s"'), encoding="utf-8")
+    outcome = runner.run(str(tmp_path), scenario="quickstart", scale=0.1, seeds=1, out=tmp_path / "out")
+    (compared,) = outcome.compared  # the other scenario has no table
+    assert {run["sim_seconds"] for run in outcome.results["other"].manifest["runs"]} == {25.0}
+    assert {run["sim_seconds"] for run in outcome.results["quickstart"].manifest["runs"]} == {24.0}
+    (run,) = (run for run in outcome.results["other"].manifest["runs"] if run["variant"] == "stock")
+    calls = (run["relay_calls"] + 3 * run["relay_queries"]) / run["relay_cells"]
+    (stock,) = (row for row in compared.rows if row.variant == "stock")
+    assert stock.cells[-1].mean == pytest.approx(calls)
+    assert 0.1 < calls < 3
+    alone = tradeoffs.compare(compared.tradeoffs, "quickstart", {"quickstart": outcome.results["quickstart"]})
+    assert [row.cells[-1].n for row in alone.rows] == [0, 0]
 
 
 def test_a_baseline_that_is_no_variant_is_one_sentence(tmp_path: Path) -> None:

@@ -63,6 +63,12 @@ pub struct Outcome {
 pub struct NodeReport {
     /// The node's name.
     pub name: String,
+    /// Whether the node is a relay; otherwise it is a client.
+    pub is_relay: bool,
+    /// The number of reads, writes and datagrams on channels.
+    pub calls: u64,
+    /// The number of times that the node asked for the state of a channel's socket.
+    pub queries: u64,
     /// The node's counters.
     pub counters: Counters,
     /// Cells in the node's circuit queues and output buffers.

@@ -273,6 +273,7 @@ impl<'a> Run<'a> {
         self.collect(&mut worlds.iter_mut().collect::<Vec<_>>());
         let hosts = 0..self.plan.shard_of.len() as HostId;
         let nodes: Vec<_> = hosts.filter_map(|id| worlds[self.plan.shard(id)].report(id)).collect();
+        let relays = || nodes.iter().filter(|node| node.is_relay);
         let stats = RunStats {
             sim_seconds: end.as_secs_f64(),
             events: worlds.iter().map(|world| world.net.handled).sum(),
@@ -280,6 +281,9 @@ impl<'a> Run<'a> {
             cells: nodes.iter().map(|node| node.counters.sent).sum(),
             data_cells: nodes.iter().map(|node| node.counters.data_delivered).sum(),
             sendmes: nodes.iter().map(|node| node.counters.all_sendmes()).sum(),
+            relay_cells: relays().map(|node| node.counters.sent).sum(),
+            relay_calls: relays().map(|node| node.calls).sum(),
+            relay_queries: relays().map(|node| node.queries).sum(),
             ..RunStats::default()
         };
         let is_done = |sock: crate::net::SockRef| worlds[self.plan.shard(sock.host)].net.is_done(sock);

@@ -1113,6 +1113,9 @@ impl World<'_> {
         let tor = node.tor.as_ref()?;
         Some(crate::NodeReport {
             name: node.name.to_string(),
+            is_relay: matches!(self.plan.builder(id), Builder::Relay(..)),
+            calls: self.net.hosts[id as usize].calls,
+            queries: self.net.hosts[id as usize].queries,
             counters: tor.counters(),
             held: tor.queued() + tor.outbuf_cells(),
             population: tor.population(),

@@ -212,15 +212,19 @@ class Column(Strict):
     measure: Text
     statistic: Text
     workload: Text = EVERY
+    scenario: str = ""
+    """The scenario with the same variants that measures the column; empty for the scenario of the table."""
+    hop: str = ""
     better: Literal["lower", "higher"]
     weight: Annotated[float, Field(ge=0)] = 1.0
     """The weight of the column in the score, until a reader of the report chooses another."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.measure not in MEASURES or MEASURES[self.measure].table not in EVERYWHERE:
-            known = (name for name, measure in MEASURES.items() if measure.table in EVERYWHERE)
-            raise ValueError(f"measure is {self.measure!r}; it must be one of {', '.join(known)}")
+        if self.measure not in MEASURES:
+            raise ValueError(f"measure is {self.measure!r}; it must be one of {', '.join(MEASURES)}")
+        if (MEASURES[self.measure].table not in EVERYWHERE) != bool(self.hop):
+            raise ValueError("a measure at a hop needs the key hop, and no other measure may have it")
         if self.statistic not in STATISTICS or self.statistic == SHARE:
             known = (name for name in STATISTICS if name != SHARE)
             raise ValueError(f"statistic is {self.statistic!r}; it must be one of {', '.join(known)}")
@@ -295,6 +299,12 @@ class Claims(Strict):
         """The scenarios of the table of trade-offs, or one of them; none if `figure` selects claims."""
         every = self.tradeoffs.scenarios if self.tradeoffs and figure is None else []
         return [name for name in every if scenario in (None, name)]
+
+    @property
+    def companions(self) -> list[str]:
+        """The other scenarios that measure columns of the tables of trade-offs, each once; --scale ignores them."""
+        columns = self.tradeoffs.columns if self.tradeoffs else []
+        return list(dict.fromkeys(column.scenario for column in columns if column.scenario))
 
 
 class _Group(BaseModel, extra="allow"):

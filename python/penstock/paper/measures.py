@@ -52,6 +52,7 @@ MEASURES = {
     "longest_queue_cells": Measure("relays", "cells", ()),
     "credit_share": Measure("relays", "", (), of_rows=totals.of_credits),
     "sendme_share": Measure("runs", "", (), of_rows=totals.of_sendmes),
+    "calls_per_cell": Measure("runs", "", (), of_rows=totals.of_calls),
     "jain_circuits": Measure("transfers", "", (), of_runs=shares.of_circuits),
     "jain_users": Measure("transfers", "", (), of_runs=shares.of_users),
     "slowest_user": Measure("transfers", "", (), of_runs=shares.slowest_user),

@@ -105,9 +105,10 @@ def run(
     wanted_in = {
         each: {variant for claim in about for variant in claim.variants_in(each)} for each, about in needed.items()
     }
-    for each in claims.tradeoffs_of(figure, scenario):
+    tables = claims.tradeoffs_of(figure, scenario)
+    for each in [*tables, *(claims.companions if tables else [])]:
         wanted_in[each] = _all_variants(claims, each)
-    sets = {each: scaled(claims, each, scale) for each in wanted_in}
+    sets = {each: () if each in claims.companions else scaled(claims, each, scale) for each in wanted_in}
     for each in sets:
         _check_scale(claims, each, sets[each], scale)
     left = _unfinished(claims, wanted_in, sets, seeds, out)

@@ -9,6 +9,12 @@ from penstock.summary import after_warmup
 CELL_B = 512
 """The size of a cell [B]."""
 
+QUERY_CALLS = 3
+"""The system calls of a query of a socket: SO_SNDBUF, SIOCOUTQ and TCP_INFO. KIST as deployed needs two.
+
+Source: KIST section 5.1.
+"""
+
 
 def byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
     """A workload's share of all downloaded bytes after the warm-up: one number for each run."""
@@ -111,3 +117,13 @@ def of_sendmes(runs: pl.DataFrame, _hop: str) -> pl.DataFrame:
     Source: DefenestraTor section 5.1: one SENDME for 50 cells of a stream, and one for 100 cells of a circuit.
     """
     return runs.select(*RUN, value=pl.col("sendmes") / pl.col("data_cells"))
+
+
+def of_calls(runs: pl.DataFrame, _hop: str) -> pl.DataFrame:
+    """System calls of relays for their channels, divided by the cells that they wrote: one number for each run.
+
+    A query of a socket needs `QUERY_CALLS` system calls. Other work for a cell, such as encryption, is equal for all
+    schedulers and flow controls.
+    """
+    calls = pl.col("relay_calls") + QUERY_CALLS * pl.col("relay_queries")
+    return runs.select(*RUN, value=calls / pl.col("relay_cells"))

@@ -108,10 +108,13 @@ def _better(a: tuple[float, float], b: tuple[float, float]) -> bool:
     return a != b and a[0] >= b[0] and a[1] >= b[1]
 
 
-def compare(tradeoffs: Tradeoffs, name: str, result: Result) -> Compared:
-    """Measure each column of each variant in the output of one scenario."""
-    columns = tradeoffs.columns
-    numbers = {variant: [_numbers(result, variant, column) for column in columns] for variant in result.variants}
+def compare(tradeoffs: Tradeoffs, name: str, results: Mapping[str, Result]) -> Compared:
+    """Measure each column of each variant in the output of one scenario, or in that of the column's own scenario."""
+    columns, result = tradeoffs.columns, results[name]
+    numbers = {
+        variant: [_numbers(results.get(column.scenario or name), variant, column) for column in columns]
+        for variant in result.variants
+    }
     baseline = numbers.get(tradeoffs.baseline, [pl.DataFrame(schema=_SCHEMA)] * len(columns))
     rows = tuple(
         Row(
@@ -130,9 +133,11 @@ def compare(tradeoffs: Tradeoffs, name: str, result: Result) -> Compared:
 _SCHEMA = {"network": pl.String(), "seed": pl.Int64(), "value": pl.Float64()}
 
 
-def _numbers(result: Result, variant: str, column: Column) -> pl.DataFrame:
-    """One number for each replicate of a variant: columns `network`, `seed` and `value`."""
-    values = sample(result, column.measure, variant, column.workload, "").cast(_SCHEMA)  # type: ignore[arg-type]
+def _numbers(result: Result | None, variant: str, column: Column) -> pl.DataFrame:
+    """One number for each replicate of a variant: columns `network`, `seed` and `value`; no row without an output."""
+    if result is None:
+        return pl.DataFrame(schema=_SCHEMA)
+    values = sample(result, column.measure, variant, column.workload, column.hop).cast(_SCHEMA)  # type: ignore[arg-type]
     return result.replicates.average(each_run(values, column.statistic, 0.0))
 
 
@@ -238,4 +243,4 @@ def of(tradeoffs: Tradeoffs | None, results: Mapping[str, Result]) -> list[Compa
     """The tables of all scenarios that were run."""
     if tradeoffs is None:
         return []
-    return [compare(tradeoffs, name, results[name]) for name in tradeoffs.scenarios if name in results]
+    return [compare(tradeoffs, name, results) for name in tradeoffs.scenarios if name in results]

@@ -88,7 +88,10 @@ impl Net<'_> {
     }
 
     pub(super) fn charge(&mut self, id: HostId, work: Work) {
-        if let Some(cpu) = &mut self.hosts[id as usize].cpu {
+        let host = &mut self.hosts[id as usize];
+        host.calls += work.calls;
+        host.queries += work.queries;
+        if let Some(cpu) = &mut host.cpu {
             cpu.charge(work);
         }
     }

@@ -22,6 +22,10 @@ pub(crate) struct Host {
     pub(crate) tcp: Arc<TcpConfig>,
     /// The processor; `None` means infinitely fast.
     pub(crate) cpu: Option<Cpu>,
+    /// The number of Tor's reads, writes and datagrams on channels.
+    pub(crate) calls: u64,
+    /// The number of times that Tor asked for the state of a channel's socket.
+    pub(crate) queries: u64,
     /// The sending direction of the access link, with the interface's queue.
     pub(crate) up: Link,
     /// The receiving direction of the access link, with a drop-tail queue.
@@ -150,6 +154,8 @@ impl Host {
             down,
             tcp: config,
             cpu: host.group.cpu.map(Cpu::new),
+            calls: 0,
+            queries: 0,
             inbox: BinaryHeap::new(),
             deliveries: VecDeque::new(),
             horizon: Instant::ZERO,
