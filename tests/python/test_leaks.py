@@ -111,7 +111,7 @@ def attack(kind: str, estimator: dict[str, object], conclusion: dict[str, object
 def run_of(transfers: pl.DataFrame) -> Run:
     """A run with downloads only, for estimators that use no other table."""
     empty = pl.DataFrame()
-    return Run("one", "", 1, transfers, empty, empty, empty, None)  # type: ignore[arg-type]
+    return Run("one", "", 1, transfers, empty, empty, empty.lazy(), None)  # type: ignore[arg-type]
 
 
 def test_a_false_elimination_loses_no_entropy_and_is_counted() -> None:
@@ -184,7 +184,7 @@ def test_an_observer_of_both_ends_finds_the_client_only_if_the_ends_agree(known:
         cells.append(table.with_columns(circuit=k, hop=pl.lit("exit")))
     transfers = pl.DataFrame({"client": names, "workload": "test", "circuit": range(8), "bytes_received": 1})
     paths = pl.DataFrame({"circuit": range(8), "guard": "g", "middle": "m", "exit": "e"})
-    run = Run("one", "", 1, transfers, paths, pl.DataFrame(clients), pl.concat(cells), None)  # type: ignore[arg-type]
+    run = Run("one", "", 1, transfers, paths, pl.DataFrame(clients), pl.concat(cells).lazy(), None)  # type: ignore[arg-type]
     one = {
         "name": "one",
         "title": "One",
@@ -237,7 +237,7 @@ def run_with_backlogs(rng: np.random.Generator, *, own: bool, reported: bool) ->
         run_of(pl.DataFrame(transfers)),
         paths=pl.DataFrame(paths),
         clients=pl.DataFrame(received),
-        cells=cells,
+        cells=cells.lazy(),
         samples=pl.concat(samples),
     )
     # The cached property has the sampled network, so that no document is needed.
@@ -392,7 +392,7 @@ def test_faster_downloads_reveal_the_guard_only_if_it_is_faster(speed: float, ri
     transfers = pl.DataFrame({"client": names, "workload": "test", "bytes": 100, "ttlb_s": times, "start_s": 1.0})
     transfers = transfers.with_columns(circuit=pl.int_range(40), bytes_received=100)
     paths = pl.DataFrame({"circuit": range(40), "guard": guards, "middle": "m", "exit": "e"})
-    run = Run("one", "", 1, transfers, paths, pl.DataFrame(), pl.DataFrame(), None)  # type: ignore[arg-type]
+    run = Run("one", "", 1, transfers, paths, pl.DataFrame(), pl.LazyFrame(), None)  # type: ignore[arg-type]
     found = estimators.guesses(of_speed, run)
     assert [guess.truth for guess in found] == [k % 2 for k in range(40)]
     correct = np.mean([(guess.scores[1] > guess.scores[0]) == guess.truth for guess in found])
@@ -456,7 +456,7 @@ def test_the_estimate_of_a_latency_is_the_smallest_ping_without_the_known_hops()
     ]
     paths = pl.DataFrame({"circuit": [0], "guard": "guard", "middle": "middle", "exit": "exit"})
     empty = pl.DataFrame()
-    run = Run("one", "", 1, pl.DataFrame(rows), paths, empty, empty, Star())  # type: ignore[arg-type]
+    run = Run("one", "", 1, pl.DataFrame(rows), paths, empty, empty.lazy(), Star())  # type: ignore[arg-type]
     one = {"name": "one", "title": "One", "conclusion": {"kind": "rank"}}
     one |= {"adversary": {"controls": ["server"], "victims": "ping"}, "measurement": {"what": "round-trip"}}
     one |= {"estimator": {"kind": "latency", "server": "server", "resolution": "1 ms"}}

@@ -25,7 +25,8 @@ class Run:
     transfers: pl.DataFrame
     paths: pl.DataFrame
     clients: pl.DataFrame
-    cells: pl.DataFrame
+    cells: pl.LazyFrame
+    """The table `cells`, which can be larger than the memory."""
     document: _core.Document
     samples: pl.DataFrame = field(default_factory=pl.DataFrame)
     """The table `circuits`."""
@@ -96,7 +97,7 @@ def _bandwidth(relay: Mapping[str, Any]) -> float:
 
 def runs(result: Result, document: _core.Document, *, backlogs: bool) -> list[Run]:
     """The runs of an output, in the order of its variants, networks and seeds; with `samples` only for backlogs."""
-    names = ("transfers", "paths", "clients", "cells", *(["circuits"] if backlogs else []))
+    names = ("transfers", "paths", "clients", *(["circuits"] if backlogs else []))
     key = ["variant", "network", "seed"]
     parts = {name: getattr(result, name).partition_by(key, as_dict=True, include_key=False) for name in names}
     empty = {name: getattr(result, name).drop(key).clear() for name in names}
@@ -106,7 +107,8 @@ def runs(result: Result, document: _core.Document, *, backlogs: bool) -> list[Ru
     for variant, network, seed in found:
         tables = {name: parts[name].get((variant, network, seed), empty[name]) for name in names}
         samples = tables.pop("circuits", pl.DataFrame())
-        made.append(Run(variant, network, seed, **tables, document=document, samples=samples))
+        cells = result.scan("cells").filter(variant=variant, network=network, seed=seed)
+        made.append(Run(variant, network, seed, **tables, cells=cells, document=document, samples=samples))
     return made
 
 
@@ -163,7 +165,8 @@ def sent(run: Run, circuits: dict[str, int], borders: Floats) -> dict[str, Float
 
     The table has some of the cells of a circuit, such as every fourth one, which stand for all.
     """
-    rows = run.cells.filter(pl.col("hop") == "exit", pl.col("kernel_ns").is_not_null())
+    there = run.cells.filter(pl.col("hop") == "exit", pl.col("kernel_ns").is_not_null())
+    rows = there.select("circuit", "cell", "kernel_ns").collect()
     numbers = rows["cell"].to_numpy()
     step = int(numbers[numbers > 0].min()) if (numbers > 0).any() else 1
     of_circuit = {circuit: cells for (circuit,), cells in rows.group_by("circuit")}
