@@ -557,8 +557,14 @@ def test_an_attack_writes_its_tables_and_repeats_to_the_byte(penstock: Command, 
     for table in ("victims", "leaks"):
         one, two = (tmp_path / name / f"{table}.parquet" for name in ("one", "two"))
         assert one.read_bytes() == two.read_bytes()
-    # A finished directory is evaluated again without runs.
+    # A finished directory is evaluated again without runs, with the present attacks.
+    (tmp_path / "mine.toml").write_text(SCENARIO.replace('name = "rates"', 'name = "again"'))
     assert penstock("attack", "mine.toml", "--out", "two", "--no-report").status == 0
+    assert set(pl.read_parquet(tmp_path / "two" / "leaks.parquet")["attack"]) == {"again"}
+    (tmp_path / "mine.toml").write_text(SCENARIO.replace("40 KiB/s", "50 KiB/s"))
+    assert "two was not made by the present mine.toml; choose another --out" in sentence(
+        penstock("attack", "mine.toml", "--out", "two")
+    )
 
 
 def test_an_overview_has_a_cell_for_each_measured_mechanism_and_a_reason_for_the_others(

@@ -13,7 +13,7 @@ from penstock.attacks import conclusions, estimators, measurement, model
 from penstock.attacks.model import Attack
 from penstock.errors import OutputError, naming, replacing
 from penstock.estimates import Confirm
-from penstock.output import read_manifest
+from penstock.output import read_manifest, write_json
 from penstock.progress import Watch
 from penstock.result import Result
 
@@ -34,11 +34,11 @@ class Study:
 
 def of(result: Result) -> Study:
     """The study of an output of a scenario with attacks."""
-    return _study(result.directory.resolve(), len(result.manifest["runs"]))
+    return _study(result.directory.resolve(), len(result.manifest["runs"]), repr(result.manifest.get("attacks")))
 
 
 @cache
-def _study(directory: Path, _runs: int) -> Study:
+def _study(directory: Path, _runs: int, _attacks: str) -> Study:
     result = Result(directory)
     attacks, document = attacks_of(result), _document(result)
     backlogs = any(attack.measurement.what == "backlog" for attack in attacks)
@@ -96,15 +96,33 @@ def run(
     watch: Watch | None = None,
     confirm: Confirm | None = None,
 ) -> Result:
-    """Do the missing runs of a scenario with attacks. A finished directory is only evaluated again."""
+    """Do the missing runs of a scenario with attacks.
+
+    A finished directory is only evaluated, with the present attacks of the scenario.
+    """
     model.of_scenario(scenario)
     manifest = None if out is None else read_manifest(out)
     if out is not None and manifest is not None and manifest["finished"]:
-        return Result(out)
+        return _with_attacks_of(scenario, out, manifest)
     return runs.run(
         scenario, variants=variants, sets=sets, runs=seeds, networks=networks, network=network, out=out,
         jobs=jobs, threads=threads, shard=shard, ray=ray, watch=watch, confirm=confirm,
     )  # fmt: skip
+
+
+def _with_attacks_of(scenario: str, out: Path, manifest: dict[str, Any]) -> Result:
+    """A finished output, whose manifest gets the present attacks of its scenario."""
+    asked = manifest["asked"]
+    _, path, text = catalog.read(scenario)
+    _, document = catalog.load(
+        scenario, tuple(manifest["scenario"]["sets"]), asked.get("network"), tuple(asked["variants"])
+    )
+    if document.fingerprint() != manifest["scenario"]["fingerprint"]:
+        raise OutputError(f"{out} was not made by the present {scenario}; choose another --out")
+    attacks = catalog.attacks(path, text)
+    if attacks != manifest["attacks"]:
+        write_json(out / "manifest.json", manifest | {"attacks": attacks})
+    return Result(out)
 
 
 def write(result: Result) -> Study:

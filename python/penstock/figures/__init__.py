@@ -34,8 +34,6 @@ __all__ = ["Picture", "draw", "draw_into"]
 
 
 def _draw_leaks(result: Result) -> Picture | None:
-    if "attacks" not in result.manifest:
-        return None
     from penstock.figures import leaks  # a slow import
 
     return leaks.draw(result)
@@ -54,9 +52,11 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     attacks.draw_probe,
     attacks.draw_wave,
     step.draw,
-    _draw_leaks,
 )
-"""All figures, in the order of the report. A sweep has only the figures of its grid."""
+"""All figures, in the order of the report. Sweeps and studies of attacks have others."""
+
+OF_ATTACKS = (downloads.draw, _draw_leaks)
+"""The figures of a study of attacks. It can have more traced cells than fit into memory, so others are left out."""
 
 
 def draw(result: Result, points: "Sequence[Point]" = ()) -> list[Picture]:
@@ -69,7 +69,11 @@ def draw(result: Result, points: "Sequence[Point]" = ()) -> list[Picture]:
         from penstock.figures import printed
 
         makers += printed.makers(result, points)
-    makers += [partial(make, result) for make in ((grid.draw,) if "sweep" in result.manifest else FIGURES)]
+    if "sweep" in result.manifest:
+        chosen: tuple[Callable[[Result], Picture | None], ...] = (grid.draw,)
+    else:
+        chosen = OF_ATTACKS if "attacks" in result.manifest else FIGURES
+    makers += [partial(make, result) for make in chosen]
     return draw_into(result.directory / "figures", makers)
 
 
