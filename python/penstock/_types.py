@@ -50,8 +50,6 @@ class RunStats(TypedDict):
     """DATA cells delivered, at clients and exits."""
     sendmes: int
     """SENDMEs of circuits and streams."""
-    relay_cells: int
-    """Cells that relays wrote."""
     relay_calls: int
     """Reads, writes and datagrams of relays on their channels."""
     relay_queries: int

@@ -120,7 +120,6 @@ fn run<'py>(
     dict.set_item("cells", stats.cells)?;
     dict.set_item("data_cells", stats.data_cells)?;
     dict.set_item("sendmes", stats.sendmes)?;
-    dict.set_item("relay_cells", stats.relay_cells)?;
     dict.set_item("relay_calls", stats.relay_calls)?;
     dict.set_item("relay_queries", stats.relay_queries)?;
     dict.set_item("peak_heap_bytes", peak_heap_bytes + control.peak_of_others())?;

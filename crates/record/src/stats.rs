@@ -19,8 +19,6 @@ pub struct RunStats {
     pub data_cells: u64,
     /// The number of SENDMEs, both for circuits and for streams.
     pub sendmes: u64,
-    /// The number of cells that relays wrote to channels.
-    pub relay_cells: u64,
     /// The number of reads, writes and datagrams of relays on their channels.
     pub relay_calls: u64,
     /// The number of times that relays asked the kernel for the state of a channel's socket.

@@ -86,7 +86,7 @@ fn set(read: &Read<DeploymentKeys>) -> Result<&Table, ConfigError> {
 }
 
 fn deployment(read: &Read<DeploymentKeys>, relays: &[Relay]) -> Result<Deployment, ConfigError> {
-    let DeploymentKeys { relays: names, position, share, .. } = &read.keys;
+    let DeploymentKeys { relays: names, position, share, share_of, .. } = &read.keys;
     let is_called = |relay: &Relay, name: &str| *relay.host.name == *name || relay.host.group.name == name;
     let unknown = |name: &&String| *name != "any" && relays.iter().all(|relay| !is_called(relay, name));
     if let Some(unknown) = names.iter().find(unknown) {
@@ -111,15 +111,19 @@ fn deployment(read: &Read<DeploymentKeys>, relays: &[Relay]) -> Result<Deploymen
         );
         return Err(read.wrong("position", message));
     }
-    let count = (share.unwrap_or(1.0) * reached.len() as f64).round() as usize;
-    Ok(Deployment { relays: reached, count })
+    Ok(Deployment { relays: reached, share: share.unwrap_or(1.0), share_of: *share_of })
 }
 
 impl Deployment {
     /// Whether this deployment reaches all relays that `other` reaches, in every network. Each deployment takes the
     /// first relays in a random order, which is the same for both.
     fn contains(&self, other: &Deployment) -> bool {
-        self.count == self.relays.len() || self.relays == other.relays && self.count >= other.count
+        let alike = self.relays == other.relays && self.share_of == other.share_of;
+        self.is_for_all() || alike && self.share >= other.share
+    }
+
+    fn is_for_all(&self) -> bool {
+        self.share >= 1.0
     }
 }
 
@@ -153,7 +157,7 @@ fn layers(each: &[Deployment], reaching: &[usize]) -> Option<Vec<Layers>> {
             reaching[..done].iter().all(can).then(|| [&layers[..], &[*place]].concat())
         };
         let without = |layers: &&Layers| {
-            next.count < next.relays.len() && layers.iter().all(|before| !next.contains(&each[*before]))
+            !next.is_for_all() && layers.iter().all(|before| !next.contains(&each[*before]))
         };
         all = all.iter().filter_map(with).chain(all.iter().filter(without).cloned()).collect();
         if all.len() > MOST_LAYERS {

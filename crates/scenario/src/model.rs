@@ -6,6 +6,7 @@
 use crate::keys::section;
 use crate::markov::Markov;
 use crate::rtt_matrix::RttMatrix;
+use crate::sections::sets::ShareOf;
 use crate::values::{
     BUFFER, Choice, Flag, Fraction, Or, SAMPLED_TIME, Size, TEXT, TIME_OR_ZERO, Texts, Whole,
 };
@@ -562,8 +563,10 @@ pub(crate) type Layers = Vec<usize>;
 pub(crate) struct Deployment {
     /// Indices of the relays that may get the new software.
     pub(crate) relays: Vec<usize>,
-    /// Number of relays that get it in each network.
-    pub(crate) count: usize,
+    /// The share of these relays that get it in each network; 1 for all [1].
+    pub(crate) share: f64,
+    /// What the share counts.
+    pub(crate) share_of: ShareOf,
 }
 
 impl Deployments {

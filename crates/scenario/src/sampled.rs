@@ -10,6 +10,7 @@ use crate::model::{
     Circuits, Client, Deployment, Deployments, Dumbbell, Generated, Host, Latency, Layers, LossOf, Network,
     Path, Place, Quantiles, Relay, SampledRates, Scenario, Server, Wire, draw_weighted,
 };
+use crate::sections::sets::ShareOf;
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_network::geo;
 use penstock_network::{Environment, Error, Flags, Places, PositionWeights, Selector, era};
@@ -317,9 +318,25 @@ impl Deployment {
         };
         let mut reached = self.relays.clone();
         reached.sort_by_cached_key(draw);
-        reached.truncate(self.count);
+        let weights = reached.iter().map(|index| relays[*index].weight.bytes_per_sec() as f64);
+        reached.truncate(match self.share_of {
+            ShareOf::Relays => (self.share * reached.len() as f64).round() as usize,
+            ShareOf::Weight => nearest(weights, self.share),
+        });
         reached
     }
+}
+
+/// The number of first weights whose sum is nearest to this share of the sum of all.
+fn nearest(weights: impl Iterator<Item = f64> + Clone, share: f64) -> usize {
+    let wanted = share * weights.clone().sum::<f64>();
+    let mut sum = 0.0;
+    // A weight belongs to the share if more than half of it does.
+    let is_in = |weight: &f64| {
+        sum += weight;
+        sum - weight / 2.0 <= wanted
+    };
+    weights.take_while(is_in).count()
 }
 
 impl Dumbbell {

@@ -172,6 +172,29 @@ fn a_smaller_share_is_a_subset_of_a_larger_one_and_positions_are_respected() {
 }
 
 #[test]
+fn a_share_of_the_weight_has_relays_with_this_weight() {
+    let reached = |share: &str, seed| {
+        let deployment = format!(
+            "[[deployments]]\nshare = {share}\nshare_of = 'weight'\nset = {{ scheduler = 'kist' }}\n"
+        );
+        let drawn = scenario(&deployment).sampled(Seed(seed)).into_owned();
+        let weight = |relay: &Relay| relay.weight.bytes_per_sec() as f64;
+        let all: f64 = drawn.relays.iter().map(weight).sum();
+        let most = drawn.relays.iter().map(weight).fold(0.0, f64::max) / all;
+        let upgraded: Vec<usize> =
+            (0..drawn.relays.len()).filter(|index| is_kist(&drawn.relays[*index])).collect();
+        (upgraded.iter().map(|index| weight(&drawn.relays[*index])).sum::<f64>() / all, most, upgraded)
+    };
+    for seed in 1..20 {
+        let (half, most, relays) = reached("0.5", seed);
+        assert!((half - 0.5).abs() <= most / 2.0, "seed {seed}: half of the weight is {half}");
+        let (_, _, quarter) = reached("0.25", seed);
+        assert!(quarter.iter().all(|relay| relays.contains(relay)));
+        assert_eq!(reached("'all'", seed).2.len(), 40);
+    }
+}
+
+#[test]
 fn a_deployment_changes_only_the_software() {
     let plain = scenario("").sampled(Seed(1)).into_owned();
     let kist = scenario("[[deployments]]\nset = { scheduler = 'kist' }\n").sampled(Seed(1)).into_owned();

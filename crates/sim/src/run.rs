@@ -281,7 +281,6 @@ impl<'a> Run<'a> {
             cells: nodes.iter().map(|node| node.counters.sent).sum(),
             data_cells: nodes.iter().map(|node| node.counters.data_delivered).sum(),
             sendmes: nodes.iter().map(|node| node.counters.all_sendmes()).sum(),
-            relay_cells: relays().map(|node| node.counters.sent).sum(),
             relay_calls: relays().map(|node| node.calls).sum(),
             relay_queries: relays().map(|node| node.queries).sum(),
             ..RunStats::default()

@@ -26,7 +26,7 @@ class Run:
     paths: pl.DataFrame
     clients: pl.DataFrame
     cells: pl.LazyFrame
-    """The table `cells`, which can be larger than the memory."""
+    """The table `cells`, which can be larger than the memory; read it inside `Result.reading`."""
     document: _core.Document
     samples: pl.DataFrame = field(default_factory=pl.DataFrame)
     """The table `circuits`."""

@@ -15,7 +15,11 @@ from penstock.errors import OutputError, naming, replacing
 from penstock.estimates import Confirm
 from penstock.output import read_manifest, write_json
 from penstock.progress import Watch
+from penstock.replicates import RUN
 from penstock.result import Result
+
+ANONYMITY = "anonymity"
+"""The measure of the anonymity set that an adversary leaves, as a share of all candidates: 2 to the power of -gain."""
 
 VICTIMS, LEAKS = "victims", "leaks"
 """The names of the tables of a study."""
@@ -47,10 +51,12 @@ def _study(directory: Path, _runs: int, _attacks: str) -> Study:
     leaks: list[dict[str, Any]] = []
     for attack in attacks:
         for variant, label in result.variants.items():
-            made = [(run, each) for run in there if run.variant == variant for each in estimators.guesses(attack, run)]
+            mine = [run for run in there if run.variant == variant]
+            with result.reading():
+                made = [(run, each) for run in mine for each in estimators.guesses(attack, run)]
             found = pl.DataFrame(conclusions.rows_of(attack, variant, made), conclusions.VICTIM, orient="row")
             rows += found.rows(named=True)
-            victims_of = sum(estimators.victims(attack, run) for run in there if run.variant == variant)
+            victims_of = sum(estimators.victims(attack, run) for run in mine)
             if victims_of:
                 missing = max(victims_of - len(made), 0)
                 p = conclusions.p_value(made)
@@ -120,8 +126,8 @@ def _with_attacks_of(scenario: str, out: Path, manifest: dict[str, Any]) -> Resu
     if document.fingerprint() != manifest["scenario"]["fingerprint"]:
         raise OutputError(f"{out} was not made by the present {scenario}; choose another --out")
     attacks = catalog.attacks(path, text)
-    if attacks != manifest["attacks"]:
-        write_json(out / "manifest.json", manifest | {"attacks": attacks})
+    if attacks != manifest.get("attacks"):
+        write_json(out / "manifest.json", manifest | {"attacks": attacks, "attacks_version": _core.version()})
     return Result(out)
 
 
@@ -155,6 +161,11 @@ class Measure:
     def __call__(self, result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
         """The numbers of a variant's victims; `hop` names attacks, of which the one on `workload` counts."""
         study = of(result)
+        column = "gain" if self.column == ANONYMITY else self.column
         names = [attack.name for attack in study.attacks if attack.adversary.victims == workload]
         chosen = [name for name in hop.split() if name in names]
-        return conclusions.values(study.victims.filter(pl.col("attack").is_in(chosen), variant=variant), self.column)
+        rows = study.victims.filter(pl.col("attack").is_in(chosen), variant=variant)
+        found = conclusions.values(rows, column)
+        if self.column == ANONYMITY:
+            return found.group_by(RUN).agg(value=0.5 ** pl.col("value").mean()).sort(RUN)
+        return found

@@ -106,7 +106,8 @@ def run(
         each: {variant for claim in about for variant in claim.variants_in(each)} for each, about in needed.items()
     }
     tables = claims.tradeoffs_of(figure, scenario)
-    for each in [*tables, *(claims.companions if tables else [])]:
+    # Another command can need other variants of the same companion.
+    for each in [*tables, *(each for each in claims.companions if tables or each in wanted_in)]:
         wanted_in[each] = _all_variants(claims, each)
     sets = {each: () if each in claims.companions else scaled(claims, each, scale) for each in wanted_in}
     for each in sets:

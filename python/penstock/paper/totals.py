@@ -10,9 +10,9 @@ CELL_B = 512
 """The size of a cell [B]."""
 
 QUERY_CALLS = 3
-"""The system calls of a query of a socket: SO_SNDBUF, SIOCOUTQ and TCP_INFO. KIST as deployed needs two.
+"""The system calls of Penstock's relay for a query of a socket: SO_SNDBUF, SIOCOUTQ and TCP_INFO.
 
-Source: KIST section 5.1.
+Source: KIST section 5.2, "Managing Socket Output". C tor needs two calls.
 """
 
 
@@ -120,10 +120,9 @@ def of_sendmes(runs: pl.DataFrame, _hop: str) -> pl.DataFrame:
 
 
 def of_calls(runs: pl.DataFrame, _hop: str) -> pl.DataFrame:
-    """System calls of relays for their channels, divided by the cells that they wrote: one number for each run.
+    """System calls of all relays for their channels, divided by the delivered DATA cells: one number for each run.
 
-    A query of a socket needs `QUERY_CALLS` system calls. Other work for a cell, such as encryption, is equal for all
-    schedulers and flow controls.
+    These are the calls of Penstock's relay. Encryption, streams of exits and the choices of policies are not counted.
     """
     calls = pl.col("relay_calls") + QUERY_CALLS * pl.col("relay_queries")
-    return runs.select(*RUN, value=calls / pl.col("relay_cells"))
+    return runs.select(*RUN, value=calls / pl.col("data_cells"))

@@ -69,6 +69,8 @@ class Compared:
     rows: tuple[Row, ...]
     replicates: str
     """The kind and the number of replicates, such as `5 networks`."""
+    companions: Mapping[str, str]
+    """The replicates of each other scenario that measured columns."""
 
     def score(self, row: Row) -> float:
         """The score of a row with the weights of the columns."""
@@ -127,7 +129,9 @@ def compare(tradeoffs: Tradeoffs, name: str, results: Mapping[str, Result]) -> C
         )
         for variant, cells in numbers.items()
     )
-    return Compared(name, result.scenario["title"] or name, tradeoffs, rows, result.replicates.text())
+    elsewhere = {column.scenario: results[column.scenario] for column in columns if column.scenario in results}
+    companions = {scenario: other.replicates.text() for scenario, other in elsewhere.items()}
+    return Compared(name, result.scenario["title"] or name, tradeoffs, rows, result.replicates.text(), companions)
 
 
 _SCHEMA = {"network": pl.String(), "seed": pl.Int64(), "value": pl.Float64()}
@@ -205,7 +209,13 @@ def remark(compared: Compared) -> str:
         f"The row of {baseline} has values. The other rows have changes against it with 95 % intervals. A star marks "
         "an interval without zero; by chance, one cell in twenty has a star. The score is the weighted geometric mean "
         f"of the improvements, minus one. Bold rows are the Pareto front of {x} against {y}."
+        + "".join(_elsewhere(compared, scenario) for scenario in compared.companions)
     )
+
+
+def _elsewhere(compared: Compared, scenario: str) -> str:
+    titles = [column.title for column in compared.tradeoffs.columns if column.scenario == scenario]
+    return f" The scenario `{scenario}` measured {' and '.join(titles)} ({compared.companions[scenario]})."
 
 
 def cell_text(cell: Cell, column: Column, *, baseline: bool) -> str:
