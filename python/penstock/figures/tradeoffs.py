@@ -58,6 +58,8 @@ def _label(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
     taken: list[Bbox] = []
     for label, at in points.items():
         text = axes.annotate(label, at, xytext=(5, 3), textcoords="offset points", fontsize=7.5, color="#555555")
+        if text.get_window_extent().x1 > axes.bbox.x1:
+            text.set(ha="right", position=(-5, 3))
         box = text.get_window_extent()
         if any(box.overlaps(other) for other in taken):
             text.remove()
