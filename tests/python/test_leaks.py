@@ -11,7 +11,7 @@ import pytest
 from conftest import Command, sentence
 
 from penstock import catalog
-from penstock.attacks import conclusions, estimators, measurement, model, wave
+from penstock.attacks import conclusions, estimators, measurement, model, study, wave
 from penstock.attacks.information import NO, YES, Guess
 from penstock.attacks.measurement import Run
 from penstock.errors import PenstockError
@@ -551,6 +551,9 @@ def test_an_attack_writes_its_tables_and_repeats_to_the_byte(penstock: Command, 
     assert leak["p"] < 0.05
     victims = pl.read_parquet(tmp_path / "one" / "victims.parquet")
     assert set(victims["truth"]) == {"slow", "quick"}
+    left = study.anonymity(Result(tmp_path / "one"), "default", "bulk", "rates")
+    gains = victims.group_by("seed").agg(pl.col("gain").mean()).sort("seed")["gain"]
+    assert left["value"].to_list() == pytest.approx([0.5**gain for gain in gains])
     assert (tmp_path / "one" / "figures" / "leaks.png").exists()
     assert f"Gain of rates [bit]: default {leak['gain']:.2f}." in (tmp_path / "one" / "report.html").read_text()
     assert penstock("attack", "mine.toml", "--out", "two", "--threads", "1", "--jobs", "1", "--no-report").status == 0

@@ -6,7 +6,6 @@
 use crate::keys::section;
 use crate::markov::Markov;
 use crate::rtt_matrix::RttMatrix;
-use crate::sections::sets::ShareOf;
 use crate::values::{
     BUFFER, Choice, Flag, Fraction, Or, SAMPLED_TIME, Size, TEXT, TIME_OR_ZERO, Texts, Whole,
 };
@@ -565,8 +564,17 @@ pub(crate) struct Deployment {
     pub(crate) relays: Vec<usize>,
     /// The share of these relays that get it in each network; 1 for all [1].
     pub(crate) share: f64,
-    /// What the share counts.
+    /// Whether the share is of the relays' number or weight.
     pub(crate) share_of: ShareOf,
+}
+
+/// The quantity whose share a deployment reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShareOf {
+    /// The number of relays.
+    Relays,
+    /// The weight by which clients choose relays.
+    Weight,
 }
 
 impl Deployments {

@@ -8,9 +8,8 @@
 
 use crate::model::{
     Circuits, Client, Deployment, Deployments, Dumbbell, Generated, Host, Latency, Layers, LossOf, Network,
-    Path, Place, Quantiles, Relay, SampledRates, Scenario, Server, Wire, draw_weighted,
+    Path, Place, Quantiles, Relay, SampledRates, Scenario, Server, ShareOf, Wire, draw_weighted,
 };
-use crate::sections::sets::ShareOf;
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_network::geo;
 use penstock_network::{Environment, Error, Flags, Places, PositionWeights, Selector, era};

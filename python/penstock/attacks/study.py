@@ -1,6 +1,6 @@
 """An output's attacks: the tables of victims and of leaks, and their command."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,9 +17,6 @@ from penstock.output import read_manifest, write_json
 from penstock.progress import Watch
 from penstock.replicates import RUN
 from penstock.result import Result
-
-ANONYMITY = "anonymity"
-"""The measure of the anonymity set that an adversary leaves, as a share of all candidates: 2 to the power of -gain."""
 
 VICTIMS, LEAKS = "victims", "leaks"
 """The names of the tables of a study."""
@@ -75,15 +72,18 @@ def attacks_of(result: Result) -> tuple[Attack, ...]:
 
 def _document(result: Result) -> _core.Document:
     """The scenario of an output, which must not have changed since."""
-    scenario, asked = result.scenario, result.asked
-    _, document = catalog.load(
-        asked["scenario"], tuple(scenario["sets"]), asked.get("network"), tuple(asked["variants"])
-    )
-    if document.fingerprint() != scenario["fingerprint"]:
-        raise OutputError(
-            f"{result.directory} was made by other contents of {asked['scenario']}; run penstock attack again"
-        )
+    name = result.asked["scenario"]
+    document = _as_made(result.manifest, name)
+    if document is None:
+        raise OutputError(f"{result.directory} was made by other contents of {name}; run penstock attack again")
     return document
+
+
+def _as_made(manifest: Mapping[str, Any], scenario: str) -> _core.Document | None:
+    """The present document of a scenario, if the output of this manifest was made by the same one."""
+    asked, made = manifest["asked"], manifest["scenario"]
+    _, document = catalog.load(scenario, tuple(made["sets"]), asked.get("network"), tuple(asked["variants"]))
+    return document if document.fingerprint() == made["fingerprint"] else None
 
 
 def run(
@@ -118,13 +118,9 @@ def run(
 
 def _with_attacks_of(scenario: str, out: Path, manifest: dict[str, Any]) -> Result:
     """A finished output, whose manifest gets the present attacks of its scenario."""
-    asked = manifest["asked"]
-    _, path, text = catalog.read(scenario)
-    _, document = catalog.load(
-        scenario, tuple(manifest["scenario"]["sets"]), asked.get("network"), tuple(asked["variants"])
-    )
-    if document.fingerprint() != manifest["scenario"]["fingerprint"]:
+    if _as_made(manifest, scenario) is None:
         raise OutputError(f"{out} was not made by the present {scenario}; choose another --out")
+    _, path, text = catalog.read(scenario)
     attacks = catalog.attacks(path, text)
     if attacks != manifest.get("attacks"):
         write_json(out / "manifest.json", manifest | {"attacks": attacks, "attacks_version": _core.version()})
@@ -161,11 +157,12 @@ class Measure:
     def __call__(self, result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
         """The numbers of a variant's victims; `hop` names attacks, of which the one on `workload` counts."""
         study = of(result)
-        column = "gain" if self.column == ANONYMITY else self.column
         names = [attack.name for attack in study.attacks if attack.adversary.victims == workload]
         chosen = [name for name in hop.split() if name in names]
-        rows = study.victims.filter(pl.col("attack").is_in(chosen), variant=variant)
-        found = conclusions.values(rows, column)
-        if self.column == ANONYMITY:
-            return found.group_by(RUN).agg(value=0.5 ** pl.col("value").mean()).sort(RUN)
-        return found
+        return conclusions.values(study.victims.filter(pl.col("attack").is_in(chosen), variant=variant), self.column)
+
+
+def anonymity(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
+    """The share of all candidates that an adversary leaves: 2 to the power of minus the mean gain, for each run."""
+    gains = Measure("gain")(result, variant, workload, hop)
+    return gains.group_by(RUN).agg(value=0.5 ** pl.col("value").mean()).sort(RUN)

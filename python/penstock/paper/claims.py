@@ -104,6 +104,12 @@ class Side:
     largest: bool = False
 
 
+def _check_hop(measure: str, hop: str) -> None:
+    """Raise a ValueError if a measure at a hop has no hop, or another measure has one."""
+    if (MEASURES[measure].table not in EVERYWHERE) != bool(hop):
+        raise ValueError("a measure at a hop needs the key hop, and no other measure may have it")
+
+
 class Claim(Strict):
     """One statement of a paper."""
 
@@ -175,8 +181,7 @@ class Claim(Strict):
             raise ValueError(
                 "gate.direction needs compare to be difference, change or ratio-change; otherwise give bounds"
             )
-        if (MEASURES[self.measure].table not in EVERYWHERE) != bool(self.hop):
-            raise ValueError("a measure at a hop needs the key hop, and no other measure may have it")
+        _check_hop(self.measure, self.hop)
         if ("above" in self.model_fields_set) != self.is_share:
             raise ValueError(f"the statistic {SHARE} needs the key above, and no other statistic may have it")
         return self
@@ -215,6 +220,7 @@ class Column(Strict):
     scenario: str = ""
     """The scenario with the same variants that measures the column; empty for the scenario of the table."""
     hop: str = ""
+    """The hop of a measure at a hop; for a measure of an attack, the attack's name."""
     better: Literal["lower", "higher"]
     weight: Annotated[float, Field(ge=0)] = 1.0
     """The weight of the column in the score, until a reader of the report chooses another."""
@@ -223,8 +229,7 @@ class Column(Strict):
     def _check(self) -> Self:
         if self.measure not in MEASURES:
             raise ValueError(f"measure is {self.measure!r}; it must be one of {', '.join(MEASURES)}")
-        if (MEASURES[self.measure].table not in EVERYWHERE) != bool(self.hop):
-            raise ValueError("a measure at a hop needs the key hop, and no other measure may have it")
+        _check_hop(self.measure, self.hop)
         if self.statistic not in STATISTICS or self.statistic == SHARE:
             known = (name for name in STATISTICS if name != SHARE)
             raise ValueError(f"statistic is {self.statistic!r}; it must be one of {', '.join(known)}")

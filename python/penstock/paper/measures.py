@@ -70,7 +70,6 @@ MEASURES = {
             "entropy_lost": "bit",
             "eliminated": "bit",
             "gain": "bit",
-            "anonymity": "",
             "remaining_share": "",
             "true_positive_rate": "",
             "false_positive_rate": "",
@@ -81,6 +80,7 @@ MEASURES = {
             "spread_s": "s",
         }.items()
     },
+    "attack_anonymity": Measure("victims", "", ("leaks",), of_runs=study.anonymity),
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
     "window_cells": Measure("circuits", "cells", (), of_runs=totals.windows),
     "window_kept": Measure("circuits", "", (), sawtooth.Epoch.kept),

@@ -106,8 +106,9 @@ def run(
         each: {variant for claim in about for variant in claim.variants_in(each)} for each, about in needed.items()
     }
     tables = claims.tradeoffs_of(figure, scenario)
-    # Another command can need other variants of the same companion.
-    for each in [*tables, *(each for each in claims.companions if tables or each in wanted_in)]:
+    # A companion has all variants even without a table, because a later command can need them in the same directory.
+    companions = [each for each in claims.companions if tables or each in wanted_in]
+    for each in [*tables, *companions]:
         wanted_in[each] = _all_variants(claims, each)
     sets = {each: () if each in claims.companions else scaled(claims, each, scale) for each in wanted_in}
     for each in sets:

@@ -1,6 +1,7 @@
 //! Sections that set keys of other sections: `[[variants]]`, `[[deployments]]` and `[[changes]]`.
 
 use crate::keys::section;
+use crate::model::ShareOf;
 use crate::tree::Table;
 use crate::values::{Choice, Fraction, NAME, Or, Overrides, TEXT, TIME, Texts};
 use penstock_units::Duration;
@@ -25,13 +26,6 @@ pub(crate) enum Position {
     Exit,
 }
 
-/// What the share of a deployment counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ShareOf {
-    Relays,
-    Weight,
-}
-
 section! {
     #[derive(Clone, Debug)]
     pub(crate) struct DeploymentKeys("[[deployments]]") {
@@ -48,7 +42,8 @@ section! {
         /// The share of the selected relays that get the new software. Each network draws these relays. A larger share
         /// contains all relays of a smaller share.
         share: Option<f64> = Or("all", Fraction), Is("all");
-        /// What the share counts: "relays", or the "weight" by which clients choose the relays.
+        /// With "relays", the share is of the number of relays. With "weight", it is of the weight by which clients
+        /// choose relays.
         share_of: ShareOf = Choice(&[("relays", ShareOf::Relays), ("weight", ShareOf::Weight)]), Is("relays");
         /// The keys of [relay] that these relays get, like { scheduler = "kist" }.
         set: Table = Overrides, Required;
