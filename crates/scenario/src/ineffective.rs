@@ -135,14 +135,15 @@ fn of_workloads(sections: &Sections, scenario: &Scenario, keys: &mut Vec<Written
 fn of_network(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) {
     let (network, latency) = (&sections.network, &scenario.network.latency);
     let (read, pairs) = ((network, &defaults::<WireKeys>()), &network.keys.exceptions.pairs);
+    let uses_places = matches!(latency, Latency::Places(..));
     let loses = scenario.network.default.loss_of != LossOf::None;
     let why = "network.loss_of is \"none\"; set another value, or leave this out";
     add(keys, read, "loss", loses, why);
+    add(keys, read, "place_loss", loses || !uses_places, why);
     let uses_matrix = matches!(latency, Latency::RttMatrix(..));
     let why = "network.latency has another value; set latency = \"rtt-matrix\" too";
     add(keys, read, "rtt_matrix", uses_matrix, why);
-    let uses_places = matches!(latency, Latency::Places(..));
-    for key in ["places", "edges"] {
+    for key in ["places", "edges", "place_loss"] {
         let why = "network.latency has another value; set latency = \"places\" too";
         add(keys, read, key, uses_places, why);
     }

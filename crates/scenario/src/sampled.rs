@@ -416,7 +416,9 @@ impl Network {
             let rtt = way.delay + places.between(to, from).delay;
             let loss = match self.default.loss_of {
                 LossOf::None => 0.0,
-                LossOf::All | LossOf::Data => 1.0 - (1.0 - way.loss) * (1.0 - self.default.loss),
+                LossOf::All | LossOf::Data => {
+                    1.0 - (1.0 - self.place_loss * way.loss) * (1.0 - self.default.loss)
+                }
             };
             return Wire { rtt, delay: way.delay, jitter: way.jitter, loss, ..self.default };
         }

@@ -88,6 +88,17 @@ fn losses_of_places_and_edges_multiply_by_direction() {
 }
 
 #[test]
+fn a_fraction_of_the_losses_of_places_and_edges_remains() {
+    let lines = "loss_of = \"data\"\nloss = 0.5\nplace_loss = 0.1";
+    let scenario = scenario(&TEXT.replace("loss_of = \"data\"", lines));
+    let drawn = scenario.sampled(Seed(1));
+    let [a, b] = [0, 1].map(|relay| &drawn.relays[relay].host);
+    let (there, back) = (drawn.network.between(a, b).loss, drawn.network.between(b, a).loss);
+    assert!((there - (1.0 - (1.0 - 0.1 * 0.6) * 0.5)).abs() < 1e-12, "{there}");
+    assert!((back - (1.0 - (1.0 - 0.1 * 0.64) * 0.5)).abs() < 1e-12, "{back}");
+}
+
+#[test]
 fn nodes_are_divided_among_their_places_in_every_network() {
     let scenario = scenario(TEXT);
     let count = |drawn: &Scenario, group: &str| {

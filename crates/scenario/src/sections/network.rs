@@ -36,6 +36,8 @@ section! {
         /// The probability that a packet is lost, in each direction. With places, it adds to the loss of places and
         /// edges.
         loss: f64 = Fraction, Is("0.0");
+        /// The part of the loss of places and edges that packets meet: all of it, or a fraction.
+        place_loss: Option<f64> = Or("all", Fraction), Is("all");
         /// The packets that the network may lose. With "data", TCP segments without payload are never lost, as in
         /// Shadow 1.9. With "none", no packet is lost, whatever the loss of places and edges is.
         loss_of: LossOf = Choice(&[("all", LossOf::All), ("data", LossOf::Data), ("none", LossOf::None)]), Is("all");
@@ -231,8 +233,9 @@ pub(crate) fn network(
     let WireKeys { rtt, loss, reorder, duplicate, .. } = *wire;
     let (loss, jitter) = (possible(loss), Duration::ZERO);
     let default = Wire { rtt, delay: rtt / 2, jitter, loss, loss_of, reorder, duplicate };
+    let place_loss = wire.place_loss.unwrap_or(1.0);
     let (latency, circuits) = (latency(read)?, circuits(read, relays)?);
-    Ok(Network { default, latency, trunk: Duration::ZERO, exceptions, circuits })
+    Ok(Network { default, latency, place_loss, trunk: Duration::ZERO, exceptions, circuits })
 }
 
 fn latency(read: &Read<NetworkKeys>) -> Result<Latency, ConfigError> {
