@@ -37,6 +37,7 @@ DURATIONS_S = {
     "defenestrator/step": 22,
     "ewma/network": 4,
     "kist/authors": 3,
+    "kist/authors-calibrated": 3,
     "kist/authors-tenth": 3,
     "kist/bursts": 4,
     "kist/full": 2,

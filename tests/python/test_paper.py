@@ -156,6 +156,25 @@ def test_two_claims_have_two_names(claimed: Callable[..., Claims]) -> None:
         claimed(entry(), entry())
 
 
+def test_another_scenario_repeats_the_claims_of_one_with_the_same_bounds(claimed: Callable[..., Claims]) -> None:
+    repeat = """[[repeats]]
+        of = "small"
+        scenario = "larger"
+        prefix = "larger"
+        without = ["three"]
+    """
+    claims = claimed(entry(), entry(id='"two"', scenario='"other"'), entry(id='"three"'), repeat).claims
+    assert [(claim.id, claim.scenarios) for claim in claims] == [
+        ("one", ["small"]),
+        ("two", ["other"]),
+        ("three", ["small"]),
+        ("larger-one", ["larger"]),
+    ]
+    assert claims[3].gate == claims[0].gate
+    with pytest.raises(PenstockError, match=r"claims\.toml: without has two; small has no such claim"):
+        claimed(entry(), entry(id='"two"', scenario='"other"'), repeat.replace("three", "two"))
+
+
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """Three seeds with medians that can be worked out in the head."""

@@ -318,9 +318,33 @@ class _Group(BaseModel, extra="allow"):
     cases: list[dict[str, Any]] = [{}]
 
 
+class _Repeat(Strict):
+    """The claims of one scenario, which another scenario measures too, with the same bounds."""
+
+    of: Text
+    scenario: Text
+    prefix: Text
+    """What the ids of the repeated claims begin with."""
+    without: list[Text] = Field(default_factory=list)
+    """The ids of claims whose variants the other scenario lacks."""
+
+    def copies(self, claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The repeated claims, without their reasons, which are about the first scenario."""
+        mine = [claim for claim in claims if claim.get("scenario") == self.of]
+        unknown = set(self.without) - {claim.get("id") for claim in mine}
+        if unknown:
+            raise ValueError(f"without has {', '.join(sorted(unknown))}; {self.of} has no such claim")
+        return [
+            {**claim, "id": f"{self.prefix}-{claim['id']}", "scenario": self.scenario}
+            for claim in mine
+            if claim.get("id") not in self.without
+        ]
+
+
 class _Groups(BaseModel):
     section: str | None = None
     claims: list[_Group]
+    repeats: list[_Repeat] = []
 
 
 def load(name: str) -> Claims:
@@ -342,4 +366,9 @@ def load(name: str) -> Claims:
     groups = parse(_Groups, document, path)
     shared = {} if groups.section is None else {"section": groups.section}
     claims = [{**shared, **(group.model_extra or {}), **case} for group in groups.claims for case in group.cases]
-    return parse(Claims, {**document, "claims": claims, "folder": folder}, path)
+    document.pop("repeats", None)
+    try:
+        copies = [copy for repeat in groups.repeats for copy in repeat.copies(claims)]
+    except ValueError as error:
+        raise PenstockError(f"{path}: {error}") from error
+    return parse(Claims, {**document, "claims": claims + copies, "folder": folder}, path)
