@@ -49,6 +49,7 @@ DURATIONS_S = {
     "marut/dumbbell-375": 4,
     "marut/dumbbell-375-4": 4,
     "marut/step": 61,
+    "throttling/loads": 3,
 }
 """Of scenarios that are too large for the default, or that change something later [s]."""
 
