@@ -1,7 +1,7 @@
 //! Finds the bytes of reports in packets.
 //!
 //! The first report of a connection only announces it, because packets of other programs are not kept. Then the packets of
-//! each direction are kept in the order of capture, at most [`MEMORY`] bytes and [`PATIENCE`] long. A report looks in all of
+//! each direction are kept in the order of capture, at most [`MEMORY`] bytes and [`RETENTION`] long. A report looks in all of
 //! them. An outbound report that finds nothing waits for later packets.
 
 use crate::mark::{Connection, Direction, Mark, TAG_LEN, Tag};
@@ -13,7 +13,7 @@ pub const MEMORY: usize = 16 << 20;
 /// Maximum number of payload bytes that are kept for all connections [B].
 pub const TOTAL_MEMORY: usize = 512 << 20;
 /// A packet or report waits at most so long for its counterpart [ns].
-pub const PATIENCE: u64 = 60_000_000_000;
+pub const RETENTION: u64 = 60_000_000_000;
 
 /// Pending reports that are looked for in each packet [1]. The second and later ones matter if a packet was not captured.
 const LOOKAHEAD: usize = 4;
@@ -136,13 +136,13 @@ impl Matcher {
         let mut lost = 0;
         for flow in self.flows.values_mut() {
             self.bytes -= flow.trim(now);
-            while flow.pending.front().is_some_and(|mark| now.saturating_sub(mark.time) > PATIENCE) {
+            while flow.pending.front().is_some_and(|mark| now.saturating_sub(mark.time) > RETENTION) {
                 flow.pending.pop_front();
                 lost += 1;
             }
         }
         self.lost += lost;
-        let is_old = |flow: &Flow| now.saturating_sub(flow.reported) > PATIENCE;
+        let is_old = |flow: &Flow| now.saturating_sub(flow.reported) > RETENTION;
         let ended: Vec<Connection> = self
             .flows
             .iter()
@@ -172,7 +172,7 @@ impl Flow {
     fn trim(&mut self, now: u64) -> usize {
         let mut dropped = 0;
         while let Some(oldest) = self.packets.front()
-            && (self.bytes > MEMORY || now.saturating_sub(oldest.time) > PATIENCE)
+            && (self.bytes > MEMORY || now.saturating_sub(oldest.time) > RETENTION)
         {
             dropped += self.drop_oldest();
         }
@@ -361,9 +361,9 @@ mod tests {
         let mut matcher = matcher();
         matcher.on_mark(mark(Direction::Out, 0, &stream, 200));
         matcher.on_packet(packet(Direction::In, 0, 0, &stream, 1400));
-        matcher.expire(PATIENCE);
+        matcher.expire(RETENTION);
         assert_eq!((matcher.pending(), matcher.lost, matcher.bytes), (1, 0, 1400));
-        matcher.expire(PATIENCE + 1);
+        matcher.expire(RETENTION + 1);
         assert_eq!((matcher.pending(), matcher.lost, matcher.bytes), (0, 1, 0));
         assert!(matcher.flows.is_empty());
     }

@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     let mut table = Report::new(out, now()).map_err(io)?;
     let mut child = start(options, &library, theirs)?;
     let mut matcher = Matcher::default();
-    // A full disk does not end the program. The error is told after its end.
+    // A full disk does not end the program. It reports the error when it ends.
     let mut failed = None;
     let mut is_open = true;
     let mut ended: Option<(ExitStatus, u64)> = None;

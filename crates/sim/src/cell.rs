@@ -109,7 +109,7 @@ enum Body {
     Extend(PeerId, SimHandshake),
     Extended(SimHandshake),
     Truncated,
-    /// The first bytes of the nonce, and the wish. The simulator links only circuits that have sent no cells.
+    /// The first bytes of the nonce, and the desired UX. The simulator links only circuits that have sent no cells.
     Link(NonceHead, DesiredUx),
     Linked(NonceHead, DesiredUx),
     LinkedAck,

@@ -28,7 +28,7 @@ pub struct Link {
     pub last_sent: u64,
     /// The number of the last cell that the sender has delivered; 0 before the first one.
     pub last_received: u64,
-    /// The sender's wish, which decides the [`Algorithm`] of the receiver.
+    /// The UX that the sender desires. It decides the [`Algorithm`] of the receiver.
     pub desired_ux: DesiredUx,
 }
 
@@ -61,7 +61,7 @@ impl DesiredUx {
         DesiredUx::LowMemThroughput,
     ];
 
-    /// The algorithm of the end that receives this wish.
+    /// The algorithm of the end that receives this value.
     ///
     /// Source: C tor `conflux_choose_algorithm()`.
     pub fn algorithm(self) -> Algorithm {
@@ -77,7 +77,7 @@ impl DesiredUx {
 /// The Conflux settings of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfluxConfig {
-    /// The wish in this client's LINK. An exit always wishes [`DesiredUx::MinLatency`] (C tor `DEFAULT_EXIT_UX`).
+    /// The desired UX in this client's LINK. An exit always sends [`DesiredUx::MinLatency`] (C tor `DEFAULT_EXIT_UX`).
     pub client_ux: DesiredUx,
     /// The number of legs of this client's sets [1] (C tor `cfx_num_legs_set`). With 0, the onion proxy begins no set.
     pub legs: u8,

@@ -107,8 +107,8 @@ impl StreamControl for OpenStream {
         self.buffered = backlog.cells;
     }
     fn take_feedback(&mut self) -> Option<StreamFeedback> {
-        let owed = self.buffered.get() <= STREAM_BUFFERED_TOO_MUCH && self.habit.take_sendme();
-        owed.then_some(StreamFeedback::Sendme)
+        let is_due = self.buffered.get() <= STREAM_BUFFERED_TOO_MUCH && self.habit.take_sendme();
+        is_due.then_some(StreamFeedback::Sendme)
     }
     fn on_feedback(&mut self, _now: Instant, feedback: StreamFeedback) -> Result<(), Violation> {
         match feedback {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_open_end_sends_sendmes_like_fixed_windows_or_none() {
-        let owed = |ends| {
+        let is_due = |ends| {
             let (mut circuit, mut stream) = (OpenCircuit::new(ends), OpenStream::new(ends));
             let circuit = (1..=250).filter(|_| circuit.on_deliver(T).unwrap()).collect::<Vec<_>>();
             let mut deliver = || {
@@ -135,8 +135,8 @@ mod tests {
             };
             (circuit, (1..=120).filter(|_| deliver()).collect::<Vec<_>>())
         };
-        assert_eq!(owed(Ends::Ignored), (vec![100, 200], vec![50, 100]));
-        assert_eq!(owed(Ends::Suppressed), (vec![], vec![]));
+        assert_eq!(is_due(Ends::Ignored), (vec![100, 200], vec![50, 100]));
+        assert_eq!(is_due(Ends::Suppressed), (vec![], vec![]));
     }
 
     #[test]

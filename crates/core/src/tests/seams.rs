@@ -174,7 +174,7 @@ fn a_custom_edge_control_receives_marks() {
 /// A simple hop control with credits, like N23 with a constant N3.
 #[derive(Debug)]
 struct Credit {
-    owes: bool,
+    reports: bool,
     limit: u64,
     sent: u64,
     forwarded: u64,
@@ -187,7 +187,7 @@ const N3: u64 = 30;
 impl Credit {
     fn forward(&mut self) -> Option<Feedback> {
         self.forwarded += 1;
-        if !self.owes || self.forwarded - self.advertised < N2 {
+        if !self.reports || self.forwarded - self.advertised < N2 {
             return None;
         }
         self.advertised = self.forwarded;
@@ -203,7 +203,7 @@ impl HopControl for Credit {
     fn on_neighbour(&mut self, neighbour: Neighbour) {
         assert_eq!(neighbour.agreed, Some(HopOffer::Custom(23)));
         match neighbour.side {
-            Side::Before => self.owes = true,
+            Side::Before => self.reports = true,
             Side::After => self.limit = N2 + N3,
         }
     }
@@ -211,7 +211,7 @@ impl HopControl for Credit {
         Cells::new(self.limit.checked_sub(self.sent).expect("credit is never negative"))
     }
     fn on_received(&mut self, _now: Instant) -> Result<(), Violation> {
-        assert!(self.owes, "a cell comes from a known neighbour");
+        assert!(self.reports, "a cell comes from a known neighbour");
         Ok(())
     }
     fn on_sent(&mut self, _now: Instant, source: Source) -> Option<Feedback> {
@@ -237,7 +237,7 @@ fn credits() -> RelayConfig {
         stream: Factory::<dyn StreamControl>::new(|| Box::new(Unlimited(false))),
     };
     let control = Factory::<dyn HopControl>::new(|| {
-        Box::new(Credit { owes: false, limit: 0, sent: 0, forwarded: 0, advertised: 0 })
+        Box::new(Credit { reports: false, limit: 0, sent: 0, forwarded: 0, advertised: 0 })
     });
     let hop_control = HopControlConfig::Custom { control, offer: 23, delay: None };
     RelayConfig { hop_control, edge_control, ..RelayConfig::default() }

@@ -457,9 +457,9 @@ proptest! {
                 }
                 (8, Some((transfer, _))) => client.net.stall(*transfer, Side::Server, number > 2),
                 _ => {
-                    let owed = client.net.nodes[1].relay.counters().data_packaged / 31 - acknowledged;
-                    (0..owed).for_each(|_| client.send(None, Message::Sendme { proof: None, marked: 0 }));
-                    acknowledged += owed;
+                    let due = client.net.nodes[1].relay.counters().data_packaged / 31 - acknowledged;
+                    (0..due).for_each(|_| client.send(None, Message::Sendme { proof: None, marked: 0 }));
+                    acknowledged += due;
                 }
             }
             client.net.drive_for(Duration::from_millis(u64::from(number * number * 10)));

@@ -29,7 +29,7 @@ pub(super) struct Circuit {
     pub(super) increment: u32,
     pub(super) over: bool,
     /// Tags of the cells that the client must still acknowledge.
-    pub(super) owed: VecDeque<Tag>,
+    pub(super) expected_tags: VecDeque<Tag>,
     /// Number of received DATA cells in total. `streams` has the number for each stream [cell].
     pub(super) cells: u32,
     streams: BTreeMap<Option<StreamId>, u32>,
@@ -93,7 +93,7 @@ impl Circuit {
             asks,
             increment: 100,
             over: false,
-            owed: VecDeque::new(),
+            expected_tags: VecDeque::new(),
             cells: 0,
             streams: BTreeMap::new(),
             honest: false,
@@ -144,7 +144,7 @@ impl Circuit {
         *on_stream += 1;
         let acknowledges_stream = on_stream.is_multiple_of(50) && !self.asks;
         if self.cells.is_multiple_of(self.increment) {
-            self.owed.push_back(tag);
+            self.expected_tags.push_back(tag);
         }
         if !self.honest {
             return Vec::new();
@@ -164,7 +164,7 @@ impl Circuit {
     }
 
     pub(super) fn acknowledge(&mut self) -> Vec<u8> {
-        let Some(tag) = self.owed.pop_front() else { return Vec::new() };
+        let Some(tag) = self.expected_tags.pop_front() else { return Vec::new() };
         self.send(false, &body(5, 0, &[&[1, 0, 20], &tag.0[..]].concat()))
     }
 

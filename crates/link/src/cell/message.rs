@@ -231,7 +231,7 @@ fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
 /// The version of LINK and LINKED.
 const LINK_VERSION: u8 = 1;
 
-/// Reads a LINK or LINKED. Fails for an unknown version or wish. Additional bytes are ignored.
+/// Reads a LINK or LINKED. Fails for an unknown version or ux. Additional bytes are ignored.
 /// Source: C tor `conflux_cell_parse_link()`, `conflux.trunnel`.
 fn read_link(reader: &mut Reader<'_>) -> Result<Link, Malformed> {
     if reader.u8()? != LINK_VERSION {
@@ -239,8 +239,8 @@ fn read_link(reader: &mut Reader<'_>) -> Result<Link, Malformed> {
     }
     let nonce = Nonce(reader.array()?);
     let [last_sent, last_received] = [reader.array()?, reader.array()?].map(u64::from_be_bytes);
-    let wish = reader.u8()?;
-    let desired_ux = *DesiredUx::ALL.get(usize::from(wish)).ok_or(Malformed)?;
+    let ux = reader.u8()?;
+    let desired_ux = *DesiredUx::ALL.get(usize::from(ux)).ok_or(Malformed)?;
     Ok(Link { nonce, last_sent, last_received, desired_ux })
 }
 

@@ -32,7 +32,7 @@ fn body(command: u8, id: u16, data: &[u8]) -> [u8; BODY_LEN] {
     body
 }
 
-/// Version 1, the nonce, two numbers, and the wish for high throughput.
+/// Version 1, the nonce, two numbers, and the desired UX, high throughput.
 const LINK: &str = "01 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
     0000000000000007 0000000000000100 03";
 

@@ -164,7 +164,7 @@ mod tests {
     use std::net::TcpListener;
 
     /// A directory that answers every request with an invalid document.
-    fn deaf() -> SocketAddr {
+    fn refusing() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn refused_documents_are_logged_and_requested_again() {
         let mut authority = samples::authorities().remove(0);
-        authority.dir_port = deaf();
+        authority.dir_port = refusing();
         let retry = RetryPolicy { min_delay: Duration::from_millis(1), max_delay: Duration::from_millis(2) };
         let directory = Directory::start(Documents::new(vec![authority]), retry, Clock::start()).unwrap();
         directory.publish([0; 20], "router me\nrouter-signature\n".into());

@@ -294,11 +294,11 @@ mod tests {
         node.relay.apply_parameters(node.now(), asked);
         let rate = ThrottleConfig::Static(StaticRateConfig { rate: DataRate::kib(20) });
         node.relay.set_throttle(node.now(), rate, ClientBuckets::default());
-        let heeded = (format!("{:?}", ewma(5)), false);
-        assert_eq!(runs(&node), heeded);
+        let expected = (format!("{:?}", ewma(5)), false);
+        assert_eq!(runs(&node), expected);
         // A torrc without the option changes nothing.
         node.reconfigure((&torrc, OperatorOverrides::default()), (&torrc, OperatorOverrides::default()));
-        assert_eq!(runs(&node), heeded);
+        assert_eq!(runs(&node), expected);
         // A torrc with the option's default value overrides the consensus.
         let overrides = OperatorOverrides { half_life: true, ..OperatorOverrides::default() };
         node.reconfigure((&torrc, OperatorOverrides::default()), (&torrc, overrides));

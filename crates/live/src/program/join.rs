@@ -118,8 +118,8 @@ impl Program {
         }
         let said = self.node.listens_at().map_err(Error::System);
         let said = said.and_then(|at| description(&self.options, self.address, at.port(), self.started));
-        let told = said.and_then(|said| self.node.describe(said).map_err(Error::operator));
-        if let Err(failure) = told {
+        let described = said.and_then(|said| self.node.describe(said).map_err(Error::operator));
+        if let Err(failure) = described {
             log::error!("the descriptor was not updated: {}", failure);
         }
     }

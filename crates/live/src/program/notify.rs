@@ -197,14 +197,14 @@ mod tests {
         let (manager, path) = manager("status");
         let mut notify = Notify::connect(path.as_os_str(), None).unwrap();
         std::fs::remove_file(path).unwrap();
-        let mut told = |millis, status: &str| {
+        let mut notified = |millis, status: &str| {
             notify.tick(after(millis), || status.to_owned());
             message(&manager)
         };
-        assert_eq!(told(0, "no link\nREADY=1").as_deref(), Some("STATUS=no link READY=1"));
-        assert_eq!(told(9_999, "a link"), None);
-        assert_eq!(told(10_000, "a link").as_deref(), Some("STATUS=a link"));
-        assert_eq!(told(20_000, "a link"), None);
+        assert_eq!(notified(0, "no link\nREADY=1").as_deref(), Some("STATUS=no link READY=1"));
+        assert_eq!(notified(9_999, "a link"), None);
+        assert_eq!(notified(10_000, "a link").as_deref(), Some("STATUS=a link"));
+        assert_eq!(notified(20_000, "a link"), None);
     }
 
     #[test]

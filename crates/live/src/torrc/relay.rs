@@ -195,8 +195,8 @@ fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], Tor
     };
     let option = if relay_rate.is_some() { "RelayBandwidthRate" } else { "BandwidthRate" };
     let (rate, burst) = (least(own_rate, relay_rate), least(own_burst, relay_burst));
-    let told = read.one("MaxAdvertisedBandwidth", bandwidth)?.unwrap_or(values::MOST_BYTES);
-    let shown = rate.as_ref().map_or(ONE_GBYTE, |(rate, _)| *rate).min(told);
+    let limit = read.one("MaxAdvertisedBandwidth", bandwidth)?.unwrap_or(values::MOST_BYTES);
+    let shown = rate.as_ref().map_or(ONE_GBYTE, |(rate, _)| *rate).min(limit);
     let depth = burst.as_ref().map_or(ONE_GBYTE, |(burst, _)| *burst);
     match rate {
         Some((rate, place)) => {

@@ -392,9 +392,9 @@ fn conflux_follows_the_torrc_or_the_consensus() {
     let without = with("Penstock edge_control = 'windows'\nConfluxEnabled 1");
     assert!(without.relay.conflux.is_none());
     assert!(without.warnings[0].contains("ConfluxEnabled: linked circuits need congestion control"));
-    let wish = |more: &str| with(more).relay.conflux.unwrap().client_ux;
-    assert_eq!(wish(""), DesiredUx::HighThroughput);
-    assert_eq!(wish("ConfluxClientUX latency_lowmem"), DesiredUx::LowMemLatency);
+    let ux = |more: &str| with(more).relay.conflux.unwrap().client_ux;
+    assert_eq!(ux(""), DesiredUx::HighThroughput);
+    assert_eq!(ux("ConfluxClientUX latency_lowmem"), DesiredUx::LowMemLatency);
 }
 
 #[test]

@@ -91,8 +91,8 @@ fn a_client_that_floods_handshakes_does_not_block_other_clients() {
 fn lookups_above_the_limit_are_refused() {
     let _guard = one_at_a_time();
     // This name server never answers.
-    let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let at = NameServers::At(vec![deaf.local_addr().unwrap()]);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = NameServers::At(vec![silent.local_addr().unwrap()]);
     let node = Running::start_configured(|config| (config.name_servers, config.descriptors) = (at, 50_000));
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);

@@ -41,9 +41,9 @@ fn send_raw(client: &mut Client, number: u8, data: &[u8]) -> CircId {
     client.id
 }
 
-/// A LINK with this version and this wish.
-fn strange_link(client: &mut Client, version: u8, wish: u8) -> CircId {
-    send_raw(client, 19, &[&[version][..], &noise(32), &[0; 16], &[wish]].concat())
+/// A LINK with this version and this desired UX.
+fn strange_link(client: &mut Client, version: u8, ux: u8) -> CircId {
+    send_raw(client, 19, &[&[version][..], &noise(32), &[0; 16], &[ux]].concat())
 }
 
 /// Builds a circuit with congestion control.
@@ -57,7 +57,7 @@ const CLOSES: Option<Effect> = Some(Effect::Destroyed(DestroyReason::PROTOCOL));
 /// Each case: its name, the action, and the effect on Penstock if it differs on purpose.
 const CASES: [(&str, Action, Option<Effect>); 14] = [
     ("LINK with an unknown version", |client, _| strange_link(client, 2, 3), None),
-    ("LINK with an unknown wish", |client, _| strange_link(client, 1, 5), None),
+    ("LINK with an unknown UX", |client, _| strange_link(client, 1, 5), None),
     ("LINK without its last byte", |client, _| send_raw(client, 19, &[&[1][..], &[0; 48]].concat()), None),
     (
         "LINK twice",

@@ -63,9 +63,9 @@ fn every_n2_cells_cause_one_credit() {
         assert_conserved(&outcome);
         // Only the slow middle grants credits to the exit, and the client to the entry.
         let delivered = node(&outcome, "bulk").counters.data_delivered;
-        let owed = delivered as f64 / f64::from(n2);
+        let expected = delivered as f64 / f64::from(n2);
         let credits = node(&outcome, "bulk").counters.credits as f64;
-        assert!((credits / owed - 1.0).abs() < 0.02, "{credits} credits for {delivered} cells");
+        assert!((credits / expected - 1.0).abs() < 0.02, "{credits} credits for {delivered} cells");
         assert_eq!(node(&outcome, "bulk").counters.sendmes, 0);
     }
 }

@@ -20,13 +20,13 @@ use std::time::Duration;
 pub(crate) const THREADS: [usize; 4] = [1, 2, 3, 8];
 
 /// The real time after which a run counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Does `work` in another thread. Returns its value or its panic.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Box<dyn Any + Send>> {
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || sender.send(catch_unwind(AssertUnwindSafe(work))));
-    ended.recv_timeout(PATIENCE).expect("the run does not end")
+    ended.recv_timeout(TIMEOUT).expect("the run does not end")
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {

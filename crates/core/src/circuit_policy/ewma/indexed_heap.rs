@@ -18,7 +18,7 @@ const OUT: u32 = u32::MAX;
 pub(super) struct IndexedHeap {
     slots: slab::Slab<Slot>,
     by_key: BTreeMap<CircuitKey, usize>,
-    heap: Vec<Standing>,
+    heap: Vec<HeapEntry>,
     /// For each slot, the position in the heap; `OUT` for an ineligible circuit.
     places: Vec<u32>,
     /// The slot that the last search found. Consecutive calls often name the same circuit.
@@ -58,15 +58,15 @@ impl Default for Turn {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct HeapEntry {
     pub(super) count: f64,
     pub(super) turn: Turn,
     pub(super) key: CircuitKey,
     pub(super) slot: u32,
 }
 
-impl Standing {
-    pub(super) fn goes_before(&self, other: &Standing) -> bool {
+impl HeapEntry {
+    pub(super) fn goes_before(&self, other: &HeapEntry) -> bool {
         self.rank() < other.rank()
     }
 
@@ -116,16 +116,16 @@ impl IndexedHeap {
         1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
     }
 
-    pub(super) fn head(&self) -> Option<&Standing> {
+    pub(super) fn head(&self) -> Option<&HeapEntry> {
         self.heap.first()
     }
 
     pub(super) fn enter(&mut self, slot: usize) {
         if self.places[slot] == OUT {
             let Slot { key, count, turn, .. } = self.slots[slot];
-            let standing = Standing { count, turn, key, slot: slot as u32 };
-            self.heap.push(standing);
-            self.rise(self.heap.len() - 1, standing);
+            let entry = HeapEntry { count, turn, key, slot: slot as u32 };
+            self.heap.push(entry);
+            self.rise(self.heap.len() - 1, entry);
         }
     }
 
@@ -135,7 +135,7 @@ impl IndexedHeap {
         if place == OUT {
             return;
         }
-        let Standing { count, turn, key, .. } = self.heap.swap_remove(place as usize);
+        let HeapEntry { count, turn, key, .. } = self.heap.swap_remove(place as usize);
         self.slots[slot] = Slot { key, count, turn, epoch };
         if let Some(moved) = self.heap.get(place as usize).copied() {
             let place = self.rise(place as usize, moved);
@@ -151,10 +151,10 @@ impl IndexedHeap {
             state.count += amount;
             state.turn = self.last;
         } else {
-            let mut standing = self.heap[place as usize];
-            standing.count += amount;
-            standing.turn = self.last;
-            self.sink(place as usize, standing);
+            let mut entry = self.heap[place as usize];
+            entry.count += amount;
+            entry.turn = self.last;
+            self.sink(place as usize, entry);
         }
     }
 
@@ -166,8 +166,8 @@ impl IndexedHeap {
     }
 
     pub(super) fn rescale_eligible(&mut self, factor: f64) {
-        for standing in &mut self.heap {
-            standing.count *= factor;
+        for entry in &mut self.heap {
+            entry.count *= factor;
         }
     }
 
@@ -181,27 +181,27 @@ impl IndexedHeap {
         }
     }
 
-    fn put(&mut self, place: usize, standing: Standing) {
-        self.heap[place] = standing;
-        self.places[standing.slot as usize] = place as u32;
+    fn put(&mut self, place: usize, entry: HeapEntry) {
+        self.heap[place] = entry;
+        self.places[entry.slot as usize] = place as u32;
     }
 
-    fn rise(&mut self, mut place: usize, standing: Standing) -> usize {
+    fn rise(&mut self, mut place: usize, entry: HeapEntry) -> usize {
         while place > 0 {
             let parent = (place - 1) / ARITY;
-            if !standing.goes_before(&self.heap[parent]) {
+            if !entry.goes_before(&self.heap[parent]) {
                 break;
             }
             self.put(place, self.heap[parent]);
             place = parent;
         }
-        self.put(place, standing);
+        self.put(place, entry);
         place
     }
 
-    /// Moves `standing` down from `place` to its position. The smallest children move up until `place` is a leaf. Then
-    /// `standing` rises from there. A charged circuit mostly belongs near the leaves, so this saves comparisons.
-    fn sink(&mut self, mut place: usize, standing: Standing) {
+    /// Moves `entry` down from `place` to its position. The smallest children move up until `place` is a leaf. Then
+    /// `entry` rises from there. A charged circuit mostly belongs near the leaves, so this saves comparisons.
+    fn sink(&mut self, mut place: usize, entry: HeapEntry) {
         loop {
             let first = ARITY * place + 1;
             let children = self.heap.get(first..self.heap.len().min(first + ARITY)).unwrap_or_default();
@@ -209,20 +209,20 @@ impl IndexedHeap {
             self.put(place, least);
             place = first + offset;
         }
-        self.rise(place, standing);
+        self.rise(place, entry);
     }
 }
 
 /// The smallest entry. Pairs are compared without branches, because half of the branches would be mispredicted.
-fn least(standings: &[Standing]) -> Option<(usize, Standing)> {
+fn least(entries: &[HeapEntry]) -> Option<(usize, HeapEntry)> {
     let less = |one: usize, other: usize| {
-        let later = standings[other].goes_before(&standings[one]);
+        let later = entries[other].goes_before(&entries[one]);
         [one, other][usize::from(later)]
     };
-    let best = match standings.len() {
+    let best = match entries.len() {
         0 => return None,
         ARITY => less(less(0, 1), less(2, 3)),
         some => (1..some).fold(0, less),
     };
-    Some((best, standings[best]))
+    Some((best, entries[best]))
 }

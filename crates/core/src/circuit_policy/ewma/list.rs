@@ -1,4 +1,4 @@
-use super::{EwmaConfig, Standing, Turn, charge, decay, half_lives};
+use super::{EwmaConfig, HeapEntry, Turn, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Flush, Priority, Weight};
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Instant};
@@ -70,7 +70,7 @@ impl CircuitPolicy for List {
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
         let half_life = self.config.half_life;
         let standings =
-            self.circuits.iter().filter(|(_, entry)| entry.eligible).map(|(key, entry)| Standing {
+            self.circuits.iter().filter(|(_, entry)| entry.eligible).map(|(key, entry)| HeapEntry {
                 count: entry.count * decay(half_lives(entry.since, now, half_life)),
                 turn: entry.turn,
                 key: *key,

@@ -23,7 +23,7 @@ pub use list::List;
 pub use tick::Tick;
 
 use super::{Flush, Weight};
-use indexed_heap::{IndexedHeap, Standing, Turn};
+use indexed_heap::{HeapEntry, IndexedHeap, Turn};
 use penstock_units::{Cells, Duration, Instant, math};
 
 /// The configuration of EWMA.

@@ -22,9 +22,9 @@ mod tests {
         let sent: Vec<bool> =
             (0..124).map(|_| control.on_package(Instant::ZERO, Signals::default())).collect();
         assert_eq!(control.package_window(), Cells::ZERO);
-        let owed: Vec<bool> = (0..124).map(|_| control.on_deliver(Instant::ZERO).unwrap()).collect();
-        assert_eq!(sent, owed, "both ends expect the same SENDMEs");
-        assert_eq!(owed.iter().filter(|owed| **owed).count(), 4);
+        let due: Vec<bool> = (0..124).map(|_| control.on_deliver(Instant::ZERO).unwrap()).collect();
+        assert_eq!(sent, due, "both ends expect the same SENDMEs");
+        assert_eq!(due.iter().filter(|due| **due).count(), 4);
         let later = Instant::from_millis(100);
         for _ in 0..4 {
             assert_eq!(control.on_sendme(later, Signals::default()), Ok(()));

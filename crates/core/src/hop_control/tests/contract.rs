@@ -18,7 +18,7 @@ enum Operation {
     /// Cells arrive over the hop.
     Arrive(usize, usize),
     /// Feedback arrives over the hop.
-    Hear(usize, usize),
+    Feedback(usize, usize),
     /// Feedback that has already arrived arrives a second time.
     Repeat(usize, usize),
     /// Feedback with this change of the count and this allowance, which the next node never sent.
@@ -32,7 +32,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => (0usize..2, 1u64..200).prop_map(|(node, cells)| Operation::Make(node, cells)),
         4 => (0usize..3, 1usize..200).prop_map(|(node, cells)| Operation::Send(node, cells)),
         4 => (0usize..2, 1usize..200).prop_map(|(hop, cells)| Operation::Arrive(hop, cells)),
-        4 => (0usize..2, 1usize..20).prop_map(|(hop, many)| Operation::Hear(hop, many)),
+        4 => (0usize..2, 1usize..20).prop_map(|(hop, many)| Operation::Feedback(hop, many)),
         1 => (0usize..2, 0usize..20).prop_map(|(hop, which)| Operation::Repeat(hop, which)),
         1 => (0usize..2, any::<u32>(), 0u32..2000)
             .prop_map(|(hop, ahead, allowance)| Operation::Forge(hop, ahead, allowance)),
@@ -125,7 +125,7 @@ impl World {
             }
             Operation::Send(node, cells) => (0..cells).for_each(|_| self.send(node)),
             Operation::Arrive(hop, cells) => (0..cells).for_each(|_| self.arrive(hop)),
-            Operation::Hear(hop, many) => (0..many).for_each(|_| {
+            Operation::Feedback(hop, many) => (0..many).for_each(|_| {
                 if let Some(feedback) = self.hops[hop].feedback.pop_front() {
                     self.deliver_feedback(hop, feedback);
                     self.hops[hop].delivered_feedback.push(feedback);
@@ -279,7 +279,7 @@ impl World {
             );
             (0..3).for_each(|node| self.perform(&Operation::Send(node, 1000)));
             (0..2).for_each(|hop| self.perform(&Operation::Arrive(hop, 1000)));
-            (0..2).for_each(|hop| self.perform(&Operation::Hear(hop, 1000)));
+            (0..2).for_each(|hop| self.perform(&Operation::Feedback(hop, 1000)));
             let after = (
                 self.delivered,
                 self.hops.each_ref().map(|hop| (hop.sent, hop.arrived, hop.delivered_feedback.len())),

@@ -486,7 +486,7 @@ fn the_first_node_receives_the_last_nodes_count_in_its_own_numbers() {
 enum Operation {
     Send(bool),
     Take,
-    Hear { count: u64, rtt: u64, congestion: u16, ended: u64 },
+    Feedback { count: u64, rtt: u64, congestion: u16, ended: u64 },
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -494,7 +494,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => any::<bool>().prop_map(Operation::Send),
         1 => Just(Operation::Take),
         4 => (0u64..6, 10u64..500, any::<u16>(), 0u64..6)
-            .prop_map(|(count, rtt, congestion, ended)| Operation::Hear { count, rtt, congestion, ended }),
+            .prop_map(|(count, rtt, congestion, ended)| Operation::Feedback { count, rtt, congestion, ended }),
     ]
 }
 
@@ -548,7 +548,7 @@ proptest! {
                     prop_assert_eq!(control.on_delivered(AT(now)), Some(forwarded(reported.into())));
                 }
                 Operation::Take => {}
-                Operation::Hear { count, rtt, congestion, ended: more } => {
+                Operation::Feedback { count, rtt, congestion, ended: more } => {
                     now += rtt;
                     base = base.min(rtt);
                     if known + count > sent {
