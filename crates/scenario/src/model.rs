@@ -194,6 +194,9 @@ section! {
         /// The time that an interface sends or receives at once; with "0 s", it handles packets one by one. With
         /// "auto", the profile decides: 10 ms for "shadow-1.9", and otherwise "0 s".
         interface_batch: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
+        /// With true, each write starts a new segment, as in Shadow 1.x, so small writes make small segments. Congestion
+        /// windows count segments.
+        segment_per_write: bool = Flag, Is("false");
     }
 }
 

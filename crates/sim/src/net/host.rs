@@ -240,6 +240,7 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         },
         hystart: tcp.hystart,
         nagle: !tcp.sets_nodelay(),
+        segment_per_write: tcp.segment_per_write,
         initial_cwnd: tcp.initial_window.unwrap_or(defaults.initial_cwnd),
         send_buffer: buffer(host.group.send_buffer, tuned),
         receive_buffer: buffer(host.group.receive_buffer, defaults.receive_buffer),

@@ -114,6 +114,10 @@ pub struct TcpConfig {
     pub writable_with_any_space: bool,
     /// Whether TCP_INFO counts written bytes as unacknowledged even if they were not sent.
     pub info_counts_unsent: bool,
+    /// Whether each write starts a new segment, so that segments of small writes stay small. Windows count segments.
+    ///
+    /// Source: Shadow 1.9.0 `shd-tcp.c` (`tcp_sendUserData`).
+    pub segment_per_write: bool,
     /// The initial receive window [segments] (`TCP_DEFAULT_INIT_RCVWND`).
     pub initial_receive_window: u32,
     /// The minimum difference between the RTO and the smoothed round trip (`TCP_RTO_MIN`).
@@ -186,6 +190,7 @@ impl TcpConfig {
             adv_win_scale: 2,
             writable_with_any_space: false,
             info_counts_unsent: false,
+            segment_per_write: false,
             initial_receive_window: 10,
             min_rto: Duration::from_millis(200),
             initial_rto: Duration::from_secs(1),

@@ -362,9 +362,10 @@ impl Endpoint {
         Info {
             cwnd: send.window.cwnd,
             ssthresh: send.window.ssthresh,
-            unacked: match cfg.info_counts_unsent {
-                true => send.queued().div_ceil(cfg.mss.into()) as u32,
-                false => send.board.packets_out(),
+            unacked: match (cfg.info_counts_unsent, cfg.segment_per_write) {
+                (true, true) => send.board.packets_out() + send.unsent_segments(cfg) as u32,
+                (true, false) => send.queued().div_ceil(cfg.mss.into()) as u32,
+                (false, _) => send.board.packets_out(),
             },
             in_flight: send.board.in_flight(),
             mss: cfg.mss,

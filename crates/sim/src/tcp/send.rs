@@ -7,6 +7,8 @@ use super::scoreboard::{Acked, Scoreboard};
 use super::segment::Segment;
 use super::small_queue::{LIMIT_OUTPUT, SmallQueue};
 use penstock_units::{Duration, Instant, time::nanos};
+use std::collections::VecDeque;
+use std::iter;
 
 /// The time that Linux adds to very short timers (`TCP_TIMEOUT_MIN_US`).
 pub(super) const TIMER_GRAIN: Duration = Duration::from_millis(2);
@@ -61,6 +63,8 @@ pub(super) struct Sender {
     pub(super) nxt: u64,
     /// The stream position after the data that the application has written (`write_seq`) [B].
     pub(super) written: u64,
+    /// The stream positions where unsent writes end, with [`TcpConfig::segment_per_write`] [B].
+    ends: VecDeque<u64>,
     /// The peer's receive window, counted from `una` (`snd_wnd`) [B].
     pub(super) peer_window: u64,
     /// The `seq` of the segment that announced `peer_window` (`snd_wl1`).
@@ -104,6 +108,7 @@ impl Sender {
             una: 0,
             nxt: 0,
             written: 0,
+            ends: VecDeque::new(),
             peer_window: 0,
             peer_window_seq: 0,
             capacity: buffers::initial_send_capacity(cfg),
@@ -150,6 +155,9 @@ impl Sender {
     /// Deviation: the application waits even if it has no more data.
     pub(super) fn on_write(&mut self, cfg: &TcpConfig, bytes: u64) {
         self.written += bytes;
+        if cfg.segment_per_write && bytes > 0 {
+            self.ends.push_back(self.written);
+        }
         self.wants_space = !buffers::is_writable(cfg, self.queued(), self.capacity);
     }
 
@@ -159,6 +167,17 @@ impl Sender {
 
     pub(super) fn not_sent(&self) -> u64 {
         self.written - self.nxt.min(self.written)
+    }
+
+    /// The end of the data that the next segment may have: all written data, or those of the first unsent write.
+    fn end_of_next(&self) -> u64 {
+        self.ends.front().copied().unwrap_or(self.written)
+    }
+
+    /// Unsent segments, if each write starts a new one.
+    pub(super) fn unsent_segments(&self, cfg: &TcpConfig) -> u64 {
+        let starts = iter::once(self.nxt).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| (end - start).div_ceil(cfg.mss.into())).sum()
     }
 
     /// Unsent sequence numbers, including the FIN [B].
@@ -452,16 +471,23 @@ impl Sender {
             self.recovery.on_send();
             self.nxt += u64::from(cfg.mss);
         }
+        self.forget_sent_writes();
         Some((chunk, 1 + more))
     }
 
     /// How many consecutive full segments without FIN [`Self::next_new`] would return.
     fn full_segments(&self, cfg: &TcpConfig) -> u64 {
         let mss = u64::from(cfg.mss);
-        let left = (self.written - self.nxt).saturating_sub(u64::from(self.fin));
+        let left = (self.end_of_next() - self.nxt).saturating_sub(u64::from(self.fin));
         let room = (self.una + self.peer_window).saturating_sub(self.nxt);
         let window = self.window.cwnd.saturating_sub(self.board.in_flight());
         (left.min(room) / mss).min(u64::from(window))
+    }
+
+    fn forget_sent_writes(&mut self) {
+        while self.ends.front().is_some_and(|end| *end <= self.nxt) {
+            self.ends.pop_front();
+        }
     }
 
     fn send_new(&mut self, cfg: &TcpConfig, now: Instant, chunk: Chunk) -> Chunk {
@@ -474,6 +500,7 @@ impl Sender {
         self.board.on_send(now, chunk.seq, numbers);
         self.recovery.on_send();
         self.nxt += u64::from(numbers);
+        self.forget_sent_writes();
         if chunk.len < cfg.mss {
             self.small_end = self.nxt;
         }
@@ -493,7 +520,7 @@ impl Sender {
             return None;
         }
         let left = self.written - self.nxt;
-        let mut len = left.min(u64::from(cfg.mss));
+        let mut len = (self.end_of_next() - self.nxt).min(u64::from(cfg.mss));
         let room = (self.una + self.peer_window).saturating_sub(self.nxt);
         if self.probe_due {
             len = len.min(room);

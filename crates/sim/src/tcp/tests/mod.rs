@@ -134,6 +134,32 @@ fn shadows_tcp_info_counts_unsent_bytes_as_unacknowledged() {
     assert_eq!(TcpConfig::shadow_1_9().initial_cwnd, 10);
 }
 
+/// Small writes stay small segments, and the window counts them. A retransmission has the same size.
+#[test]
+fn each_write_can_start_a_new_segment() {
+    for (per_write, segments, size) in [(true, 100, 500), (false, 35, 1448)] {
+        let cfg = TcpConfig { segment_per_write: per_write, nagle: false, ..TcpConfig::shadow_1_9() };
+        let mut world = World::connected(cfg, Path::new(10, 100));
+        (0..100).for_each(|_| world.write(0, 500));
+        let info = world.ends[0].info(&world.cfg[0]);
+        assert_eq!((info.unacked, info.in_flight), (segments, 10));
+        world.run_for(Duration::from_millis(120));
+        let info = world.ends[0].info(&world.cfg[0]);
+        assert_eq!(info.queued - info.not_sent, u64::from(info.in_flight) * size);
+        world.run_out();
+        assert_eq!(world.ends[1].received_end(), 50_000);
+    }
+    let cfg = TcpConfig { segment_per_write: true, ..TcpConfig::shadow_1_9() };
+    let mut world = World::connected(cfg, Path::new(10, 100));
+    world.write(0, 3000);
+    world.write(0, 500);
+    assert_eq!(
+        world.ends[0].info(&world.cfg[0]).unacked,
+        4,
+        "3000 B are three segments, and 500 B a fourth one"
+    );
+}
+
 #[test]
 fn a_link_without_loss_is_nine_tenths_full() {
     for (name, base) in profiles() {
