@@ -1,7 +1,9 @@
 """Calibrates the packet loss of `kist/authors-tenth` with vanilla alone, for docs/validation/kist.md.
 
-    python benches/kist_loss.py run FILE       append a row for each loss that FILE lacks
+    python benches/kist_loss.py run FILE [--per-write]     append a row for each loss that FILE lacks
     python benches/kist_loss.py table FILE [--markdown PAGE]
+
+With --per-write, each write starts a new TCP segment, as in Shadow 1.9.0.
 
 The paper does not say which topology file of Shadow 1.9.0 it used, and in which version its losses counted. The grid
 varies this loss in networks 101 and 102, which no comparison uses. These are the criteria, with the paper's values:
@@ -52,10 +54,10 @@ TIMES = [
 Row = dict[str, Any]
 
 
-def row(loss: str) -> Row:
+def row(loss: str, extra: list[str]) -> Row:
     """What vanilla measures with this loss in both networks together."""
     with tempfile.TemporaryDirectory() as folder:
-        sets = [*TIMES, *LOSSES[loss]]
+        sets = [*TIMES, *LOSSES[loss], *extra]
         result = runs.run(SCENARIO, variants=["vanilla"], sets=sets, out=Path(folder) / "run", jobs=2)
 
         def values(measure: str, *hops: str) -> np.ndarray:
@@ -118,7 +120,9 @@ def main() -> None:
     """Run the grid, or print its table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("run").add_argument("file", type=Path)
+    run = commands.add_parser("run")
+    run.add_argument("file", type=Path)
+    run.add_argument("--per-write", action="store_true")
     shown = commands.add_parser("table")
     shown.add_argument("file", type=Path)
     shown.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the table into PAGE")
@@ -126,10 +130,11 @@ def main() -> None:
     rows = read(asked.file)
     if asked.command == "run":
         done = {each["loss"] for each in rows}
+        extra = ["tcp.segment_per_write=true"] if asked.per_write else []
         for loss in LOSSES:
             if loss not in done:
                 with asked.file.open("a") as file:
-                    file.write(json.dumps(row(loss)) + "\n")
+                    file.write(json.dumps(row(loss, extra)) + "\n")
         return
     body = table(rows)
     print(body)
