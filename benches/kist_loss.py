@@ -30,6 +30,7 @@ from penstock.paper.measures import EVERY, sample
 
 SCENARIO = "kist/authors-tenth"
 BLOCK = "benches/kist_loss.py table"
+"""What the name of the block on the page begins with; it ends with the name of the file."""
 POSITIONS = ("guard", "middle", "exit")
 MIB = 2**20
 
@@ -139,7 +140,7 @@ def main() -> None:
     body = table(rows)
     print(body)
     if asked.markdown:
-        generated.write(asked.markdown, BLOCK, body)
+        generated.write(asked.markdown, f"{BLOCK} {asked.file.name}", body)
 
 
 if __name__ == "__main__":

@@ -39,14 +39,23 @@ def test_the_rule_counts_criteria_before_it_compares_loads(study: dict[str, Any]
     assert study["chosen"]([far, made_up("also", 0.8, 60.0, 4.1, 0.6), near]) is near
 
 
-def test_the_calibrated_scenario_has_the_loss_that_the_rule_chose(study: dict[str, Any]) -> None:
-    rows = study["read"](ROOT / "docs/data/kist/authors-loss.jsonl")
+@pytest.mark.parametrize(
+    ("file", "scenario", "loss", "extra"),
+    [
+        ("authors-loss", "kist/authors-calibrated", "network.place_loss=0.25", ()),
+        ("authors-loss-per-write", "kist/authors-writes", "network.place_loss=0.0625", ("tcp.segment_per_write=true",)),
+    ],
+)
+def test_a_calibrated_scenario_has_the_loss_that_the_rule_chose(
+    study: dict[str, Any], file: str, scenario: str, loss: str, extra: tuple[str, ...]
+) -> None:
+    rows = study["read"](ROOT / f"docs/data/kist/{file}.jsonl")
     assert [row["loss"] for row in rows] == list(study["LOSSES"])
     sets = tuple(study["LOSSES"][study["chosen"](rows)["loss"]])
-    assert sets == ("network.place_loss=0.25",)
-    calibrated = catalog.load("kist/authors-calibrated")[1].resolved("vanilla")
-    chosen = catalog.load(study["SCENARIO"], sets)[1].resolved("vanilla")
-    section = "[network]"
+    assert sets == (loss,)
+    calibrated = catalog.load(scenario)[1].resolved("vanilla")
+    chosen = catalog.load(study["SCENARIO"], (*sets, *extra))[1].resolved("vanilla")
+    section = "[tcp]"
     assert calibrated[calibrated.index(section) :] == chosen[chosen.index(section) :]
 
 

@@ -237,7 +237,8 @@ impl TcpConfig {
     ///
     /// Source: Shadow 1.9.0 `definitions.h` (`CONFIG_SEND_BUFFER_SIZE`, `CONFIG_RECV_BUFFER_SIZE`, `CONFIG_TCP_WMEM_MAX`,
     /// `CONFIG_TCP_RMEM_MAX`), `tcp.c` (`_tcp_autotuneSendBuffer`, `_tcp_autotuneReceiveBuffer`).
-    /// Deviation: Linux 3.2 decides loss recovery, delayed ACKs and timers. The send buffer grows only while the
+    /// Deviation: segments have data of several writes, unless [`segment_per_write`](Self::segment_per_write) is set.
+    /// Linux 3.2 decides loss recovery, delayed ACKs and timers. The send buffer grows only while the
     /// application waits for space.
     pub fn shadow_1_9() -> Self {
         TcpConfig {
