@@ -173,6 +173,8 @@ def test_another_scenario_repeats_the_claims_of_one_with_the_same_bounds(claimed
     assert claims[3].gate == claims[0].gate
     with pytest.raises(PenstockError, match=r"claims\.toml: without has two; small has no such claim"):
         claimed(entry(), entry(id='"two"', scenario='"other"'), repeat.replace("three", "two"))
+    with pytest.raises(PenstockError, match=r"claims\.toml: of is 'smal'; no claim has this scenario"):
+        claimed(entry(), repeat.replace('of = "small"', 'of = "smal"'))
 
 
 @pytest.fixture(scope="module")

@@ -329,8 +329,10 @@ class _Repeat(Strict):
     """The ids of claims whose variants the other scenario lacks."""
 
     def copies(self, claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The repeated claims, without their reasons, which are about the first scenario."""
+        """The repeated claims. Claims that compare several scenarios are not repeated."""
         mine = [claim for claim in claims if claim.get("scenario") == self.of]
+        if not mine:
+            raise ValueError(f"of is {self.of!r}; no claim has this scenario")
         unknown = set(self.without) - {claim.get("id") for claim in mine}
         if unknown:
             raise ValueError(f"without has {', '.join(sorted(unknown))}; {self.of} has no such claim")

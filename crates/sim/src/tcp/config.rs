@@ -114,9 +114,11 @@ pub struct TcpConfig {
     pub writable_with_any_space: bool,
     /// Whether TCP_INFO counts written bytes as unacknowledged even if they were not sent.
     pub info_counts_unsent: bool,
-    /// Whether each write starts a new segment, so that segments of small writes stay small. Windows count segments.
+    /// Whether each write starts a new segment, so that segments of small writes stay small. Congestion windows count
+    /// segments.
     ///
     /// Source: Shadow 1.9.0 `shd-tcp.c` (`tcp_sendUserData`).
+    /// Deviation: receive windows and the limit of KIST's equation 1 count bytes; Shadow's receive windows count packets.
     pub segment_per_write: bool,
     /// The initial receive window [segments] (`TCP_DEFAULT_INIT_RCVWND`).
     pub initial_receive_window: u32,

@@ -531,7 +531,9 @@ impl Sender {
             return None;
         }
         let small = len < u64::from(cfg.mss) && !fin;
-        if cfg.nagle && small && self.small_end > self.una && !beyond {
+        // Nagle's rule is for the last write (Linux `tcp_nagle_test`).
+        let waits = self.ends.len() <= 1 && self.small_end > self.una;
+        if cfg.nagle && small && waits && !beyond {
             return None;
         }
         Some(Chunk { seq: self.nxt, len: len as u32, fin })

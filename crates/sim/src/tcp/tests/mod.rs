@@ -134,7 +134,7 @@ fn shadows_tcp_info_counts_unsent_bytes_as_unacknowledged() {
     assert_eq!(TcpConfig::shadow_1_9().initial_cwnd, 10);
 }
 
-/// Small writes stay small segments, and the window counts them. A retransmission has the same size.
+/// Small writes stay small segments, and the window counts them.
 #[test]
 fn each_write_can_start_a_new_segment() {
     for (per_write, segments, size) in [(true, 100, 500), (false, 35, 1448)] {
@@ -158,6 +158,35 @@ fn each_write_can_start_a_new_segment() {
         4,
         "3000 B are three segments, and 500 B a fourth one"
     );
+}
+
+/// Lost segments are sent again with their size, whether later segments, a tail loss probe or a timeout reveals the loss.
+#[test]
+fn a_small_segment_is_retransmitted_with_its_size() {
+    for lost in [0, 10 * 500, 58 * 500, 59 * 500] {
+        for base in [TcpConfig::shadow_1_9(), TcpConfig::linux_6()] {
+            let cfg = TcpConfig { segment_per_write: true, nagle: false, ..base };
+            let mut world = World::connected(cfg, Path::new(10, 100));
+            let start = world.ends[1].received_end();
+            world.lose_once = Some(start + lost);
+            (0..60).for_each(|_| world.write(0, 500));
+            world.ends[0].shutdown(&world.cfg[0].clone(), world.now);
+            world.drain(0);
+            world.run_out();
+            assert_eq!(world.lose_once, None, "the segment at {lost} was lost");
+            assert_eq!(world.ends[1].received_end() - start, 30_000);
+            assert!(world.ends[0].info(&world.cfg[0]).retransmits >= 1);
+        }
+    }
+}
+
+#[test]
+fn nagle_delays_only_the_last_of_several_small_writes() {
+    let cfg = TcpConfig { segment_per_write: true, nagle: true, ..TcpConfig::linux_3_2() };
+    let mut world = World::connected(cfg, Path::new(10, 100));
+    (0..5).for_each(|_| world.write(0, 500));
+    let info = world.ends[0].info(&world.cfg[0]);
+    assert_eq!((info.in_flight, info.not_sent), (4, 500), "a write leaves when the next one follows");
 }
 
 #[test]
