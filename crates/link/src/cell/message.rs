@@ -231,7 +231,7 @@ fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
 /// The version of LINK and LINKED.
 const LINK_VERSION: u8 = 1;
 
-/// Reads a LINK or LINKED. Fails for an unknown version or ux. Additional bytes are ignored.
+/// Reads a LINK or LINKED. Fails for an unknown version or desired UX. Additional bytes are ignored.
 /// Source: C tor `conflux_cell_parse_link()`, `conflux.trunnel`.
 fn read_link(reader: &mut Reader<'_>) -> Result<Link, Malformed> {
     if reader.u8()? != LINK_VERSION {
