@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from grids import Row, read
 
 from penstock import _core, generated, runs, stats
 from penstock.result import Result
@@ -175,14 +176,6 @@ def predicted(changes: Mapping[int, Mapping[Setting, float]], setting: Setting) 
     deviation = math.sqrt(float(misfit @ misfit) / degrees * (1 + point @ point / len(model)))
     reach = stats.t_reach(degrees + 1) * math.sqrt(degrees + 1)
     return Estimate(between.mean, math.hypot(between.half, reach * deviation))
-
-
-Row = dict[str, Any]
-
-
-def read(path: Path) -> list[Row]:
-    """The rows of a file; none if it does not exist."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def check(rows: Iterable[Row], conditions: Mapping[str, Any]) -> None:

@@ -16,21 +16,20 @@ varies this loss in networks 101 and 102, which no comparison uses. These are th
 The rule: the loss that meets most criteria; of several, that with the load nearest to 73 MiB/s.
 """
 
-import argparse
-import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
+import grids
 import numpy as np
 import polars as pl
+from grids import Row
 
 from penstock import generated, runs, stats
 from penstock.paper.measures import EVERY, sample
 
 SCENARIO = "kist/authors-tenth"
 BLOCK = "benches/kist_loss.py table"
-"""What the name of the block on the page begins with; it ends with the name of the file."""
+"""The beginning of the block's name on the page. The name of the file follows."""
 POSITIONS = ("guard", "middle", "exit")
 MIB = 2**20
 
@@ -52,11 +51,9 @@ TIMES = [
     'trace.interval="1 s"',
 ]
 
-Row = dict[str, Any]
-
 
 def row(loss: str, extra: list[str]) -> Row:
-    """What vanilla measures with this loss in both networks together."""
+    """The results of vanilla with this loss, of both networks together."""
     with tempfile.TemporaryDirectory() as folder:
         sets = [*TIMES, *LOSSES[loss], *extra]
         result = runs.run(SCENARIO, variants=["vanilla"], sets=sets, out=Path(folder) / "run", jobs=2)
@@ -93,11 +90,6 @@ def chosen(rows: list[Row]) -> Row:
     return max(rows, key=lambda row: (met(row), -abs(row["writes"] - 73)))
 
 
-def read(path: Path) -> list[Row]:
-    """The rows of a file; none if it does not exist."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def table(rows: list[Row]) -> str:
     """The rows as a table in Markdown; the chosen row is bold."""
     head = ["loss", "first byte: median, 99 %", "relays write", "kernel's send wait, 99 %"]
@@ -119,28 +111,16 @@ def table(rows: list[Row]) -> str:
 
 def main() -> None:
     """Run the grid, or print its table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run")
-    run.add_argument("file", type=Path)
-    run.add_argument("--per-write", action="store_true")
-    shown = commands.add_parser("table")
-    shown.add_argument("file", type=Path)
-    shown.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the table into PAGE")
+    parser, run = grids.parser(__doc__)
+    run.add_argument("--per-write", action="store_true", help="start a new TCP segment at each write")
     asked = parser.parse_args()
-    rows = read(asked.file)
+    rows = grids.read(asked.file)
     if asked.command == "run":
         done = {each["loss"] for each in rows}
         extra = ["tcp.segment_per_write=true"] if asked.per_write else []
-        for loss in LOSSES:
-            if loss not in done:
-                with asked.file.open("a") as file:
-                    file.write(json.dumps(row(loss, extra)) + "\n")
-        return
-    body = table(rows)
-    print(body)
-    if asked.markdown:
-        generated.write(asked.markdown, f"{BLOCK} {asked.file.name}", body)
+        grids.append(asked.file, (loss for loss in LOSSES if loss not in done), lambda loss: row(loss, extra))
+    else:
+        grids.show(table(rows), asked.markdown, f"{BLOCK} {asked.file.name}")
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ The scenario is `throttling/guard` under medium load with seeds 11 and 12, as in
 same: of the settings within 1 % of the shortest mean web download, the one with which bulk clients receive most bytes.
 """
 
-import argparse
 import itertools
-import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
+import grids
 import polars as pl
+from grids import Row
 
 from penstock import generated, runs
 
@@ -25,7 +24,6 @@ FRACTIONS, REFRESHES, HALF_LIVES = (0.1, 0.2, 0.3, 0.5), (1, 5, 10), (10, 30, 90
 """T [1], R [s] and H [s] of the grid; the floor is 20 KiB/s."""
 
 Setting = tuple[float, int, int, str]
-Row = dict[str, Any]
 
 GRID: list[Setting] = [
     (*point, counted)
@@ -47,7 +45,7 @@ def overrides(setting: Setting) -> list[str]:
 
 
 def row(setting: Setting) -> Row:
-    """What web and bulk clients get with this setting: means over both seeds."""
+    """The results of web and bulk clients with this setting: means over both seeds."""
     with tempfile.TemporaryDirectory() as folder:
         sets = [*overrides(setting), "trace.workloads=[]"]
         out = Path(folder) / "run"
@@ -85,11 +83,6 @@ def chosen(rows: list[Row]) -> Row:
     return max((row for row in rows if web(row) <= 1.01 * shortest), key=lambda row: row["bulk_mib"])
 
 
-def read(path: Path) -> list[Row]:
-    """The rows of a file; none if it does not exist."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def table(rows: list[Row]) -> str:
     """The ten shortest mean web downloads, and the chosen row in bold, in Markdown."""
     choice = chosen(rows)
@@ -120,25 +113,14 @@ def table(rows: list[Row]) -> str:
 
 def main() -> None:
     """Run the grid, or print its table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("run").add_argument("file", type=Path)
-    shown = commands.add_parser("table")
-    shown.add_argument("file", type=Path)
-    shown.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the table into PAGE")
+    parser, _ = grids.parser(__doc__)
     asked = parser.parse_args()
-    rows = read(asked.file)
+    rows = grids.read(asked.file)
     if asked.command == "run":
         done = set(map(setting_of, rows))
-        for setting in GRID:
-            if setting not in done:
-                with asked.file.open("a") as file:
-                    file.write(json.dumps(row(setting)) + "\n")
-        return
-    body = table(rows)
-    print(body)
-    if asked.markdown:
-        generated.write(asked.markdown, BLOCK, body)
+        grids.append(asked.file, (setting for setting in GRID if setting not in done), row)
+    else:
+        grids.show(table(rows), asked.markdown, BLOCK)
 
 
 if __name__ == "__main__":

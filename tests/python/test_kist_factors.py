@@ -4,8 +4,10 @@ import itertools
 import json
 import math
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,7 +20,8 @@ Setting = tuple[int, ...]
 
 @pytest.fixture(scope="module")
 def study() -> dict[str, Any]:
-    return runpy.run_path(str(ROOT / "benches" / "kist_factors.py"))
+    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
+        return runpy.run_path(str(ROOT / "benches" / "kist_factors.py"))
 
 
 def test_no_factor_is_confused_with_another_or_with_an_interaction_of_two(study: dict[str, Any]) -> None:

@@ -1,8 +1,10 @@
 """Tests of the calibration of loss in the authors' network of KIST: its levels, its criteria and its rule."""
 
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -13,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def study() -> dict[str, Any]:
-    return runpy.run_path(str(ROOT / "benches" / "kist_loss.py"))
+    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
+        return runpy.run_path(str(ROOT / "benches" / "kist_loss.py"))
 
 
 def made_up(loss: str, first: float, writes: float, wait: float, share: float) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def test_the_rule_counts_criteria_before_it_compares_loads(study: dict[str, Any]
 def test_a_calibrated_scenario_has_the_loss_that_the_rule_chose(
     study: dict[str, Any], file: str, scenario: str, loss: str, extra: tuple[str, ...]
 ) -> None:
-    rows = study["read"](ROOT / f"docs/data/kist/{file}.jsonl")
+    rows = study["grids"].read(ROOT / f"docs/data/kist/{file}.jsonl")
     assert [row["loss"] for row in rows] == list(study["LOSSES"])
     sets = tuple(study["LOSSES"][study["chosen"](rows)["loss"]])
     assert sets == (loss,)

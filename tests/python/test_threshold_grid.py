@@ -1,8 +1,10 @@
 """Tests of the search for the threshold throttle's parameters: its settings, its rule, and its table."""
 
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -13,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def search() -> dict[str, Any]:
-    return runpy.run_path(str(ROOT / "benches" / "threshold_grid.py"))
+    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
+        return runpy.run_path(str(ROOT / "benches" / "threshold_grid.py"))
 
 
 def made_up(fraction: float, web: float, bulk: float) -> dict[str, Any]:
@@ -36,5 +39,5 @@ def test_among_equal_web_downloads_the_rule_takes_most_bulk_bytes(search: dict[s
 
 
 def test_the_recorded_search_is_complete(search: dict[str, Any]) -> None:
-    rows = search["read"](ROOT / "docs/data/throttling/threshold-grid.jsonl")
+    rows = search["grids"].read(ROOT / "docs/data/throttling/threshold-grid.jsonl")
     assert {search["setting_of"](row) for row in rows} == set(search["GRID"])

@@ -324,7 +324,7 @@ class _Repeat(Strict):
     of: Text
     scenario: Text
     prefix: Text
-    """What the ids of the repeated claims begin with."""
+    """The beginning of the repeated claims' ids."""
     without: list[Text] = Field(default_factory=list)
     """The ids of claims whose variants the other scenario lacks."""
 

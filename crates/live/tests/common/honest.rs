@@ -126,11 +126,11 @@ impl Visit {
         assert!(bytes == pattern(DOWNLOAD), "{} of {DOWNLOAD} B arrived: {:?}", bytes.len(), client.end);
     }
 
-    /// Lets `parallel` clients run at once, each after the one before, until `stop` is true.
+    /// Lets `concurrency` clients run at once, each after the one before, until `stop` is true.
     pub(crate) fn repeat<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
-        parallel: usize,
+        concurrency: usize,
         stop: &'scope AtomicBool,
     ) -> Vec<ScopedJoinHandle<'scope, Served>> {
         let lane = move || {
@@ -142,13 +142,13 @@ impl Visit {
             }
             served
         };
-        (0..parallel).map(|_| scope.spawn(lane)).collect()
+        (0..concurrency).map(|_| scope.spawn(lane)).collect()
     }
 }
 
-/// The results of all parallel together.
-pub(crate) fn all(parallel: Vec<ScopedJoinHandle<'_, Served>>) -> Served {
+/// The results of all clients together.
+pub(crate) fn all(clients: Vec<ScopedJoinHandle<'_, Served>>) -> Served {
     let mut all = Served::default();
-    parallel.into_iter().for_each(|lane| all.add(&lane.join().unwrap()));
+    clients.into_iter().for_each(|client| all.add(&client.join().unwrap()));
     all
 }

@@ -142,7 +142,7 @@ impl Relay {
 #[derive(Clone, Copy)]
 struct Timing {
     /// The number of clients that are served at once.
-    parallel: usize,
+    concurrency: usize,
     /// The time before the attack.
     alone: Duration,
     /// The delay of their links in each direction.
@@ -152,8 +152,10 @@ struct Timing {
 }
 
 /// On a machine that does other work, too.
-const SMALL: Timing = Timing { parallel: 2, alone: Duration::from_secs(2), delay: Duration::ZERO, most: 3.0 };
-const FULL: Timing = Timing { parallel: 2, alone: Duration::from_secs(5), delay: Duration::ZERO, most: 1.0 };
+const SMALL: Timing =
+    Timing { concurrency: 2, alone: Duration::from_secs(2), delay: Duration::ZERO, most: 3.0 };
+const FULL: Timing =
+    Timing { concurrency: 2, alone: Duration::from_secs(5), delay: Duration::ZERO, most: 1.0 };
 
 /// The result of one attack on one relay.
 struct Outcome {
@@ -217,7 +219,7 @@ impl Outcome {
 fn beside(
     attack: &'static str,
     relay: &Relay,
-    Timing { parallel, alone, delay, most }: Timing,
+    Timing { concurrency, alone, delay, most }: Timing,
     by_name: bool,
     action: impl FnOnce() -> String,
 ) -> Outcome {
@@ -226,17 +228,17 @@ fn beside(
     let visit = Visit::new(&relay.hop, delay, by_name);
     let stop = AtomicBool::new(false);
     let before = thread::scope(|scope| {
-        let parallel = visit.repeat(scope, parallel, &stop);
+        let clients = visit.repeat(scope, concurrency, &stop);
         thread::sleep(alone);
         stop.store(true, Ordering::Relaxed);
-        all(parallel)
+        all(clients)
     });
     stop.store(false, Ordering::Relaxed);
     let (during, report) = thread::scope(|scope| {
-        let parallel = visit.repeat(scope, parallel, &stop);
+        let clients = visit.repeat(scope, concurrency, &stop);
         let report = std::panic::catch_unwind(std::panic::AssertUnwindSafe(action));
         stop.store(true, Ordering::Relaxed);
-        (all(parallel), report)
+        (all(clients), report)
     });
     let mut problem = relay.returns().err();
     let report = report.unwrap_or_else(|_| {
@@ -526,7 +528,7 @@ fn attacks_at_full_size() {
     if !has_names {
         println!("skipped: the attack with name lookups needs port 53");
     }
-    let slow = Timing { parallel: 4, delay: Duration::from_millis(100), ..FULL };
+    let slow = Timing { concurrency: 4, delay: Duration::from_millis(100), ..FULL };
     let mut attacks: Vec<Box<dyn Fn(Start) -> Outcome>> = vec![
         Box::new(|start| closing(start, 65_530, 1.0, FULL)),
         Box::new(move |start| connecting(start, 1, 10_000.0, 20.0, slow)),
