@@ -63,7 +63,7 @@ def run_paper(
     from penstock.report import write
 
     outcome = runner.run(name, figure=figure, scale=scale, seeds=runs, out=out, jobs=jobs, ray=ray)
-    write(list(outcome.results.values()), outcome.directory / "report.html", outcome)
+    write(outcome.shown, outcome.directory / "report.html", outcome)
     return runner.write(outcome)
 
 

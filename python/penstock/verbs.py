@@ -309,7 +309,7 @@ def paper(
             watching=Shown,
             confirm=confirm,
         )
-    page = write(list(outcome.results.values()), outcome.directory / "report.html", outcome)
+    page = write(outcome.shown, outcome.directory / "report.html", outcome)
     outcome = runner.write(outcome)
     if markdown is not None:
         generated.write(markdown, outcome.block, table.markdown(outcome), outcome.made)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,97 @@ def test_a_baseline_that_is_no_variant_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "quickstart.toml").write_bytes((SHIPPED / "quickstart.toml").read_bytes())
     with pytest.raises(PenstockError, match=r"tradeoffs.baseline is 'none'; the variants .* are 50KiB, stock"):
         runner.run(str(tmp_path), scenario="quickstart", out=tmp_path / "out")
+
+
+SENSITIVITY = """
+[sensitivity]
+scenario = "quickstart"
+variants = ["50KiB"]
+columns = ["web"]
+settings = [
+    { name = "same", title = "unchanged" },
+    { name = "slow", title = "a long round trip", set = ["network.rtt=400 ms"] },
+]
+"""
+
+OF_SETTINGS = """
+[[claims]]
+id = "slow"
+says = "A long round trip makes it slower."
+figure = "1"
+scenario = ["quickstart-slow", "quickstart-same"]
+workload = "web"
+measure = "ttlb_s"
+statistic = "median"
+compare = "change"
+variants = ["stock", "stock"]
+gate = { direction = "above" }
+"""
+
+
+def sensitive(folder: Path, old: str = "", new: str = "") -> Path:
+    """A folder with a small scenario and the claims of a sensitivity, in which `new` replaces `old`."""
+    from penstock.catalog import SHIPPED
+
+    text = SMALL + OF_SETTINGS + SENSITIVITY
+    assert old in text
+    (folder / "claims.toml").write_text(text.replace(old, new) if old else text, encoding="utf-8")
+    scenario = (SHIPPED / "quickstart.toml").read_text(encoding="utf-8")
+    (folder / "quickstart.toml").write_text(scenario.replace('duration = "1 h"', 'duration = "60 s"'), encoding="utf-8")
+    return folder
+
+
+def test_each_setting_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
+    from penstock.paper import table
+    from penstock.report import write
+
+    out = tmp_path / "out"
+    outcome = runner.run(str(sensitive(tmp_path)), scale=0.5, seeds=2, out=out)
+    assert {name: run.manifest["runs"][0]["sim_seconds"] for name, run in outcome.results.items()} == {
+        "quickstart": 40.0, "quickstart-same": 40.0, "quickstart-slow": 40.0,
+    }  # fmt: skip
+    times = {
+        name: {
+            variant: statistics.fmean(
+                result.transfers.filter(variant=variant, seed=seed, workload="web", warmup=False)["ttlb_s"].median()
+                for seed in (1, 2)
+            )
+            for variant in ("stock", "50KiB")
+        }
+        for name, result in outcome.results.items()
+    }
+    assert times["quickstart-same"] == times["quickstart"]
+    assert times["quickstart-slow"]["stock"] > times["quickstart"]["stock"]
+    assert outcome.sensitive is not None
+    for name, (_, compared) in zip(("quickstart-same", "quickstart-slow"), outcome.sensitive.settings, strict=True):
+        stock, small = (row.cells[0] for row in compared.rows)
+        assert stock.mean == pytest.approx(times[name]["stock"])
+        assert small.mean == pytest.approx(times[name]["50KiB"])
+        assert small.change == pytest.approx(small.mean / stock.mean - 1, abs=0.02)  # geometric and arithmetic means
+    (claim,) = (each for each in outcome.checked if each.claim.id == "slow")
+    assert claim.measured > 0.1
+    assert len(outcome.shown) == 1
+    page = write(outcome.shown, out / "report.html", outcome).read_text(encoding="utf-8")
+    assert "Sensitivity to the network" in page
+    assert "a long round trip" in table.markdown(outcome)
+    runner.write(outcome)
+    cells = pl.read_csv(out / runner.SENSITIVITY)
+    assert cells.select("setting", "variant").rows() == [
+        ("same", "stock"), ("same", "50KiB"), ("slow", "stock"), ("slow", "50KiB"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('columns = ["web"]', 'columns = ["speed"]', "sensitivity.columns has 'speed'; it must be one of web, queue"),
+        ('name = "slow", title', 'name = "same", title', "settings has the name 'same' twice"),
+        ('variants = ["50KiB"]\n', 'variants = ["5KiB"]\n', "sensitivity.variants has '5KiB'; the variants"),
+        ("network.rtt=", "network.delay=", "network.delay"),
+    ],
+)
+def test_a_mistake_in_the_sensitivity_is_one_sentence(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(PenstockError) as error:
+        runner.run(str(sensitive(tmp_path, old, new)), seeds=1, out=tmp_path / "out")
+    assert message in str(error.value)
+    assert not (tmp_path / "out").exists()

@@ -80,6 +80,18 @@ impl Places {
         }
     }
 
+    /// The same places with all delays and jitters multiplied by `factor`. A delay is at least 1 us.
+    #[must_use]
+    pub fn stretched(&self, factor: f64) -> Self {
+        let stretch = |micros: u32| (f64::from(micros) * factor).round() as u32;
+        let edges = self.edges.iter().map(|edge| Edge {
+            latency: stretch(edge.latency).max(1),
+            jitter: stretch(edge.jitter),
+            loss: edge.loss,
+        });
+        Places::new(self.places.clone(), edges.collect())
+    }
+
     /// All places, in the order of their indices.
     pub fn all(&self) -> &[Place] {
         &self.places
@@ -135,5 +147,18 @@ mod tests {
         assert_eq!(places.between(1, 1).jitter, Duration::from_micros(6), "the delay stays above zero");
         assert_eq!(places.shortest(), Duration::from_micros(1));
         assert_eq!(places.typical_rtt(), Duration::from_millis(40));
+    }
+
+    #[test]
+    fn stretched_places_have_longer_delays_and_the_same_losses() {
+        let edges = vec![edge(5, 0, 0.0), edge(20_000, 4000, 0.1), edge(30_000, 0, 0.0), edge(1, 0, 0.5)];
+        let places = Places::new(vec![place("a", 0.5), place("b", 0.2)], edges);
+        let [long, short] = [2.0, 0.1].map(|factor| places.stretched(factor));
+        let route = |places: &Places| places.between(0, 1);
+        let [delay, jitter] = [40, 8].map(Duration::from_millis);
+        assert_eq!(route(&long), Route { delay, jitter, loss: route(&places).loss });
+        assert_eq!([long.shortest(), short.shortest()], [2, 1].map(Duration::from_micros));
+        assert_eq!(long.typical_rtt(), Duration::from_millis(80));
+        assert_eq!(places.stretched(1.0), places);
     }
 }

@@ -143,7 +143,7 @@ fn of_network(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKe
     let uses_matrix = matches!(latency, Latency::RttMatrix(..));
     let why = "network.latency has another value; set latency = \"rtt-matrix\" too";
     add(keys, read, "rtt_matrix", uses_matrix, why);
-    for key in ["places", "edges", "place_loss"] {
+    for key in ["places", "edges", "place_loss", "place_latency"] {
         let why = "network.latency has another value; set latency = \"places\" too";
         add(keys, read, key, uses_places, why);
     }

@@ -289,6 +289,8 @@ pub struct Network {
     pub latency: Latency,
     /// The part of the loss of places and edges that packets meet, in `[0, 1]`.
     pub place_loss: f64,
+    /// The factor on the delays and jitters of places and edges; [`latency`](Self::latency) includes it.
+    pub place_latency: f64,
     /// Round-trip time of the trunk, which connects the two sides of a dumbbell; zero until a network is sampled.
     pub trunk: Duration,
     /// Values between two nodes or groups. The names of each pair are in alphabetical order. The first value is for

@@ -46,7 +46,7 @@ impl Scenario {
             _ => Duration::ZERO,
         };
         if let Latency::Places(_, Some(environment)) = &network.latency {
-            network.latency = Latency::generated(environment, seed);
+            network.latency = Latency::generated(environment, seed, network.place_latency);
         }
         if let Latency::Places(places, _) = &network.latency {
             let places = places.clone();
@@ -368,9 +368,9 @@ impl Dumbbell {
 }
 
 impl Latency {
-    /// The places that an environment generates for one network.
-    pub(crate) fn generated(environment: &'static Environment, seed: Seed) -> Self {
-        Latency::Places(Arc::new(environment.draw(seed)), Some(environment))
+    /// The places that an environment generates for one network, with their delays multiplied by `factor`.
+    pub(crate) fn generated(environment: &'static Environment, seed: Seed, factor: f64) -> Self {
+        Latency::Places(Arc::new(environment.draw(seed).stretched(factor)), Some(environment))
     }
 
     fn place(&self, host: &Host, rng: &mut Rng) -> Place {

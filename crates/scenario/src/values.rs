@@ -8,6 +8,7 @@ use crate::tree::{Node, Table, Value, is_name, undotted};
 use penstock_units::parse::{self, show_duration};
 use penstock_units::{Bytes, DataRate, Duration, ParseUnitError, time::nanos};
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 
 /// A type of values: which TOML values it accepts, and the Rust values that they stand for.
 pub(crate) trait ValueType {
@@ -261,6 +262,38 @@ impl ValueType for Fraction {
 
     fn describe(&self) -> String {
         "a fraction from 0 to below 1, like 0.01".to_owned()
+    }
+
+    fn unit(&self) -> &'static str {
+        "1"
+    }
+}
+
+/// A factor on another quantity.
+pub(crate) struct Factor;
+
+impl Factor {
+    const RANGE: RangeInclusive<f64> = 0.1..=10.0;
+}
+
+impl ValueType for Factor {
+    type Value = f64;
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<(f64, Value), ConfigError> {
+        let factor = match node.value {
+            Value::Integer(factor) => factor as f64,
+            Value::Float(factor) => factor,
+            _ => return Err(self.mismatch(node, site)),
+        };
+        if !Factor::RANGE.contains(&factor) {
+            let value = node.with_type();
+            return Err(site.wrong(format!("{value} and out of range; it must be {}", self.describe())));
+        }
+        Ok((factor, Value::Float(factor)))
+    }
+
+    fn describe(&self) -> String {
+        "a factor from 0.1 to 10, like 1.5".to_owned()
     }
 
     fn unit(&self) -> &'static str {

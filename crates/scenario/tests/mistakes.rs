@@ -800,6 +800,11 @@ fn a_key_without_effect_gives_a_warning() {
             "network.loss_of is \"none\"; set another value, or leave this out",
         ),
         (
+            &["network.place_latency=2"],
+            "network.place_latency",
+            "network.latency has another value; set latency = \"places\" too",
+        ),
+        (
             &["network.place_loss=0.5"],
             "network.place_loss",
             "network.latency has another value; set latency = \"places\" too",

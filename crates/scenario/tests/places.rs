@@ -99,6 +99,20 @@ fn a_fraction_of_the_losses_of_places_and_edges_remains() {
 }
 
 #[test]
+fn the_delays_of_places_and_edges_have_a_factor() {
+    let drawn = |latency: &str| {
+        let scenario = scenario(&TEXT.replace("loss_of = \"data\"", latency)).sampled(Seed(1)).into_owned();
+        let [a, b] = [0, 1].map(|relay| &scenario.relays[relay].host);
+        (scenario.network.between(a, b).delay, scenario.network.between(b, a).rtt)
+    };
+    assert_eq!(
+        drawn("place_latency = 2"),
+        (Duration::from_millis(61), Duration::from_millis(101)),
+        "twice 30.5 ms, and twice 50.5 ms"
+    );
+}
+
+#[test]
 fn nodes_are_divided_among_their_places_in_every_network() {
     let scenario = scenario(TEXT);
     let count = |drawn: &Scenario, group: &str| {
@@ -299,6 +313,13 @@ fn an_environment_generates_places_for_each_network() {
     let scenario = scenario(&text);
     let [one, again, other] = [1, 1, 2].map(|seed| scenario.sampled(Seed(seed)).into_owned());
     assert_eq!(one.network.latency, again.network.latency);
+    let slow = text.replace("latency = \"places\"", "latency = \"places\"\nplace_latency = 3");
+    let slow = self::scenario(&slow).sampled(Seed(1)).into_owned();
+    let [one_places, slow_places] = [&one, &slow].map(|drawn| {
+        let Latency::Places(places, Some(_)) = &drawn.network.latency else { panic!() };
+        places
+    });
+    assert_eq!(**slow_places, one_places.stretched(3.0));
     assert_ne!(one.network.latency, other.network.latency);
     let Latency::Places(places, Some(_)) = &one.network.latency else { panic!() };
     for client in &one.clients {

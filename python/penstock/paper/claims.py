@@ -257,6 +257,39 @@ class Tradeoffs(Strict):
         return self
 
 
+class Setting(Strict):
+    """A change of the network in which all compared variants run."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    """The last part of the name of its directory."""
+    title: Text
+    set: tuple[str, ...] = ()
+    """Overrides of the scenario, as after `--set`; none for the scenario itself."""
+
+
+class Sensitivity(Strict):
+    """Whether the changes of some variants against the baseline of the trade-offs depend on the network."""
+
+    scenario: Text
+    variants: Annotated[list[Text], Field(min_length=1)]
+    """The variants beside the baseline."""
+    columns: Annotated[list[Text], Field(min_length=1)]
+    """Titles of columns of the trade-offs; no other scenario may measure them."""
+    settings: Annotated[list[Setting], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for twice, count in Counter(setting.name for setting in self.settings).items():
+            if count > 1:
+                raise ValueError(f"settings has the name {twice!r} twice; give each setting its own")
+        return self
+
+    @property
+    def by_directory(self) -> dict[str, Setting]:
+        """The settings by the names of their directories, which stand for a scenario in claims."""
+        return {f"{self.scenario}-{setting.name}": setting for setting in self.settings}
+
+
 class Claims(Strict):
     """A claims file. A claim inherits missing keys from its group, and its section from the file."""
 
@@ -268,6 +301,19 @@ class Claims(Strict):
     """The downloads and the duration that --scale multiplies, for each scenario; it does not shorten the warm-up."""
     claims: Annotated[list[Claim], Field(min_length=1)]
     tradeoffs: Tradeoffs | None = None
+    sensitivity: Sensitivity | None = None
+
+    @model_validator(mode="after")
+    def _check_sensitivity(self) -> Self:
+        if self.sensitivity is None:
+            return self
+        if self.tradeoffs is None:
+            raise ValueError("sensitivity needs the baseline and the columns of a section [tradeoffs]")
+        known = [column.title for column in self.tradeoffs.columns if not column.scenario]
+        for title in self.sensitivity.columns:
+            if title not in known:
+                raise ValueError(f"sensitivity.columns has {title!r}; it must be one of {', '.join(known)}")
+        return self
 
     @model_validator(mode="after")
     def _check_ids(self) -> Self:
@@ -276,15 +322,24 @@ class Claims(Strict):
                 raise ValueError(f"id {twice} is used twice; give each claim its own")
         return self
 
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """The settings of the sensitivity by the names of their directories."""
+        return self.sensitivity.by_directory if self.sensitivity else {}
+
+    def file_of(self, name: str) -> str:
+        """The file of a scenario or setting, beside the claims, without `.toml`."""
+        return self.sensitivity.scenario if self.sensitivity and name in self.settings else name
+
     def scenario(self, name: str) -> str:
-        """The name of one of its scenarios on the command line."""
+        """The name of one of its scenarios, or of a setting's scenario, on the command line."""
         shelf = catalog.SHIPPED.resolve()
-        path = self.folder.resolve() / f"{name}.toml"
+        path = self.folder.resolve() / f"{self.file_of(name)}.toml"
         return path.relative_to(shelf).with_suffix("").as_posix() if path.is_relative_to(shelf) else str(path)
 
-    def has(self, scenario: str) -> bool:
-        """Whether the scenario's file exists."""
-        return (self.folder / f"{scenario}.toml").is_file()
+    def has(self, name: str) -> bool:
+        """Whether the file of the scenario or setting exists."""
+        return (self.folder / f"{self.file_of(name)}.toml").is_file()
 
     def of(self, figure: str | None, scenario: str | None = None) -> list[Claim]:
         """The claims about one figure, those that one scenario decides, or all claims."""
@@ -295,15 +350,19 @@ class Claims(Strict):
         if scenario is None:
             return chosen
         names = [name for claim in chosen for name in claim.scenarios]
-        known = dict.fromkeys([*names, *self.tradeoffs_of(figure)])
+        known = dict.fromkeys(map(self.file_of, [*names, *self.tradeoffs_of(figure), *self.settings_of(figure)]))
         if scenario not in known:
             raise PenstockError(f"--scenario is {scenario}; these claims have the scenarios {', '.join(known)}")
-        return [claim for claim in chosen if scenario in claim.scenarios]
+        return [claim for claim in chosen if scenario in map(self.file_of, claim.scenarios)]
 
     def tradeoffs_of(self, figure: str | None, scenario: str | None = None) -> list[str]:
         """The scenarios of the table of trade-offs, or one of them; none if `figure` selects claims."""
         every = self.tradeoffs.scenarios if self.tradeoffs and figure is None else []
         return [name for name in every if scenario in (None, name)]
+
+    def settings_of(self, figure: str | None, scenario: str | None = None) -> list[str]:
+        """The settings of the sensitivity; none if `figure` selects claims, or `scenario` another scenario."""
+        return [name for name in self.settings if figure is None and scenario in (None, self.file_of(name))]
 
     @property
     def companions(self) -> list[str]:

@@ -11,7 +11,7 @@ from penstock import _core, catalog, fits, generated, prototypes, ray_runs, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError, naming
 from penstock.estimates import Confirm, Cost
 from penstock.output import Job, fresh, read_json, read_manifest, write_json
-from penstock.paper import tradeoffs
+from penstock.paper import sensitivity, tradeoffs
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.measures import MEASURES
 from penstock.paper.verdicts import Checked, decide, undecidable, unit_of
@@ -28,6 +28,9 @@ VERDICTS = "claims.json"
 TRADEOFFS = "tradeoffs.csv"
 """The file with all cells of a table of trade-offs, in the directory of its scenario."""
 
+SENSITIVITY = "sensitivity.csv"
+"""The file with the cells of all settings, in the directory of a paper."""
+
 Watching = Callable[[str], AbstractContextManager[Watch]]
 
 
@@ -39,7 +42,7 @@ class Outcome:
     directory: Path
     checked: list[Checked]
     results: dict[str, Result]
-    """The outputs of the scenarios that were run, by their names in the claims file."""
+    """The outputs of the scenarios and settings that were run, by the names of their directories."""
     scale: float
     figure: str | None
     scenario: str | None
@@ -47,6 +50,13 @@ class Outcome:
     """Version, commit and date of the first run into the directory."""
     compared: Sequence[tradeoffs.Compared] = ()
     """The tables of trade-offs."""
+    sensitive: sensitivity.Sensitive | None = None
+    """The changes in each setting of the network."""
+
+    @property
+    def shown(self) -> list[Result]:
+        """The outputs with a part of their own in the report: those of scenarios, not those of settings."""
+        return [result for name, result in self.results.items() if name not in self.claims.settings]
 
     @property
     def block(self) -> str:
@@ -110,7 +120,9 @@ def run(
     companions = [each for each in claims.companions if tables or each in wanted_in]
     for each in [*tables, *companions]:
         wanted_in[each] = _all_variants(claims, each)
-    sets = {each: () if each in claims.companions else scaled(claims, each, scale) for each in wanted_in}
+    for each in claims.settings_of(figure, scenario):
+        wanted_in[each] = wanted_in.get(each, set()) | _sensitive_variants(claims)
+    sets = {each: () if each in claims.companions else _overrides(claims, each, scale) for each in wanted_in}
     for each in sets:
         _check_scale(claims, each, sets[each], scale)
     left = _unfinished(claims, wanted_in, sets, seeds, out)
@@ -134,7 +146,8 @@ def run(
                     ) from None
     checked = [first[claim.id] or decide(claim, results) for claim in chosen]
     compared = tradeoffs.of(claims.tradeoffs, results)
-    return Outcome(claims, directory, checked, results, scale, figure, scenario, made, compared)
+    sensitive = sensitivity.of(claims, results)
+    return Outcome(claims, directory, checked, results, scale, figure, scenario, made, compared, sensitive)
 
 
 def write(outcome: Outcome) -> Outcome:
@@ -146,6 +159,10 @@ def write(outcome: Outcome) -> Outcome:
         path = outcome.directory / compared.scenario / TRADEOFFS
         with naming(path):
             tradeoffs.table(compared).write_csv(path)
+    if outcome.sensitive:
+        path = outcome.directory / SENSITIVITY
+        with naming(path):
+            outcome.sensitive.table().write_csv(path)
     return outcome
 
 
@@ -159,6 +176,12 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "scenario": outcome.scenario,
         "claims": [_entry(each) for each in outcome.checked],
     }
+
+
+def _overrides(claims: Claims, name: str, scale: float) -> tuple[str, ...]:
+    """The overrides of a scenario, or of a setting's scenario."""
+    setting = claims.settings.get(name)
+    return (*(setting.set if setting else ()), *scaled(claims, claims.file_of(name), scale))
 
 
 def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
@@ -181,7 +204,7 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
 
 def _check_scale(claims: Claims, scenario: str, sets: tuple[str, ...], scale: float) -> None:
     """Explain a mistake that a scaled scenario has and the whole scenario has not."""
-    if not sets:
+    if scale == 1 or not sets:
         return
     name = claims.scenario(scenario)
     try:
@@ -214,6 +237,20 @@ def _all_variants(claims: Claims, scenario: str) -> set[str]:
             f"{', '.join(sorted(known))}"
         )
     return set(known)
+
+
+def _sensitive_variants(claims: Claims) -> set[str]:
+    """The variants that run in each setting."""
+    if claims.sensitivity is None or claims.tradeoffs is None:
+        raise AssertionError("settings come from [sensitivity], which needs [tradeoffs]")
+    known = _known_variants(claims, claims.sensitivity.scenario)
+    wanted = {claims.tradeoffs.baseline, *claims.sensitivity.variants}
+    for variant in sorted(wanted - set(known)):
+        raise PenstockError(
+            f"sensitivity.variants has {variant!r}; the variants of {claims.scenario(claims.sensitivity.scenario)} are "
+            f"{', '.join(sorted(known))}"
+        )
+    return wanted
 
 
 def _known_variants(claims: Claims, scenario: str) -> list[str]:

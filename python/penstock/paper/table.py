@@ -65,7 +65,8 @@ def markdown(outcome: Outcome) -> str:
         for each in ordered
     ]
     blocks = [remark(outcome), generated.table(head, rows)] if rows else []
-    return "\n\n".join([*blocks, *map(tradeoffs.markdown, outcome.compared)])
+    settings = [outcome.sensitive.markdown()] if outcome.sensitive else []
+    return "\n\n".join([*blocks, *map(tradeoffs.markdown, outcome.compared), *settings])
 
 
 def _by_figure(claim: Claim) -> tuple[bool, int, str]:

@@ -8,9 +8,10 @@ use crate::keys::{Read, Section, in_list, in_table, section, sections};
 use crate::model::{Circuits, Dumbbell, Latency, LinkQueue, LossOf, Network, Quantiles, Relay, Wire};
 use crate::rtt_matrix::{RttMatrix, pair};
 use crate::tree::{Node, Table, Value, join};
-use crate::values::{Choice, Flag, Fraction, Or, QUEUE, SAMPLED_TIME, Site, TIME, Texts, ValueType};
+use crate::values::{Choice, Factor, Flag, Fraction, Or, QUEUE, SAMPLED_TIME, Site, TIME, Texts, ValueType};
 use penstock_units::{Duration, Seed};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 section! {
     #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ section! {
         loss: f64 = Fraction, Is("0.0");
         /// The part of the loss of places and edges that packets meet: all of it, or a fraction.
         place_loss: Option<f64> = Or("all", Fraction), Is("all");
+        /// The factor on the delays and jitters of places and edges.
+        place_latency: f64 = Factor, Is("1.0");
         /// The packets that the network may lose. With "data", TCP segments without payload are never lost, as in
         /// Shadow 1.9. With "none", no packet is lost, whatever the loss of places and edges is.
         loss_of: LossOf = Choice(&[("all", LossOf::All), ("data", LossOf::Data), ("none", LossOf::None)]), Is("all");
@@ -235,12 +238,13 @@ pub(crate) fn network(
     let default = Wire { rtt, delay: rtt / 2, jitter, loss, loss_of, reorder, duplicate };
     let place_loss = wire.place_loss.unwrap_or(1.0);
     let (latency, circuits) = (latency(read)?, circuits(read, relays)?);
-    Ok(Network { default, latency, place_loss, trunk: Duration::ZERO, exceptions, circuits })
+    let place_latency = wire.place_latency;
+    Ok(Network { default, latency, place_loss, place_latency, trunk: Duration::ZERO, exceptions, circuits })
 }
 
 fn latency(read: &Read<NetworkKeys>) -> Result<Latency, ConfigError> {
     let wire = &read.keys.wire;
-    let access = wire.access.clone();
+    let (access, factor) = (wire.access.clone(), wire.place_latency);
     let missing = |mode: &str, key: &str| {
         read.wrong("latency", format!("it is {mode:?}, and network.{key} is \"none\"; set it, too"))
     };
@@ -252,9 +256,10 @@ fn latency(read: &Read<NetworkKeys>) -> Result<Latency, ConfigError> {
             None => Err(missing("rtt-matrix", "rtt_matrix")),
         },
         Some(Some(Some(None))) => match &wire.places {
-            Some(PlaceSource::Generated(environment)) => Ok(Latency::generated(environment, Seed(0))),
+            Some(PlaceSource::Generated(environment)) => Ok(Latency::generated(environment, Seed(0), factor)),
             Some(PlaceSource::Listed(tables)) => {
-                Ok(Latency::Places(places(tables, wire.edges.as_ref(), read)?, None))
+                let places = places(tables, wire.edges.as_ref(), read)?;
+                Ok(Latency::Places(Arc::new(places.stretched(factor)), None))
             }
             None => Err(missing("places", "places")),
         },

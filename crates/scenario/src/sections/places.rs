@@ -9,7 +9,6 @@ use penstock_network::places::Edge;
 use penstock_network::{Country, Environment, Place, Places, geo};
 use penstock_units::DataRate;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 section! {
     #[derive(Clone, Debug)]
@@ -175,7 +174,7 @@ pub(crate) fn places<T>(
     read: &BTreeMap<String, Read<PlaceKeys>>,
     edges: Option<&EdgeKeys>,
     network: &Read<T>,
-) -> Result<Arc<Places>, ConfigError> {
+) -> Result<Places, ConfigError> {
     let Some(edges) = edges else {
         let message = "it is \"none\"; places need edges; set network.edges.order and network.edges.latency";
         return Err(network.wrong("edges", message));
@@ -229,7 +228,7 @@ pub(crate) fn places<T>(
         loss: loss.as_ref().map_or(0.0, |loss| loss[from][to]),
     });
     let edges = edges.collect();
-    Ok(Arc::new(Places::new(all, edges)))
+    Ok(Places::new(all, edges))
 }
 
 /// The indices of a node's places, with the numbers of nodes.
