@@ -210,6 +210,7 @@ columns = ["web"]
 settings = [
     { name = "same", title = "unchanged" },
     { name = "slow", title = "a long round trip", set = ["network.rtt=400 ms"] },
+    { name = "open", title = "an open loop", replay = "same" },
 ]
 """
 
@@ -247,7 +248,7 @@ def test_each_setting_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
     out = tmp_path / "out"
     outcome = runner.run(str(sensitive(tmp_path)), scale=0.5, seeds=2, out=out)
     assert {name: run.manifest["runs"][0]["sim_seconds"] for name, run in outcome.results.items()} == {
-        "quickstart": 40.0, "quickstart-same": 40.0, "quickstart-slow": 40.0,
+        "quickstart": 40.0, "quickstart-same": 40.0, "quickstart-slow": 40.0, "quickstart-open": 40.0,
     }  # fmt: skip
     times = {
         name: {
@@ -262,7 +263,11 @@ def test_each_setting_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
     assert times["quickstart-same"] == times["quickstart"]
     assert times["quickstart-slow"]["stock"] > times["quickstart"]["stock"]
     assert outcome.sensitive is not None
-    for name, (_, compared) in zip(("quickstart-same", "quickstart-slow"), outcome.sensitive.settings, strict=True):
+    assert times["quickstart-open"]["stock"] == times["quickstart"]["stock"], "a replay of the variant itself"
+    asked = outcome.results["quickstart-open"].transfers.filter(seed=1)
+    starts = [asked.filter(variant=variant)["start_s"].sort().to_list() for variant in ("stock", "50KiB")]
+    assert starts[0] == starts[1], "both variants have the same requests"
+    for name, (_, compared) in zip(list(outcome.results)[1:], outcome.sensitive.settings, strict=True):
         stock, small = (row.cells[0] for row in compared.rows)
         assert stock.mean == pytest.approx(times[name]["stock"])
         assert small.mean == pytest.approx(times[name]["50KiB"])
@@ -276,7 +281,7 @@ def test_each_setting_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
     runner.write(outcome)
     cells = pl.read_csv(out / runner.SENSITIVITY)
     assert cells.select("setting", "variant").rows() == [
-        ("same", "stock"), ("same", "50KiB"), ("slow", "stock"), ("slow", "50KiB"),
+        (setting, variant) for setting in ("same", "slow", "open") for variant in ("stock", "50KiB")
     ]  # fmt: skip
 
 
@@ -287,6 +292,8 @@ def test_each_setting_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
         ('name = "slow", title', 'name = "same", title', "settings has the name 'same' twice"),
         ('variants = ["50KiB"]\n', 'variants = ["5KiB"]\n', "sensitivity.variants has '5KiB'; the variants"),
         ("network.rtt=", "network.delay=", "network.delay"),
+        ('replay = "same"', 'replay = "fast"', "replay is 'fast' in the setting 'open'; it must be an earlier setting"),
+        ('replay = "same"', 'replay = "slow"', "with the same set"),
     ],
 )
 def test_a_mistake_in_the_sensitivity_is_one_sentence(tmp_path: Path, old: str, new: str, message: str) -> None:

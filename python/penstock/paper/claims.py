@@ -265,6 +265,8 @@ class Setting(Strict):
     title: Text
     set: tuple[str, ...] = ()
     """Overrides of the scenario, as after `--set`; none for the scenario itself."""
+    replay: str = ""
+    """An earlier setting. All variants repeat the requests that its baseline made, in an open loop."""
 
 
 class Sensitivity(Strict):
@@ -282,12 +284,24 @@ class Sensitivity(Strict):
         for twice, count in Counter(setting.name for setting in self.settings).items():
             if count > 1:
                 raise ValueError(f"settings has the name {twice!r} twice; give each setting its own")
+        earlier: dict[str, tuple[str, ...]] = {}
+        for setting in self.settings:
+            if setting.replay and earlier.get(setting.replay) != setting.set:
+                raise ValueError(
+                    f"replay is {setting.replay!r} in the setting {setting.name!r}; it must be an earlier setting with "
+                    "the same set"
+                )
+            earlier[setting.name] = setting.set
         return self
 
     @property
     def by_directory(self) -> dict[str, Setting]:
         """The settings by the names of their directories, which stand for a scenario in claims."""
-        return {f"{self.scenario}-{setting.name}": setting for setting in self.settings}
+        return {self.directory(setting.name): setting for setting in self.settings}
+
+    def directory(self, setting: str) -> str:
+        """The name of a setting's directory."""
+        return f"{self.scenario}-{setting}"
 
 
 class Claims(Strict):
@@ -323,6 +337,17 @@ class Claims(Strict):
         return self
 
     @property
+    def baseline(self) -> str:
+        """The variant with which tables of trade-offs and of sensitivity compare the others.
+
+        Raises:
+            ValueError: if there is no such table.
+        """
+        if self.tradeoffs is None:
+            raise ValueError("only tables of trade-offs and of sensitivity have a baseline")
+        return self.tradeoffs.baseline
+
+    @property
     def settings(self) -> dict[str, Setting]:
         """The settings of the sensitivity by the names of their directories."""
         return self.sensitivity.by_directory if self.sensitivity else {}
@@ -336,6 +361,11 @@ class Claims(Strict):
         shelf = catalog.SHIPPED.resolve()
         path = self.folder.resolve() / f"{self.file_of(name)}.toml"
         return path.relative_to(shelf).with_suffix("").as_posix() if path.is_relative_to(shelf) else str(path)
+
+    def replayed(self, name: str) -> str | None:
+        """The setting whose requests the setting `name` repeats; `None` for scenarios and other settings."""
+        setting = self.settings.get(name)
+        return self.sensitivity.directory(setting.replay) if self.sensitivity and setting and setting.replay else None
 
     def has(self, name: str) -> bool:
         """Whether the file of the scenario or setting exists."""

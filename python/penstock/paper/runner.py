@@ -122,6 +122,7 @@ def run(
         wanted_in[each] = _all_variants(claims, each)
     for each in claims.settings_of(figure, scenario):
         wanted_in[each] = wanted_in.get(each, set()) | _sensitive_variants(claims)
+    wanted_in = _with_replayed(claims, wanted_in)
     sets = {each: () if each in claims.companions else _overrides(claims, each, scale) for each in wanted_in}
     for each in sets:
         _check_scale(claims, each, sets[each], scale)
@@ -138,7 +139,9 @@ def run(
                 try:
                     if not where.exists():
                         _refuse_other_build(directory)
-                    results[each] = _one(name, wanted, sets[each], seeds, where, jobs, cluster, watch)
+                    replay = claims.replayed(each)
+                    requests = _Requests(directory / replay, claims.baseline) if replay else None
+                    results[each] = _one(name, wanted, sets[each], seeds, where, jobs, cluster, watch, requests)
                 except Cancelled:
                     raise Cancelled(
                         "stopped; finished runs are kept, and the same command with "
@@ -239,12 +242,23 @@ def _all_variants(claims: Claims, scenario: str) -> set[str]:
     return set(known)
 
 
+def _with_replayed(claims: Claims, wanted_in: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The same scenarios and settings with those whose requests others repeat, each before the others."""
+    settings = {name: wanted_in[name] for name in claims.settings if name in wanted_in}
+    for name in list(settings):
+        replay = claims.replayed(name)
+        if replay is not None:
+            settings[replay] = settings.get(replay, set()) | {claims.baseline}
+    others = {name: wanted for name, wanted in wanted_in.items() if name not in settings}
+    return others | {name: settings[name] for name in claims.settings if name in settings}
+
+
 def _sensitive_variants(claims: Claims) -> set[str]:
     """The variants that run in each setting."""
-    if claims.sensitivity is None or claims.tradeoffs is None:
-        raise AssertionError("settings come from [sensitivity], which needs [tradeoffs]")
+    if claims.sensitivity is None:
+        raise AssertionError("settings come from [sensitivity]")
     known = _known_variants(claims, claims.sensitivity.scenario)
-    wanted = {claims.tradeoffs.baseline, *claims.sensitivity.variants}
+    wanted = {claims.baseline, *claims.sensitivity.variants}
     for variant in sorted(wanted - set(known)):
         raise PenstockError(
             f"sensitivity.variants has {variant!r}; the variants of {claims.scenario(claims.sensitivity.scenario)} are "
@@ -255,6 +269,13 @@ def _sensitive_variants(claims: Claims) -> set[str]:
 
 def _known_variants(claims: Claims, scenario: str) -> list[str]:
     return [name for name, _ in catalog.load(claims.scenario(scenario))[1].variants()]
+
+
+class _Requests(NamedTuple):
+    """Recorded requests that a setting repeats."""
+
+    directory: Path
+    variant: str
 
 
 class _Left(NamedTuple):
@@ -315,14 +336,16 @@ def _one(
     at_once: int | None,
     ray: Cluster | None,
     watch: Watch | None,
+    requests: _Requests | None,
 ) -> Result:
-    """Do the missing runs of one scenario, and return its output."""
+    """Do the missing runs of one scenario or setting, and return its output. A cluster executes no replays."""
     manifest = read_manifest(where)
     if manifest is None or not manifest["finished"]:
         many = _many(catalog.load(name, sets)[1], seeds)
         return runs.run(
             name, variants=sorted(variants), sets=sets, runs=many["runs"], networks=many["networks"],
-            out=where, jobs=at_once, ray=ray, watch=watch,
+            replay=requests and requests.directory, replay_variant=requests and requests.variant,
+            out=where, jobs=at_once, ray=None if requests else ray, watch=watch,
         )  # fmt: skip
     _, document = catalog.load(name, sets)
     jobs = runs.plan(document, sorted(variants), None, **_many(document, seeds))
