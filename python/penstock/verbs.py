@@ -282,6 +282,10 @@ def paper(
         Path | None,
         File(help="Also write the table of claims into this page. The table replaces the page's earlier one."),
     ] = None,
+    tradeoffs: Annotated[
+        Path | None,
+        File(help="Also write the tables of trade-offs into this HTML page. Its reader can change the weights."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 if a claim with a bound fails or is undecided.")
     ] = False,
@@ -292,11 +296,13 @@ def paper(
     from penstock import estimates, facts, generated
     from penstock.paper import runner, table
     from penstock.progress import Shown
-    from penstock.report import write
+    from penstock.report import render_tradeoffs, save, write
     from penstock.tables import console
 
     with raised():
         confirm = estimates.on_terminal(yes=yes)
+        if tradeoffs is not None:
+            runner.check_tradeoffs(name, figure, scenario)
         outcome = runner.run(
             name,
             figure=figure,
@@ -313,6 +319,8 @@ def paper(
     outcome = runner.write(outcome)
     if markdown is not None:
         generated.write(markdown, outcome.block, table.markdown(outcome), outcome.made)
+    if tradeoffs is not None:
+        save(render_tradeoffs(outcome), tradeoffs)
     if as_json:
         print(facts.text({"directory": outcome.directory, "report": page, **runner.describe(outcome)}))
     else:

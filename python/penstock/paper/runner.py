@@ -153,6 +153,16 @@ def run(
     return Outcome(claims, directory, checked, results, scale, figure, scenario, made, compared, sensitive)
 
 
+def check_tradeoffs(name: str, figure: str | None, scenario: str | None) -> None:
+    """Raise a PenstockError if the selected claims have no table of trade-offs."""
+    claims = load(name)
+    if not claims.tradeoffs_of(figure, scenario):
+        known = ", ".join(claims.tradeoffs.scenarios) if claims.tradeoffs else "none"
+        raise PenstockError(
+            f"--tradeoffs needs a table of trade-offs; the scenarios with a table in {claims.paper}: {known}"
+        )
+
+
 def write(outcome: Outcome) -> Outcome:
     """Write `claims.json` after the figures exist; returns the outcome with the evidence of each claim."""
     checked = [replace(each, evidence=_evidence(each.claim, outcome)) for each in outcome.checked]

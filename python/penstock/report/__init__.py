@@ -65,6 +65,16 @@ def render(results: Sequence[Result], outcome: "Outcome | None" = None) -> str:
     return templates.get_template("page.html").render(sections=sections, outcome=outcome, fronts=fronts)
 
 
+def render_tradeoffs(outcome: "Outcome") -> str:
+    """A page with only the tables of trade-offs, whose weights a reader can change, and their fronts."""
+    from penstock.paper import tradeoffs
+
+    templates = environment()
+    templates.globals["tradeoffs"] = tradeoffs
+    fronts = _fronts(outcome) if extras.has_plots() else {}
+    return templates.get_template("tradeoffs-page.html").render(outcome=outcome, fronts=fronts)
+
+
 def _fronts(outcome: "Outcome") -> dict[str, Any]:
     """The Pareto front of each table of trade-offs, by its scenario."""
     from functools import partial
