@@ -15,7 +15,7 @@ from penstock import catalog
 from penstock.errors import Cancelled, OutputError, PenstockError
 from penstock.figures import ordered
 from penstock.output import Job, OutputDir
-from penstock.paper import Claim, Claims, decide, load, runner, table
+from penstock.paper import Claim, Claims, decide, load, plan, runner, table
 from penstock.paper.measures import EVERY
 from penstock.paper.verdicts import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, undecidable
 from penstock.result import Result
@@ -64,8 +64,8 @@ def test_the_claims_of_a_shipped_paper_fit_its_scenarios(name: str) -> None:
         if scenario in claims.companions:
             continue
         # What --scale scales is what the scenario says, or scaling by 1 would change it.
-        assert scenario in claims.scale
-        what = claims.scale[scenario]
+        assert claims.file_of(scenario) in claims.scale
+        what = claims.scale[claims.file_of(scenario)]
         sets = [f"run.stop.downloads={what['downloads']}"] if "downloads" in what else []
         sets += [f'run.duration="{what["duration_s"]} s"'] if "duration_s" in what else []
         sets += [f'run.warmup="{what.get("warmup_s", 0)} s"'] if "duration_s" in what else []
@@ -311,20 +311,20 @@ def test_a_figure_means_its_parts(claimed: Callable[..., Claims]) -> None:
 
 def test_only_marked_values_are_scaled(claimed: Callable[..., Claims]) -> None:
     claims = claimed(entry())
-    assert runner.scaled(claims, "small", 1.0) == ()
-    assert runner.scaled(claims, "small", 0.5) == ('run.duration="15 s"',)
-    assert runner.scaled(load("defenestrator"), "bottleneck", 0.1) == ("run.stop.downloads=20",)
+    assert plan.scaled(claims, "small", 1.0) == ()
+    assert plan.scaled(claims, "small", 0.5) == ('run.duration="15 s"',)
+    assert plan.scaled(load("defenestrator"), "bottleneck", 0.1) == ("run.stop.downloads=20",)
     with pytest.raises(PenstockError, match="has no downloads or duration to scale"):
-        runner.scaled(claims, "other", 0.5)
+        plan.scaled(claims, "other", 0.5)
     for scale in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(PenstockError, match="takes a number above 0"):
-            runner.scaled(claims, "small", scale)
+            plan.scaled(claims, "small", scale)
 
 
 def test_the_warm_up_is_not_scaled(claimed: Callable[..., Claims]) -> None:
     claims = claimed(entry(), head=HEAD + "warmup_s = 10\n")
-    assert runner.scaled(claims, "small", 0.5) == ('run.duration="20 s"',)
-    assert runner.scaled(claims, "small", 0.001) == ('run.duration="11 s"',)
+    assert plan.scaled(claims, "small", 0.5) == ('run.duration="20 s"',)
+    assert plan.scaled(claims, "small", 0.001) == ('run.duration="11 s"',)
 
 
 TOO_SHORT = {("marut", "step")}
@@ -336,7 +336,7 @@ def test_a_tenth_of_a_shipped_experiment_can_run(paper: str) -> None:
     claims = load(paper)
     for scenario in claims.scale:
         if (paper, scenario) not in TOO_SHORT:
-            catalog.load(claims.scenario(scenario), runner.scaled(claims, scenario, 0.1))
+            catalog.load(claims.scenario(scenario), plan.scaled(claims, scenario, 0.1))
 
 
 def test_an_experiment_that_is_too_short_names_the_option(penstock: Command) -> None:

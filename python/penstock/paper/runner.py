@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock import _core, catalog, fits, generated, prototypes, ray_runs, runs
-from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError, naming
+from penstock.errors import Cancelled, OutputError, PenstockError, naming
 from penstock.estimates import Confirm, Cost
 from penstock.output import Job, fresh, read_json, read_manifest, write_json
 from penstock.paper import sensitivity, tradeoffs
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.measures import MEASURES
+from penstock.paper.plan import Experiment, plan
 from penstock.paper.verdicts import Checked, decide, undecidable, unit_of
 from penstock.progress import Watch
 from penstock.ray_runs import Cluster
@@ -105,43 +106,20 @@ def run(
     claims = load(name)
     chosen = claims.of(figure, scenario)
     first = {claim.id: undecidable(claim, claims.has) for claim in chosen}
-    needed: dict[str, list[Claim]] = {}
-    for claim in chosen:
-        if first[claim.id] is None:
-            for each in claim.scenarios:
-                needed.setdefault(each, []).append(claim)
-    for each, about in needed.items():
-        _check_variants(claims, each, about)
-    wanted_in = {
-        each: {variant for claim in about for variant in claim.variants_in(each)} for each, about in needed.items()
-    }
-    tables = claims.tradeoffs_of(figure, scenario)
-    # A companion has all variants even without a table, because a later command can need them in the same directory.
-    companions = [each for each in claims.companions if tables or each in wanted_in]
-    for each in [*tables, *companions]:
-        wanted_in[each] = _all_variants(claims, each)
-    for each in claims.settings_of(figure, scenario):
-        wanted_in[each] = wanted_in.get(each, set()) | _sensitive_variants(claims)
-    wanted_in = _with_replayed(claims, wanted_in)
-    sets = {each: () if each in claims.companions else _overrides(claims, each, scale) for each in wanted_in}
-    for each in sets:
-        _check_scale(claims, each, sets[each], scale)
-    left = _unfinished(claims, wanted_in, sets, seeds, out)
+    measured = [claim for claim in chosen if first[claim.id] is None]
+    experiments = plan(claims, measured, figure=figure, scenario=scenario, scale=scale)
+    left = _unfinished(experiments, seeds, out)
     with _connected(ray, left, jobs) as cluster:
         if confirm:
             confirm(_cost(left, jobs, cluster))
         directory, made = _directory(claims, out, scale)
         results = {}
-        for each, wanted in wanted_in.items():
-            where = directory / each
-            name = claims.scenario(each)
-            with watching(name) if watching else nullcontext() as watch:
+        for each in experiments:
+            with watching(each.scenario) if watching else nullcontext() as watch:
                 try:
-                    if not where.exists():
+                    if not (directory / each.name).exists():
                         _refuse_other_build(directory)
-                    replay = claims.replayed(each)
-                    requests = _Requests(directory / replay, claims.baseline) if replay else None
-                    results[each] = _one(name, wanted, sets[each], seeds, where, jobs, cluster, watch, requests)
+                    results[each.name] = _one(each, seeds, directory, jobs, cluster, watch)
                 except Cancelled:
                     raise Cancelled(
                         "stopped; finished runs are kept, and the same command with "
@@ -191,103 +169,6 @@ def describe(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _overrides(claims: Claims, name: str, scale: float) -> tuple[str, ...]:
-    """The overrides of a scenario, or of a setting's scenario."""
-    setting = claims.settings.get(name)
-    return (*(setting.set if setting else ()), *scaled(claims, claims.file_of(name), scale))
-
-
-def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
-    """The overrides that scale a scenario's downloads and its duration after the warm-up, which stays as long."""
-    if scale == 1:
-        return ()
-    if not (math.isfinite(scale) and scale > 0):
-        raise PenstockError(f"--scale is {scale}; it takes a number above 0, like 0.1")
-    what = claims.scale.get(scenario)
-    if not what:
-        raise PenstockError(f"{claims.scenario(scenario)} has no downloads or duration to scale; leave --scale out")
-    sets = []
-    if "downloads" in what:
-        sets.append(f"run.stop.downloads={max(1, round(what['downloads'] * scale))}")
-    if "duration_s" in what:
-        warmup = what.get("warmup_s", 0)
-        sets.append(f'run.duration="{warmup + max(1, round((what["duration_s"] - warmup) * scale))} s"')
-    return tuple(sets)
-
-
-def _check_scale(claims: Claims, scenario: str, sets: tuple[str, ...], scale: float) -> None:
-    """Explain a mistake that a scaled scenario has and the whole scenario has not."""
-    if scale == 1 or not sets:
-        return
-    name = claims.scenario(scenario)
-    try:
-        catalog.load(name, sets)
-    except ScenarioError as error:
-        catalog.load(name)  # If the whole scenario has a mistake, too, this raises its own error.
-        raise PenstockError(
-            f"--scale {scale:g} is too {'small' if scale < 1 else 'large'} for {name}, because it sets "
-            f"{', '.join(sets)}; use a {'larger' if scale < 1 else 'smaller'} --scale, or leave it out ({error})"
-        ) from error
-
-
-def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> None:
-    known = _known_variants(claims, scenario)
-    for claim in about:
-        for variant in sorted(claim.variants_in(scenario)):
-            if variant not in known:
-                raise PenstockError(
-                    f"claim {claim.id}: {claims.scenario(scenario)} has no variant {variant!r}; "
-                    f"it has {', '.join(known)}"
-                )
-
-
-def _all_variants(claims: Claims, scenario: str) -> set[str]:
-    """The variants of a scenario, among them the baseline of the trade-offs."""
-    known = _known_variants(claims, scenario)
-    if claims.tradeoffs and claims.tradeoffs.baseline not in known:
-        raise PenstockError(
-            f"tradeoffs.baseline is {claims.tradeoffs.baseline!r}; the variants of {claims.scenario(scenario)} are "
-            f"{', '.join(sorted(known))}"
-        )
-    return set(known)
-
-
-def _with_replayed(claims: Claims, wanted_in: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The same scenarios and settings with those whose requests others repeat, each before the others."""
-    settings = {name: wanted_in[name] for name in claims.settings if name in wanted_in}
-    for name in list(settings):
-        replay = claims.replayed(name)
-        if replay is not None:
-            settings[replay] = settings.get(replay, set()) | {claims.baseline}
-    others = {name: wanted for name, wanted in wanted_in.items() if name not in settings}
-    return others | {name: settings[name] for name in claims.settings if name in settings}
-
-
-def _sensitive_variants(claims: Claims) -> set[str]:
-    """The variants that run in each setting."""
-    if claims.sensitivity is None:
-        raise AssertionError("settings come from [sensitivity]")
-    known = _known_variants(claims, claims.sensitivity.scenario)
-    wanted = {claims.baseline, *claims.sensitivity.variants}
-    for variant in sorted(wanted - set(known)):
-        raise PenstockError(
-            f"sensitivity.variants has {variant!r}; the variants of {claims.scenario(claims.sensitivity.scenario)} are "
-            f"{', '.join(sorted(known))}"
-        )
-    return wanted
-
-
-def _known_variants(claims: Claims, scenario: str) -> list[str]:
-    return [name for name, _ in catalog.load(claims.scenario(scenario))[1].variants()]
-
-
-class _Requests(NamedTuple):
-    """Recorded requests that a setting repeats."""
-
-    directory: Path
-    variant: str
-
-
 class _Left(NamedTuple):
     """A scenario whose output is not finished."""
 
@@ -301,21 +182,15 @@ class _Left(NamedTuple):
         return fits.at_once(self.document, {job.variant for job in self.todo}, jobs, fits.cores(self.document))
 
 
-def _unfinished(
-    claims: Claims,
-    wanted: dict[str, set[str]],
-    sets: dict[str, tuple[str, ...]],
-    seeds: int,
-    out: str | Path | None,
-) -> list[_Left]:
-    """The scenarios that `out` lacks, or has in part."""
+def _unfinished(experiments: Sequence[Experiment], seeds: int, out: str | Path | None) -> list[_Left]:
+    """The experiments that `out` lacks, or has in part."""
     left = []
-    for scenario, variants in wanted.items():
-        where = None if out is None else Path(out) / scenario
+    for each in experiments:
+        where = None if out is None else Path(out) / each.name
         manifest = read_manifest(where) if where is not None else None
         if manifest is None or not manifest["finished"]:
-            _, document = catalog.load(claims.scenario(scenario), sets[scenario])
-            todo = runs.plan(document, sorted(variants), None, **_many(document, seeds))
+            _, document = catalog.load(each.scenario, each.sets)
+            todo = runs.plan(document, sorted(each.variants), None, **_many(document, seeds))
             left.append(_Left(document, todo, where))
     return left
 
@@ -338,27 +213,21 @@ def _cost(left: Sequence[_Left], jobs: int | None, cluster: Cluster | None) -> C
 
 
 def _one(
-    name: str,
-    variants: set[str],
-    sets: tuple[str, ...],
-    seeds: int,
-    where: Path,
-    at_once: int | None,
-    ray: Cluster | None,
-    watch: Watch | None,
-    requests: _Requests | None,
+    experiment: Experiment, seeds: int, directory: Path, at_once: int | None, ray: Cluster | None, watch: Watch | None
 ) -> Result:
-    """Do the missing runs of one scenario or setting, and return its output. A cluster executes no replays."""
+    """Do the missing runs of one experiment, and return its output. A cluster executes no replays."""
+    where, variants = directory / experiment.name, sorted(experiment.variants)
+    _, document = catalog.load(experiment.scenario, experiment.sets)
+    many = _many(document, seeds)
     manifest = read_manifest(where)
     if manifest is None or not manifest["finished"]:
-        many = _many(catalog.load(name, sets)[1], seeds)
+        replay = directory / experiment.replay if experiment.replay else None
         return runs.run(
-            name, variants=sorted(variants), sets=sets, runs=many["runs"], networks=many["networks"],
-            replay=requests and requests.directory, replay_variant=requests and requests.variant,
-            out=where, jobs=at_once, ray=None if requests else ray, watch=watch,
+            experiment.scenario, variants=variants, sets=experiment.sets, runs=many["runs"], networks=many["networks"],
+            replay=replay, replay_variant=experiment.replay_variant,
+            out=where, jobs=at_once, ray=None if replay else ray, watch=watch,
         )  # fmt: skip
-    _, document = catalog.load(name, sets)
-    jobs = runs.plan(document, sorted(variants), None, **_many(document, seeds))
+    jobs = runs.plan(document, variants, None, **many)
     same = manifest["scenario"]["fingerprint"] == document.fingerprint()
     there = {Job.of(run) for run in manifest["runs"]}
     if not same or not all(job in there for job in jobs):

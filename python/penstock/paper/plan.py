@@ -1,0 +1,140 @@
+"""The experiments of a paper: what each of its scenarios and settings runs, before the first run."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock import catalog
+from penstock.errors import PenstockError, ScenarioError
+from penstock.paper.claims import Claim, Claims
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A scenario or a setting of a paper, with all runs that the selected claims and tables need."""
+
+    name: str
+    """The name in the claims file, which is the name of its directory."""
+    scenario: str
+    """The scenario on the command line."""
+    variants: frozenset[str]
+    sets: tuple[str, ...] = ()
+    """The overrides of the setting and of `--scale`."""
+    replay: str | None = None
+    """The experiment whose requests all variants repeat."""
+    replay_variant: str | None = None
+
+
+def plan(
+    claims: Claims, measured: Sequence[Claim], *, figure: str | None, scenario: str | None, scale: float
+) -> list[Experiment]:
+    """The experiments that the claims, the tables of trade-offs and the sensitivity need, in their order.
+
+    `measured` are the selected claims that need runs. The other arguments are those of `penstock.paper.runner.run`;
+    `figure` and `scenario` also select tables and settings.
+
+    Raises:
+        PenstockError: if a claim or a table names an unknown variant, or a scenario or its scale is wrong.
+    """
+    wanted: dict[str, set[str]] = {}
+    for claim in measured:
+        for name in claim.scenarios:
+            _check_variants(claims, name, claim)
+            wanted.setdefault(name, set()).update(claim.variants_in(name))
+    tables = claims.tradeoffs_of(figure, scenario)
+    # A companion has all variants even without a table, because a later command can need them in the same directory.
+    companions = [name for name in claims.companions if tables or name in wanted]
+    for name in [*tables, *companions]:
+        wanted[name] = _all_variants(claims, name)
+    for name in claims.settings_of(figure, scenario):
+        wanted.setdefault(name, set()).update(_sensitive_variants(claims))
+    for name in list(wanted):
+        if replayed := claims.replayed(name):
+            wanted.setdefault(replayed, set()).add(claims.baseline)
+    # A setting comes after the settings whose requests it repeats.
+    order = [name for name in wanted if name not in claims.settings]
+    order += [name for name in claims.settings if name in wanted]
+    return [_experiment(claims, name, wanted[name], scale) for name in order]
+
+
+def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
+    """The overrides that scale a scenario's downloads and its duration after the warm-up, which stays as long."""
+    if scale == 1:
+        return ()
+    if not (math.isfinite(scale) and scale > 0):
+        raise PenstockError(f"--scale is {scale}; it takes a number above 0, like 0.1")
+    what = claims.scale.get(scenario)
+    if not what:
+        raise PenstockError(f"{claims.scenario(scenario)} has no downloads or duration to scale; leave --scale out")
+    sets = []
+    if "downloads" in what:
+        sets.append(f"run.stop.downloads={max(1, round(what['downloads'] * scale))}")
+    if "duration_s" in what:
+        warmup = what.get("warmup_s", 0)
+        sets.append(f'run.duration="{warmup + max(1, round((what["duration_s"] - warmup) * scale))} s"')
+    return tuple(sets)
+
+
+def _experiment(claims: Claims, name: str, variants: set[str], scale: float) -> Experiment:
+    setting = claims.settings.get(name)
+    sets = setting.set if setting else ()
+    if name not in claims.companions:
+        sets += scaled(claims, claims.file_of(name), scale)
+    experiment = Experiment(name, claims.scenario(name), frozenset(variants), sets)
+    _check_scale(experiment, scale)
+    if replayed := claims.replayed(name):
+        return replace(experiment, replay=replayed, replay_variant=claims.baseline)
+    return experiment
+
+
+def _check_scale(experiment: Experiment, scale: float) -> None:
+    """Explain a mistake that a scaled scenario has and the whole scenario has not."""
+    if scale == 1 or not experiment.sets:
+        return
+    try:
+        catalog.load(experiment.scenario, experiment.sets)
+    except ScenarioError as error:
+        catalog.load(experiment.scenario)  # If the whole scenario has a mistake, too, this raises its own error.
+        raise PenstockError(
+            f"--scale {scale:g} is too {'small' if scale < 1 else 'large'} for {experiment.scenario}, because it sets "
+            f"{', '.join(experiment.sets)}; use a {'larger' if scale < 1 else 'smaller'} --scale, or leave it out "
+            f"({error})"
+        ) from error
+
+
+def _check_variants(claims: Claims, name: str, claim: Claim) -> None:
+    known = _known_variants(claims, name)
+    for variant in sorted(claim.variants_in(name)):
+        if variant not in known:
+            raise PenstockError(
+                f"claim {claim.id}: {claims.scenario(name)} has no variant {variant!r}; it has {', '.join(known)}"
+            )
+
+
+def _all_variants(claims: Claims, scenario: str) -> set[str]:
+    """The variants of a scenario, among them the baseline of the trade-offs."""
+    known = _known_variants(claims, scenario)
+    if claims.baseline not in known:
+        raise PenstockError(
+            f"tradeoffs.baseline is {claims.baseline!r}; the variants of {claims.scenario(scenario)} are "
+            f"{', '.join(sorted(known))}"
+        )
+    return set(known)
+
+
+def _sensitive_variants(claims: Claims) -> set[str]:
+    """The variants that run in each setting."""
+    if claims.sensitivity is None:
+        raise AssertionError("settings come from [sensitivity]")
+    known = _known_variants(claims, claims.sensitivity.scenario)
+    wanted = {claims.baseline, *claims.sensitivity.variants}
+    for variant in sorted(wanted - set(known)):
+        raise PenstockError(
+            f"sensitivity.variants has {variant!r}; the variants of {claims.scenario(claims.sensitivity.scenario)} are "
+            f"{', '.join(sorted(known))}"
+        )
+    return wanted
+
+
+def _known_variants(claims: Claims, name: str) -> list[str]:
+    return [variant for variant, _ in catalog.load(claims.scenario(name))[1].variants()]
