@@ -34,6 +34,12 @@ UNDER = Path("runs")
 """The default parent of output directories."""
 
 
+def same_replay(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+    """Whether two records of a manifest are the same replay, or both `None`. Their directory may have moved."""
+    keys = ("variant", "requests")
+    return [one and one[key] for key in keys] == [other and other[key] for key in keys]
+
+
 def fresh(stem: str, under: Path = UNDER) -> Path:
     """An unused path: `runs/<stem>-<n>`."""
     n = 1
@@ -188,7 +194,7 @@ class OutputDir:
             raise OutputError(f"{self.path} exists and holds {which}; choose another --out")
         scenario = manifest.get("scenario", {})
         same = manifest.get("sweep") == self.origin.sweep
-        replayed = manifest.get("replay") == self.origin.replay
+        replayed = same_replay(manifest.get("replay"), self.origin.replay)
         was_in = manifest.get("world", "sim")
         if was_in != self.origin.world:
             raise OutputError(f"{self.path} exists and holds unfinished runs of --world {was_in}; choose another --out")

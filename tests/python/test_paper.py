@@ -16,7 +16,7 @@ from penstock.errors import Cancelled, OutputError, PenstockError
 from penstock.figures import ordered
 from penstock.output import Job, OutputDir
 from penstock.paper import Claim, Claims, decide, load, plan, runner, table
-from penstock.paper.measures import EVERY
+from penstock.paper.totals import EVERY
 from penstock.paper.verdicts import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, undecidable
 from penstock.result import Result
 

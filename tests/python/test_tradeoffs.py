@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 from conftest import Command
 
+from penstock import catalog
 from penstock.errors import PenstockError
 from penstock.figures import tradeoffs as figure
-from penstock.paper import measures, runner, tradeoffs
+from penstock.paper import measures, plan, runner, tradeoffs
 from penstock.paper.claims import Tradeoffs, load
 from penstock.result import Result
 
@@ -180,7 +181,7 @@ def test_the_page_of_tradeoffs_has_only_the_tables(tmp_path: Path, penstock: Com
     asked = ["paper", str(tmp_path), "--scale", "0.1", "--runs", "1", "--out", str(tmp_path / "out")]
     refused = penstock(*asked, "--figure", "1", "--tradeoffs", str(page))
     assert refused.status == 2
-    assert "--tradeoffs needs a table of trade-offs; the scenarios with a table in small: quickstart" in refused.err
+    assert "leave --figure out, and give --scenario quickstart" in refused.err
     assert not (tmp_path / "out").exists()
     assert penstock(*asked, "--tradeoffs", str(page)).status == 0
     text = page.read_text(encoding="utf-8")
@@ -308,15 +309,70 @@ def test_each_setting_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ('columns = ["web"]', 'columns = ["speed"]', "sensitivity.columns has 'speed'; it must be one of web, queue"),
-        ('name = "slow", title', 'name = "same", title', "settings has the name 'same' twice"),
-        ('variants = ["50KiB"]\n', 'variants = ["5KiB"]\n', "sensitivity.variants has '5KiB'; the variants"),
-        ("network.rtt=", "network.delay=", "network.delay"),
+        ('name = "slow", title', 'name = "same", title', "settings has 'same' twice"),
+        ('variants = ["50KiB"]\ncolumns', 'variants = ["50KiB", "50KiB"]\ncolumns', "variants has '50KiB' twice"),
+        ('variants = ["50KiB"]\ncolumns', 'variants = ["stock"]\ncolumns', "has the baseline 'stock'; leave it out"),
+        (
+            'variants = ["50KiB"]\ncolumns',
+            'variants = ["5KiB"]\ncolumns',
+            "sensitivity.variants has '5KiB'; the variants",
+        ),
+        ("network.rtt=", "network.delay=", "set of the setting 'slow'"),
         ('replay = "same"', 'replay = "fast"', "replay is 'fast' in the setting 'open'; it must be an earlier setting"),
         ('replay = "same"', 'replay = "slow"', "with the same set"),
+        ('title = "an open loop", replay', 'title = "o", without = ["stock"], replay', "without has 'stock'"),
+        (
+            'scenario = "quickstart"\nvariants = ["50KiB"]\nc',
+            'scenario = "quick"\nvariants = ["50KiB"]\nc',
+            "quick.toml",
+        ),
     ],
 )
-def test_a_mistake_in_the_sensitivity_is_one_sentence(tmp_path: Path, old: str, new: str, message: str) -> None:
+@pytest.mark.parametrize("scale", [1.0, 0.1])
+def test_a_mistake_in_the_sensitivity_is_one_sentence(
+    tmp_path: Path, old: str, new: str, message: str, scale: float
+) -> None:
     with pytest.raises(PenstockError) as error:
-        runner.run(str(sensitive(tmp_path, old, new)), seeds=1, out=tmp_path / "out")
+        runner.run(str(sensitive(tmp_path, old, new)), seeds=1, scale=scale, out=tmp_path / "out")
     assert message in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_setting_is_no_scenario(tmp_path: Path) -> None:
+    folder = sensitive(tmp_path)
+    (folder / "quickstart-slow.toml").write_bytes((folder / "quickstart.toml").read_bytes())
+    with pytest.raises(PenstockError, match="the directory quickstart-slow, which is a scenario"):
+        load(str(folder))
+
+
+def test_a_claim_runs_only_its_variants_in_a_setting(tmp_path: Path) -> None:
+    folder = sensitive(tmp_path)
+    text = (folder / "claims.toml").read_text(encoding="utf-8")
+    (folder / "claims.toml").write_text(text.replace('id = "slow"', 'id = "slow"\nsection = "2"'), encoding="utf-8")
+    outcome = runner.run(str(folder), figure="1", scale=0.1, seeds=1, out=tmp_path / "out")
+    assert set(outcome.results) == {"quickstart", "quickstart-slow", "quickstart-same"}
+    assert set(outcome.results["quickstart-slow"].variants) == {"stock"}
+    assert outcome.sensitive is not None
+    assert outcome.sensitive.labels == (outcome.results["quickstart-slow"].variants["stock"],)
+    runner.write(outcome)
+
+
+def test_a_finished_replay_is_no_closed_loop(tmp_path: Path) -> None:
+    folder, out = sensitive(tmp_path), tmp_path / "out"
+    runner.run(str(folder), scenario="quickstart", scale=0.1, seeds=1, out=out)
+    runner.run(str(folder), scenario="quickstart", scale=0.1, seeds=1, out=out)  # reads the finished directories
+    moved = out.rename(tmp_path / "moved")
+    runner.run(str(folder), scenario="quickstart", scale=0.1, seeds=1, out=moved)
+    sensitive(tmp_path, ', replay = "same"', "")
+    with pytest.raises(PenstockError, match="quickstart-open is a finished output with another replay or without one"):
+        runner.run(str(folder), scenario="quickstart", scale=0.1, seeds=1, out=moved)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1])
+def test_the_settings_of_the_capstone_fit_its_scenario(scale: float) -> None:
+    claims = load("capstone")
+    planned = plan.plan(claims, [], figure=None, scenario="sensitivity", scale=scale)
+    assert [each.name for each in planned] == list(claims.settings)
+    for each in planned:
+        name, document = catalog.load(each.scenario, each.sets)
+        assert each.variants <= {variant for variant, _ in document.variants()}, name

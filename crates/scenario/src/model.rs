@@ -289,7 +289,7 @@ pub struct Network {
     pub latency: Latency,
     /// The part of the loss of places and edges that packets meet, in `[0, 1]`.
     pub place_loss: f64,
-    /// The factor on the delays and jitters of places and edges; [`latency`](Self::latency) includes it.
+    /// The factor on the delays and jitters of edges; [`latency`](Self::latency) includes it.
     pub place_latency: f64,
     /// Round-trip time of the trunk, which connects the two sides of a dumbbell; zero until a network is sampled.
     pub trunk: Duration,

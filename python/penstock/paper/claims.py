@@ -14,7 +14,8 @@ from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, model_valid
 
 from penstock import catalog
 from penstock.errors import PenstockError, naming
-from penstock.paper.measures import EVERY, EVERYWHERE, MEASURES, SHARE, STATISTICS
+from penstock.paper.measures import EVERYWHERE, MEASURES, SHARE, STATISTICS
+from penstock.paper.totals import EVERY
 from penstock.validation import Strict, parse
 
 COMPARES = {
@@ -267,6 +268,8 @@ class Setting(Strict):
     """Overrides of the scenario, as after `--set`; none for the scenario itself."""
     replay: str = ""
     """An earlier setting. All variants repeat the requests that its baseline made, in an open loop."""
+    without: tuple[str, ...] = ()
+    """Variants that this setting does not run."""
 
 
 class Sensitivity(Strict):
@@ -281,17 +284,26 @@ class Sensitivity(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for twice, count in Counter(setting.name for setting in self.settings).items():
-            if count > 1:
-                raise ValueError(f"settings has the name {twice!r} twice; give each setting its own")
-        earlier: dict[str, tuple[str, ...]] = {}
+        names = [setting.name for setting in self.settings]
+        for key, words in (("settings", names), ("variants", self.variants), ("columns", self.columns)):
+            for twice, count in Counter(words).items():
+                if count > 1:
+                    raise ValueError(f"{key} has {twice!r} twice; leave one of them out, or give it another name")
+        earlier: dict[str, Setting] = {}
         for setting in self.settings:
-            if setting.replay and earlier.get(setting.replay) != setting.set:
+            source = earlier.get(setting.replay)
+            if setting.replay and (source is None or source.replay or source.set != setting.set):
                 raise ValueError(
                     f"replay is {setting.replay!r} in the setting {setting.name!r}; it must be an earlier setting with "
-                    "the same set"
+                    "the same set, and without replay"
                 )
-            earlier[setting.name] = setting.set
+            for variant in setting.without:
+                if variant not in self.variants:
+                    raise ValueError(
+                        f"without has {variant!r} in the setting {setting.name!r}; it must be one of the variants "
+                        f"{', '.join(self.variants)}"
+                    )
+            earlier[setting.name] = setting
         return self
 
     @property
@@ -323,6 +335,13 @@ class Claims(Strict):
             return self
         if self.tradeoffs is None:
             raise ValueError("sensitivity needs the baseline and the columns of a section [tradeoffs]")
+        if self.tradeoffs.baseline in self.sensitivity.variants:
+            raise ValueError(f"sensitivity.variants has the baseline {self.tradeoffs.baseline!r}; leave it out")
+        for name in self.settings:
+            if name in [*self.tradeoffs.scenarios, *self.companions] or (self.folder / f"{name}.toml").is_file():
+                raise ValueError(
+                    f"a setting has the directory {name}, which is a scenario; give the setting another name"
+                )
         known = [column.title for column in self.tradeoffs.columns if not column.scenario]
         for title in self.sensitivity.columns:
             if title not in known:

@@ -8,6 +8,7 @@ import polars as pl
 from penstock import summary
 from penstock.attacks import probe, study, wave
 from penstock.paper import congestion, rates, sawtooth, shares, steps, totals, waits
+from penstock.paper.totals import EVERY
 from penstock.replicates import RUN, RUN_SCHEMA
 from penstock.result import Result
 
@@ -104,9 +105,6 @@ MEASURES = {
 
 EVERYWHERE = ("transfers", "runs")
 """The tables that have no column for hops."""
-
-EVERY = "*"
-"""The name that stands for all workloads together."""
 
 _OF_ALL = {"bytes_received"}
 """The measures of complete and incomplete downloads. All other measures use only complete downloads."""

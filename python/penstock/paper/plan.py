@@ -24,6 +24,11 @@ class Experiment:
     """The experiment whose requests all variants repeat."""
     replay_variant: str | None = None
 
+    @property
+    def title(self) -> str:
+        """The scenario, and a setting's directory."""
+        return self.scenario if self.scenario.endswith(self.name) else f"{self.scenario} ({self.name})"
+
 
 def plan(
     claims: Claims, measured: Sequence[Claim], *, figure: str | None, scenario: str | None, scale: float
@@ -47,7 +52,7 @@ def plan(
     for name in [*tables, *companions]:
         wanted[name] = _all_variants(claims, name)
     for name in claims.settings_of(figure, scenario):
-        wanted.setdefault(name, set()).update(_sensitive_variants(claims))
+        wanted.setdefault(name, set()).update(_sensitive_variants(claims) - set(claims.settings[name].without))
     for name in list(wanted):
         if replayed := claims.replayed(name):
             wanted.setdefault(replayed, set()).add(claims.baseline)
@@ -77,7 +82,7 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
 
 def _experiment(claims: Claims, name: str, variants: set[str], scale: float) -> Experiment:
     setting = claims.settings.get(name)
-    sets = setting.set if setting else ()
+    sets = _sets(claims, name) if setting else ()
     if name not in claims.companions:
         sets += scaled(claims, claims.file_of(name), scale)
     experiment = Experiment(name, claims.scenario(name), frozenset(variants), sets)
@@ -87,9 +92,19 @@ def _experiment(claims: Claims, name: str, variants: set[str], scale: float) -> 
     return experiment
 
 
+def _sets(claims: Claims, name: str) -> tuple[str, ...]:
+    """The overrides of a setting; raise its own error if they do not fit the scenario."""
+    setting = claims.settings[name]
+    try:
+        catalog.load(claims.scenario(name), setting.set)
+    except ScenarioError as error:
+        raise PenstockError(f"{catalog.CLAIMS}: set of the setting {setting.name!r}: {error}") from error
+    return setting.set
+
+
 def _check_scale(experiment: Experiment, scale: float) -> None:
     """Explain a mistake that a scaled scenario has and the whole scenario has not."""
-    if scale == 1 or not experiment.sets:
+    if scale == 1:
         return
     try:
         catalog.load(experiment.scenario, experiment.sets)
@@ -126,14 +141,13 @@ def _sensitive_variants(claims: Claims) -> set[str]:
     """The variants that run in each setting."""
     if claims.sensitivity is None:
         raise AssertionError("settings come from [sensitivity]")
-    known = _known_variants(claims, claims.sensitivity.scenario)
-    wanted = {claims.baseline, *claims.sensitivity.variants}
-    for variant in sorted(wanted - set(known)):
+    known = _all_variants(claims, claims.sensitivity.scenario)
+    for variant in sorted(set(claims.sensitivity.variants) - known):
         raise PenstockError(
             f"sensitivity.variants has {variant!r}; the variants of {claims.scenario(claims.sensitivity.scenario)} are "
             f"{', '.join(sorted(known))}"
         )
-    return wanted
+    return {claims.baseline, *claims.sensitivity.variants}
 
 
 def _known_variants(claims: Claims, name: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from penstock import _core, catalog, fits, generated, prototypes, ray_runs, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, naming
 from penstock.estimates import Confirm, Cost
-from penstock.output import Job, fresh, read_json, read_manifest, write_json
+from penstock.output import Job, fresh, read_json, read_manifest, same_replay, write_json
 from penstock.paper import sensitivity, tradeoffs
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.measures import MEASURES
@@ -18,6 +18,7 @@ from penstock.paper.plan import Experiment, plan
 from penstock.paper.verdicts import Checked, decide, undecidable, unit_of
 from penstock.progress import Watch
 from penstock.ray_runs import Cluster
+from penstock.replay import Record
 from penstock.result import Result
 
 RUNS = 5
@@ -115,7 +116,7 @@ def run(
         directory, made = _directory(claims, out, scale)
         results = {}
         for each in experiments:
-            with watching(each.scenario) if watching else nullcontext() as watch:
+            with watching(each.title) if watching else nullcontext() as watch:
                 try:
                     if not (directory / each.name).exists():
                         _refuse_other_build(directory)
@@ -134,10 +135,15 @@ def run(
 def check_tradeoffs(name: str, figure: str | None, scenario: str | None) -> None:
     """Raise a PenstockError if the selected claims have no table of trade-offs."""
     claims = load(name)
+    claims.of(figure, scenario)
     if not claims.tradeoffs_of(figure, scenario):
-        known = ", ".join(claims.tradeoffs.scenarios) if claims.tradeoffs else "none"
+        remedy = "leave --tradeoffs out"
+        if claims.tradeoffs:
+            remedy = (
+                f"leave --figure out, and give --scenario {' or '.join(claims.tradeoffs.scenarios)}, or no --scenario"
+            )
         raise PenstockError(
-            f"--tradeoffs needs a table of trade-offs; the scenarios with a table in {claims.paper}: {known}"
+            f"--tradeoffs needs a table of trade-offs, and these claims of {claims.paper} have none; {remedy}"
         )
 
 
@@ -176,6 +182,8 @@ class _Left(NamedTuple):
     todo: list[Job]
     """All runs, of which `where` may have some."""
     where: Path | None
+    is_local: bool
+    """Whether this machine executes the runs even if there is a cluster."""
 
     def at_once(self, jobs: int | None) -> int:
         """The number of runs at the same time on this machine."""
@@ -191,12 +199,13 @@ def _unfinished(experiments: Sequence[Experiment], seeds: int, out: str | Path |
         if manifest is None or not manifest["finished"]:
             _, document = catalog.load(each.scenario, each.sets)
             todo = runs.plan(document, sorted(each.variants), None, **_many(document, seeds))
-            left.append(_Left(document, todo, where))
+            left.append(_Left(document, todo, where, is_local=each.replay is not None))
     return left
 
 
 def _connected(ray: str | None, left: Sequence[_Left], jobs: int | None) -> AbstractContextManager[Cluster | None]:
     """The cluster at the address `ray`, if scenarios are left for it."""
+    left = [each for each in left if not each.is_local]
     if ray is None or not left:
         return nullcontext()
     workers = max(each.at_once(jobs) for each in left) if ray_runs.is_local(ray) else 1
@@ -207,7 +216,7 @@ def _cost(left: Sequence[_Left], jobs: int | None, cluster: Cluster | None) -> C
     """The estimated cost of the runs that are left, scenario after scenario."""
     total = Cost(0, 0.0, 1, 0.0)
     for each in left:
-        at_once = each.at_once(jobs) if cluster is None else cluster.cores()
+        at_once = each.at_once(jobs) if cluster is None or each.is_local else cluster.cores()
         total += runs.cost(each.document, each.todo, each.where, at_once)
     return total
 
@@ -229,6 +238,11 @@ def _one(
         )  # fmt: skip
     jobs = runs.plan(document, variants, None, **many)
     same = manifest["scenario"]["fingerprint"] == document.fingerprint()
+    requests = (
+        Record(directory / experiment.replay, experiment.replay_variant).describe() if experiment.replay else None
+    )
+    if same and not same_replay(manifest.get("replay"), requests):
+        raise OutputError(f"{where} is a finished output with another replay or without one; choose another --out")
     there = {Job.of(run) for run in manifest["runs"]}
     if not same or not all(job in there for job in jobs):
         what = "fewer variants or seeds than requested" if same else "another scenario or scale"

@@ -1,7 +1,7 @@
 """Tables of sensitivity: the changes of variants against the baseline in each of several settings of a network."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -21,17 +21,28 @@ class Sensitive:
     columns: tuple[Column, ...]
     settings: tuple[tuple[Setting, Compared], ...]
 
+    labels: tuple[str, ...]
+    """The labels of the variants; the first is that of the baseline."""
+
     def rows(self, place: int) -> list[tuple[str, ...]]:
-        """The table of one column: a row for each setting, with the baseline's value and the changes of the others."""
+        """The table of one column: a row for each setting, with the baseline's value and the changes of the others.
+
+        A cell is empty without a number.
+        """
         return [
-            (setting.title, *(compared.texts(row)[place] for row in compared.rows))
+            (setting.title, *(self._text(compared, label, place) for label in self.labels))
             for setting, compared in self.settings
         ]
 
-    @property
-    def labels(self) -> list[str]:
-        """The labels of the variants; the first is that of the baseline."""
-        return [row.label for row in self.settings[0][1].rows]
+    def _text(self, compared: Compared, label: str, place: int) -> str:
+        """A cell; with the number of pairs if it is smaller than that of other cells."""
+        for row in compared.rows:
+            if row.label == label:
+                cell, text = row.cells[place], compared.texts(row)[place]
+                most = max(cell.n for each in compared.rows for cell in each.cells)
+                count = cell.n if label == self.baseline else cell.pairs
+                return f"{text} (n = {count})" if text and count < most else text
+        return ""
 
     @property
     def remark(self) -> str:
@@ -39,8 +50,8 @@ class Sensitive:
         replicates = " and ".join(dict.fromkeys(compared.replicates for _, compared in self.settings))
         return (
             f"The column of {self.baseline} has values. The other columns have changes against it in the same setting, "
-            f"with 95 % intervals over {replicates}. A star marks an interval without zero; by chance, one cell in "
-            "twenty has a star."
+            f"with 95 % intervals over {replicates}. A cell with fewer of them has their number n. A star marks an "
+            "interval without zero; by chance, one cell in twenty has a star."
         )
 
     def table(self) -> pl.DataFrame:
@@ -68,13 +79,13 @@ def of(claims: Claims, results: Mapping[str, Result]) -> Sensitive | None:
     wanted = claims.sensitivity.columns
     columns = [column for title in wanted for column in claims.tradeoffs.columns if column.title == title]
     chosen = claims.tradeoffs.model_copy(update={"columns": columns})
-    order = [claims.tradeoffs.baseline, *claims.sensitivity.variants]
-    settings = []
-    for name, setting in claims.settings.items():
-        if name in results and claims.tradeoffs.baseline in results[name].variants:
-            compared = tradeoffs.compare(chosen, name, results)
-            rows = {row.variant: row for row in compared.rows}
-            settings.append((setting, replace(compared, rows=tuple(rows[variant] for variant in order))))
+    settings = tuple(
+        (setting, tradeoffs.compare(chosen, name, results))
+        for name, setting in claims.settings.items()
+        if name in results and claims.baseline in results[name].variants
+    )
     if not settings:
         return None
-    return Sensitive(settings[0][1].rows[0].label, tuple(columns), tuple(settings))
+    known = {row.variant: row.label for _, compared in settings for row in compared.rows}
+    order = [variant for variant in (claims.baseline, *claims.sensitivity.variants) if variant in known]
+    return Sensitive(known[claims.baseline], tuple(columns), settings, tuple(known[variant] for variant in order))

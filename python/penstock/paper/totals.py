@@ -6,6 +6,9 @@ from penstock.replicates import RUN
 from penstock.result import Result
 from penstock.summary import after_warmup
 
+EVERY = "*"
+"""The name that stands for all workloads together."""
+
 CELL_B = 512
 """The size of a cell [B]."""
 
@@ -48,9 +51,10 @@ def held(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFram
     return _of_network(result, variant, pl.col("circuit_queue_cells") + buffers)
 
 
-def delivered(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
-    """The bytes that all clients received in each interval of `trace.clients` after the warm-up [B]."""
-    return _sums(result, variant, result.clients, pl.col("received_bytes"))
+def delivered(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """The bytes that a workload's clients received in each interval of `trace.clients` after the warm-up [B]."""
+    rows = result.clients if workload == EVERY else received(result, variant, workload)
+    return _sums(result, variant, rows, pl.col("received_bytes"))
 
 
 def throttled_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:

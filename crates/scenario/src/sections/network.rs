@@ -39,7 +39,7 @@ section! {
         loss: f64 = Fraction, Is("0.0");
         /// The part of the loss of places and edges that packets meet: all of it, or a fraction.
         place_loss: Option<f64> = Or("all", Fraction), Is("all");
-        /// The factor on the delays and jitters of places and edges.
+        /// The factor on the delays and jitters of edges.
         place_latency: f64 = Factor, Is("1.0");
         /// The packets that the network may lose. With "data", TCP segments without payload are never lost, as in
         /// Shadow 1.9. With "none", no packet is lost, whatever the loss of places and edges is.
