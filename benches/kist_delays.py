@@ -15,32 +15,21 @@ The rule: the setting with the smallest sum of squared logarithms of the three r
 """
 
 import math
-import tempfile
-from pathlib import Path
 
 import grids
 from grids import Row
+from kist_loss import MIB, vanilla
 
-from penstock import generated, runs, stats
-from penstock.paper.measures import sample
-from penstock.paper.totals import EVERY
+from penstock import generated, stats
 
 SCENARIO = "kist/authors-writes"
 BLOCK = "benches/kist_delays.py table"
-MIB = 2**20
 
 SETTINGS = ((1.0, 360), (0.85, 300), (0.75, 270), (0.7, 250), (0.6, 250), (0.6, 216), (0.5, 250), (0.5, 216))
 """The factor on all delays, and the number of relays."""
 
 PAPER = {"first_byte_50": 0.838, "writes": 73.0, "circuit_wait_50": 1.010}
 """The paper's numbers of vanilla: s, MiB/s, s."""
-
-TIMES = [
-    "run.networks=[101, 102]",
-    'run.duration="5 min"',
-    'run.warmup="2 min"',
-    'trace.interval="1 s"',
-]
 
 
 def overrides(delays: float, relays: int) -> list[str]:
@@ -50,12 +39,10 @@ def overrides(delays: float, relays: int) -> list[str]:
 
 def row(setting: tuple[float, int]) -> Row:
     """The results of vanilla in this setting, of both networks together."""
-    with tempfile.TemporaryDirectory() as folder:
-        sets = [*TIMES, *overrides(*setting)]
-        result = runs.run(SCENARIO, variants=["vanilla"], sets=sets, out=Path(folder) / "run", jobs=2)
+    with vanilla(SCENARIO, overrides(*setting)) as values:
 
-        def median(measure: str, hop: str = "") -> float:
-            return stats.quantile(sample(result, measure, "vanilla", EVERY, hop)["value"].to_numpy(), 0.5)
+        def median(*measured: str) -> float:
+            return stats.quantile(values(*measured), 0.5)
 
         return {
             "delays": setting[0],

@@ -17,6 +17,8 @@ The rule: the loss that meets most criteria; of several, that with the load near
 """
 
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import grids
@@ -25,7 +27,8 @@ import polars as pl
 from grids import Row
 
 from penstock import generated, runs, stats
-from penstock.paper.measures import EVERY, sample
+from penstock.paper.measures import sample
+from penstock.paper.totals import EVERY
 
 SCENARIO = "kist/authors-tenth"
 BLOCK = "benches/kist_loss.py table"
@@ -52,16 +55,22 @@ TIMES = [
 ]
 
 
-def row(loss: str, extra: list[str]) -> Row:
-    """The results of vanilla with this loss, of both networks together."""
+@contextmanager
+def vanilla(scenario: str, sets: list[str]) -> Iterator[Callable[..., np.ndarray]]:
+    """Run vanilla in both networks; a function of a measure and its hops then gives the values of both together."""
     with tempfile.TemporaryDirectory() as folder:
-        sets = [*TIMES, *LOSSES[loss], *extra]
-        result = runs.run(SCENARIO, variants=["vanilla"], sets=sets, out=Path(folder) / "run", jobs=2)
+        result = runs.run(scenario, variants=["vanilla"], sets=[*TIMES, *sets], out=Path(folder) / "run", jobs=2)
 
         def values(measure: str, *hops: str) -> np.ndarray:
             samples = [sample(result, measure, "vanilla", EVERY, hop) for hop in hops or ("",)]
             return pl.concat(samples)["value"].to_numpy()
 
+        yield values
+
+
+def row(loss: str, extra: list[str]) -> Row:
+    """The results of vanilla with this loss, of both networks together."""
+    with vanilla(SCENARIO, [*LOSSES[loss], *extra]) as values:
         first, sent = values("ttfb_s"), values("kernel_out_s", *POSITIONS)
         return {
             "loss": loss,

@@ -353,7 +353,7 @@ def test_a_claim_runs_only_its_variants_in_a_setting(tmp_path: Path) -> None:
     assert set(outcome.results) == {"quickstart", "quickstart-slow", "quickstart-same"}
     assert set(outcome.results["quickstart-slow"].variants) == {"stock"}
     assert outcome.sensitive is not None
-    assert outcome.sensitive.labels == (outcome.results["quickstart-slow"].variants["stock"],)
+    assert outcome.sensitive.labels == {"stock": outcome.results["quickstart-slow"].variants["stock"]}
     runner.write(outcome)
 
 

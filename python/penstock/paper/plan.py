@@ -1,8 +1,8 @@
-"""The experiments of a paper: what each of its scenarios and settings runs, before the first run."""
+"""Plans the experiments of a paper: the variants, overrides and replays of its scenarios and settings."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock import catalog
 from penstock.errors import PenstockError, ScenarioError
@@ -41,18 +41,23 @@ def plan(
     Raises:
         PenstockError: if a claim or a table names an unknown variant, or a scenario or its scale is wrong.
     """
-    wanted: dict[str, set[str]] = {}
+    needed: dict[str, list[Claim]] = {}
     for claim in measured:
         for name in claim.scenarios:
-            _check_variants(claims, name, claim)
-            wanted.setdefault(name, set()).update(claim.variants_in(name))
+            needed.setdefault(name, []).append(claim)
+    wanted: dict[str, set[str]] = {}
+    for name, about in needed.items():
+        _check_variants(claims, name, about)
+        wanted[name] = {variant for claim in about for variant in claim.variants_in(name)}
     tables = claims.tradeoffs_of(figure, scenario)
     # A companion has all variants even without a table, because a later command can need them in the same directory.
     companions = [name for name in claims.companions if tables or name in wanted]
     for name in [*tables, *companions]:
         wanted[name] = _all_variants(claims, name)
-    for name in claims.settings_of(figure, scenario):
-        wanted.setdefault(name, set()).update(_sensitive_variants(claims) - set(claims.settings[name].without))
+    if settings := claims.settings_of(figure, scenario):
+        compared = _sensitive_variants(claims)
+        for name in settings:
+            wanted.setdefault(name, set()).update(compared - set(claims.settings[name].without))
     for name in list(wanted):
         if replayed := claims.replayed(name):
             wanted.setdefault(replayed, set()).add(claims.baseline)
@@ -85,10 +90,10 @@ def _experiment(claims: Claims, name: str, variants: set[str], scale: float) -> 
     sets = _sets(claims, name) if setting else ()
     if name not in claims.companions:
         sets += scaled(claims, claims.file_of(name), scale)
-    experiment = Experiment(name, claims.scenario(name), frozenset(variants), sets)
+    replay = claims.replayed(name)
+    replay_variant = claims.baseline if replay else None
+    experiment = Experiment(name, claims.scenario(name), frozenset(variants), sets, replay, replay_variant)
     _check_scale(experiment, scale)
-    if replayed := claims.replayed(name):
-        return replace(experiment, replay=replayed, replay_variant=claims.baseline)
     return experiment
 
 
@@ -117,13 +122,14 @@ def _check_scale(experiment: Experiment, scale: float) -> None:
         ) from error
 
 
-def _check_variants(claims: Claims, name: str, claim: Claim) -> None:
+def _check_variants(claims: Claims, name: str, about: Sequence[Claim]) -> None:
     known = _known_variants(claims, name)
-    for variant in sorted(claim.variants_in(name)):
-        if variant not in known:
-            raise PenstockError(
-                f"claim {claim.id}: {claims.scenario(name)} has no variant {variant!r}; it has {', '.join(known)}"
-            )
+    for claim in about:
+        for variant in sorted(claim.variants_in(name)):
+            if variant not in known:
+                raise PenstockError(
+                    f"claim {claim.id}: {claims.scenario(name)} has no variant {variant!r}; it has {', '.join(known)}"
+                )
 
 
 def _all_variants(claims: Claims, scenario: str) -> set[str]:

@@ -16,33 +16,32 @@ from penstock.result import Result
 class Sensitive:
     """All settings with the rows of their variants, in the order of the claims file."""
 
-    baseline: str
-    """The label of the variant to which the others are compared."""
     columns: tuple[Column, ...]
     settings: tuple[tuple[Setting, Compared], ...]
+    labels: Mapping[str, str]
+    """The labels of the variants by their names; the first variant is the baseline."""
 
-    labels: tuple[str, ...]
-    """The labels of the variants; the first is that of the baseline."""
+    @property
+    def baseline(self) -> str:
+        """The label of the variant to which the others are compared."""
+        return next(iter(self.labels.values()))
 
     def rows(self, place: int) -> list[tuple[str, ...]]:
         """The table of one column: a row for each setting, with the baseline's value and the changes of the others.
 
         A cell is empty without a number.
         """
-        return [
-            (setting.title, *(self._text(compared, label, place) for label in self.labels))
-            for setting, compared in self.settings
-        ]
+        return [(setting.title, *self._texts(compared, place)) for setting, compared in self.settings]
 
-    def _text(self, compared: Compared, label: str, place: int) -> str:
-        """A cell; with the number of pairs if it is smaller than that of other cells."""
+    def _texts(self, compared: Compared, place: int) -> list[str]:
+        """The cells of a setting; a cell with fewer pairs than others shows their number."""
+        most = max(cell.n for row in compared.rows for cell in row.cells)
+        found = {}
         for row in compared.rows:
-            if row.label == label:
-                cell, text = row.cells[place], compared.texts(row)[place]
-                most = max(cell.n for each in compared.rows for cell in each.cells)
-                count = cell.n if label == self.baseline else cell.pairs
-                return f"{text} (n = {count})" if text and count < most else text
-        return ""
+            cell, text = row.cells[place], compared.texts(row)[place]
+            count = cell.n if row.variant == compared.tradeoffs.baseline else cell.pairs
+            found[row.variant] = f"{text} (n = {count})" if text and count < most else text
+        return [found.get(variant, "") for variant in self.labels]
 
     @property
     def remark(self) -> str:
@@ -65,7 +64,7 @@ class Sensitive:
 
     def markdown(self) -> str:
         """A table for each column."""
-        head = ("setting", *self.labels)
+        head = ("setting", *self.labels.values())
         blocks = [
             f"{column.title}:\n\n{generated.table(head, self.rows(place))}" for place, column in enumerate(self.columns)
         ]
@@ -87,5 +86,5 @@ def of(claims: Claims, results: Mapping[str, Result]) -> Sensitive | None:
     if not settings:
         return None
     known = {row.variant: row.label for _, compared in settings for row in compared.rows}
-    order = [variant for variant in (claims.baseline, *claims.sensitivity.variants) if variant in known]
-    return Sensitive(known[claims.baseline], tuple(columns), settings, tuple(known[variant] for variant in order))
+    order = (claims.baseline, *claims.sensitivity.variants)
+    return Sensitive(tuple(columns), settings, {variant: known[variant] for variant in order if variant in known})
