@@ -24,7 +24,10 @@ SEEDS = (1, 2)
 DURATION_S = 10
 """Simulated time of a run [s]."""
 
-WITHOUT = ("kist-light", "kist-heavy", "today-light", "today-medium", "today-heavy", "sensitivity")
+WITHOUT = (
+    *("kist-light", "kist-heavy", "today-light", "today-medium", "today-heavy"),
+    *("fortieth", "fortieth-today", "sensitivity"),
+)
 """Scenarios of `capstone` without digests. They have the variants of `kist-medium` in other networks."""
 
 DURATIONS_S = {
