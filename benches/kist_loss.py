@@ -61,8 +61,8 @@ def vanilla(scenario: str, sets: list[str]) -> Iterator[Callable[..., np.ndarray
     with tempfile.TemporaryDirectory() as folder:
         result = runs.run(scenario, variants=["vanilla"], sets=[*TIMES, *sets], out=Path(folder) / "run", jobs=2)
 
-        def values(measure: str, *hops: str) -> np.ndarray:
-            samples = [sample(result, measure, "vanilla", EVERY, hop) for hop in hops or ("",)]
+        def values(measure: str, *hops: str, workload: str = EVERY) -> np.ndarray:
+            samples = [sample(result, measure, "vanilla", workload, hop) for hop in hops or ("",)]
             return pl.concat(samples)["value"].to_numpy()
 
         yield values

@@ -12,6 +12,7 @@ import matplotlib as mpl
 from penstock.errors import naming
 from penstock.figures import (
     attacks,
+    curves,
     downloads,
     families,
     grid,
@@ -62,9 +63,9 @@ OF_ATTACKS = (downloads.draw, _draw_leaks)
 def draw(result: Result, points: "Sequence[Point]" = ()) -> list[Picture]:
     """Draw all figures with data into the folder `figures`, replacing old ones.
 
-    Figures of a paper come first: those with `points` that it states.
+    Figures of a paper come first: those whose curves ship, and those with `points` that its text states.
     """
-    makers: list[Callable[[], Picture | None]] = []
+    makers: list[Callable[[], Picture | None]] = curves.makers(result)
     if points:
         from penstock.figures import printed
 

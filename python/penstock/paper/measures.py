@@ -42,6 +42,7 @@ MEASURES = {
     "byte_share": Measure("transfers", "", ("loads",), of_runs=totals.byte_share),
     "written_bytes": Measure("relays", "B", ()),
     "network_written_bytes": Measure("transfers", "B", (), of_runs=totals.written),
+    "written_per_client": Measure("transfers", "B/s", (), of_runs=totals.written_per_client),
     "network_queue_cells": Measure("transfers", "cells", (), of_runs=totals.queued),
     "network_held_cells": Measure("transfers", "cells", (), of_runs=totals.held),
     "delivered_bytes": Measure("transfers", "B", (), of_runs=totals.delivered),

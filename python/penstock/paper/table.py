@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock import generated
-from penstock.paper import tradeoffs
+from penstock.paper import curves, tradeoffs
 from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, Claim
 from penstock.paper.runner import Outcome
 from penstock.paper.verdicts import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, Checked, unit_of
@@ -45,7 +45,7 @@ def show(outcome: Outcome, footer: str, to: Console) -> None:
 
 
 def markdown(outcome: Outcome) -> str:
-    """The counts, and a table of all claims.
+    """The counts, a table of all claims, and a table of the paper's curves and ours for each scenario that has some.
 
     Failing claims come first, then undecided claims, then the others by figure.
     """
@@ -66,7 +66,16 @@ def markdown(outcome: Outcome) -> str:
     ]
     blocks = [remark(outcome), generated.table(head, rows)] if rows else []
     settings = [outcome.sensitive.markdown()] if outcome.sensitive else []
-    return "\n\n".join([*blocks, *map(tradeoffs.markdown, outcome.compared), *settings])
+    return "\n\n".join([*blocks, *_curves(outcome), *map(tradeoffs.markdown, outcome.compared), *settings])
+
+
+def _curves(outcome: Outcome) -> list[str]:
+    """The quantiles of the paper's curves and ours, for each scenario with some."""
+    found = []
+    for name, result in outcome.results.items():
+        if drawn := [each for each in curves.of(result) if outcome.figure is None or each.is_of(outcome.figure)]:
+            found += [f"Curves of the paper and of `{name}`:", curves.table(result, drawn)]
+    return found
 
 
 def _by_figure(claim: Claim) -> tuple[bool, int, str]:

@@ -1,5 +1,7 @@
 """Totals over a run, a relay or all relays: bytes, credits and SENDMEs."""
 
+import tomllib
+
 import polars as pl
 
 from penstock.replicates import RUN
@@ -32,6 +34,17 @@ def written(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataF
     Source: KIST section 5.3, figure 8.
     """
     return _of_network(result, variant, pl.col("written_bytes"))
+
+
+def written_per_client(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
+    """The bytes that all relays wrote in each interval after the warm-up, for each second and client [B/s].
+
+    With this number, networks of other sizes and intervals compare with figure 8 of KIST.
+    """
+    interval = result.relays.filter(variant=variant)["t_s"].unique().sort().diff().min()
+    resolved = next(each["resolved"] for each in result.scenario["variants"] if each["name"] == variant)
+    clients = sum(group["count"] for group in tomllib.loads(resolved)["clients"].values())
+    return written(result, variant, EVERY, "").with_columns(value=pl.col("value") / interval / clients)
 
 
 def queued(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:

@@ -1,0 +1,99 @@
+"""Figures of a paper beside ours: its curves, and those of the same variants and measures in an output directory."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
+
+from matplotlib.artist import Artist
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from penstock.figures.downloads import curve_of, draw_distributions, how_drawn
+from penstock.figures.picture import Picture
+from penstock.figures.style import curve_styles, grid_of, legend_above
+from penstock.paper import curves
+from penstock.paper.curves import Curve, Panel
+from penstock.paper.measures import MEASURES
+from penstock.paper.totals import EVERY
+from penstock.result import Result
+
+LOGARITHMIC = 300.0
+"""The ratio of a curve's largest to its smallest value from which the x axis of a panel is logarithmic."""
+
+
+TITLES = {
+    "ttfb_s": "time to first byte",
+    "ttlb_s": "download time",
+    "kernel_out_s": "wait in the outgoing kernel",
+    "tor_s": "wait in Tor",
+    "circuit_wait_s": "wait on the circuit",
+    "circuit_queue_s": "wait in the circuit's queue",
+    "written_per_client": "written by relays, for each client",
+    "queue_cells": "circuit's queue",
+}
+"""What each measure is. Another measure has its own name."""
+
+
+def makers(result: Result) -> list[Callable[[], Picture | None]]:
+    """A function for each figure of the paper that the scenario lists and whose curves ship; each draws one picture."""
+    figures = groupby(curves.of(result), lambda curve: curve.number)
+    return [partial(draw, result, number, list(group)) for number, group in figures]
+
+
+def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
+    """A panel for each panel of the figure: our curves, and the paper's dashed, in the same colours."""
+    panels = list(dict.fromkeys(curve.panel for curve in of_figure))
+    styles = {variant: style._replace(line="-", marker="") for variant, style in curve_styles(result.variants).items()}
+    figure, [row] = grid_of(1, len(panels), 3.9 if len(panels) < 3 else 3.2, 2.9)
+    handles: dict[str, Artist] = {}
+    for axes, panel in zip(row, panels, strict=True):
+        drawn = [curve for curve in of_figure if curve.panel == panel]
+        ours = {
+            styles[curve.variant]: curve_of(
+                result.replicates.samples(curves.sample(result, panel, curve.variant), "value")
+            )
+            for curve in drawn
+        }
+        handles |= dict(zip((style.label for style in ours), draw_distributions(axes, ours), strict=True))
+        for curve in drawn:
+            style = styles[curve.variant]
+            [line] = axes.plot(curve.values, curve.shares, color=style.colour, linestyle=(0, (4, 2)), linewidth=1.2)
+            handles[f"{style.label}, the paper"] = line
+        axes.set_title(f"{panel.figure}: {_title(panel)}")
+        axes.set_xlabel(f"{_title(panel)} [{MEASURES[panel.measure].unit}]")
+        values = [value for curve in drawn for value in curve.values]
+        least, most = min(value for value in values if value > 0), max(values)
+        if most / least > LOGARITHMIC:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(FixedLocator([10.0**power for power in range(-4, 10)]))
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.set_xlim(least, most)
+        else:
+            axes.set_xlim(0 if least < most / 3 else 0.9 * least, 1.02 * most)
+    row[0].set_ylabel("cumulative fraction")
+    legend_above(figure, list(handles.values()), list(handles))
+    caption = (
+        f"Figure {number} of the paper. Dashed curves are the paper's, read from the graphics of its public PDF. Other "
+        f"curves are Penstock's. {how_drawn(result.replicates)}"
+    )
+    return Picture(
+        f"paper-{number}", f"Figure {number}, the paper's and ours", caption, figure, _medians(result, of_figure)
+    )
+
+
+def _title(panel: Panel) -> str:
+    """What a panel shows."""
+    who = "" if panel.workload == EVERY else f"{panel.workload}, "
+    return f"{who}{TITLES.get(panel.measure, panel.measure)}{f' ({panel.hop})' if panel.hop in curves.RELAYS else ''}"
+
+
+def _medians(result: Result, of_figure: list[Curve]) -> str:
+    """The medians of all curves, for readers who do not see the figure."""
+    said = []
+    for curve in of_figure:
+        paper, ours = curves.quantiles(result, curve, [0.5])[0]
+        unit = MEASURES[curve.panel.measure].unit
+        said.append(
+            f"{curve.panel.figure}, {result.variants[curve.variant]}: paper {curves.shown(paper, unit)}, "
+            f"ours {curves.shown(ours, unit)}"
+        )
+    return f"Medians. {'; '.join(said)}."

@@ -1,0 +1,74 @@
+"""Curves of papers' figures beside ours."""
+
+import tomllib
+from collections.abc import Callable
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+from penstock import catalog, figures
+from penstock.errors import PenstockError
+from penstock.paper import curves
+from penstock.paper.measures import MEASURES
+from penstock.result import Result
+
+HEAD = "figure,workload,measure,hop,variant,share,value\n"
+
+
+@pytest.mark.parametrize("paper", catalog.papers())
+def test_the_shipped_curves_are_distribution_functions_that_a_scenario_draws(paper: str) -> None:
+    heads = [tomllib.loads(path.read_text()).get("scenario", {}) for path in catalog.SHIPPED.rglob("*.toml")]
+    listed = {figure for head in heads if head.get("paper", paper) == paper for figure in head.get("figures", [])}
+    for curve in curves.load(paper):
+        assert curve.panel.measure in MEASURES
+        assert any(map(curve.is_of, listed)), curve.panel
+        assert list(curve.shares) == sorted(curve.shares)
+        assert list(curve.values) == sorted(curve.values)
+        assert len(curve.shares) > 3
+
+
+def test_kists_curves_have_the_medians_of_its_text() -> None:
+    # Section 5.3 states these numbers. They are 0.495-quantiles of the curves, which end at 0.99.
+    medians = {(curve.panel.figure, curve.variant): curve.quantile(0.495) for curve in curves.load("kist")}
+    assert medians["7a", "vanilla"] == pytest.approx(0.838, rel=0.015)
+    assert medians["7a", "kist"] == pytest.approx(0.686, rel=0.015)
+    assert medians["6c", "vanilla"] == pytest.approx(1.0101, rel=0.002)
+    assert medians["6c", "global"] == pytest.approx(0.8788, rel=0.002)
+    assert medians["6c", "kist"] == pytest.approx(0.7045, rel=0.002)
+
+
+def test_a_quantile_outside_the_drawn_part_is_missing(write: Callable[[str, str], Path]) -> None:
+    rows = "7a,*,ttfb_s,,vanilla,0.2,1\n7a,*,ttfb_s,,vanilla,0.4,3\n7a,*,ttfb_s,,kist,0.2,1\n"
+    vanilla, kist = curves.read(write("curves.csv", HEAD + rows))
+    assert vanilla.quantile(0.3) == pytest.approx(2)
+    assert isnan(vanilla.quantile(0.5))
+    assert (vanilla.variant, kist.variant) == ("vanilla", "kist")
+    assert vanilla.is_of("7")
+    assert not vanilla.is_of("7b")
+
+
+def test_a_figure_shows_both_curves_and_the_table_their_quantiles(
+    make_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, write: Callable[[str, str], Path]
+) -> None:
+    result = Result(make_up(seeds=2))
+    figure = result.scenario["figures"][0]
+    rows = "".join(f"{figure},web,ttfb_s,,stock,{share},{value}\n" for share, value in ((0.1, 1), (0.5, 2), (0.9, 4)))
+    drawn = curves.read(write("curves.csv", HEAD + rows))
+    monkeypatch.setattr(curves, "load", lambda _: drawn)
+    [picture] = [each for each in figures.draw(result) if each.name.startswith("paper-")]
+    assert "stock, the paper" in picture.svg.read_text()
+    assert "paper 2 s, ours" in picture.alt
+    table = curves.table(result, curves.of(result))
+    [ours] = [ours for paper, ours in curves.quantiles(result, drawn[0], [0.5]) if paper == 2]
+    assert f"2 s, {ours:.3g} s" in table
+    assert "| - |" not in table
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [("7a,*,ttfb_s,,kist,1.5,4", "row 1: share"), ("7a,*,ttfb_s,,kist,0.5,fast", "row 1: value")],
+)
+def test_a_wrong_row_is_named(write: Callable[[str, str], Path], row: str, says: str) -> None:
+    with pytest.raises(PenstockError, match=says):
+        curves.read(write("curves.csv", f"{HEAD}{row}\n"))
