@@ -20,9 +20,13 @@ LOGARITHMIC = 300.0
 """The ratio of a curve's largest to its smallest value from which the x axis of a panel is logarithmic."""
 
 
+COLUMNS = 3
+"""The most panels in a row."""
+
 TITLES = {
     "ttfb_s": "time to first byte",
     "ttlb_s": "download time",
+    "kernel_in_s": "wait in the incoming kernel",
     "kernel_out_s": "wait in the outgoing kernel",
     "tor_s": "wait in Tor",
     "circuit_wait_s": "wait on the circuit",
@@ -43,9 +47,12 @@ def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
     """A panel for each panel of the figure: our curves, and the paper's dashed, in the same colours."""
     panels = list(dict.fromkeys(curve.panel for curve in of_figure))
     styles = {variant: style._replace(line="-", marker="") for variant, style in curve_styles(result.variants).items()}
-    figure, [row] = grid_of(1, len(panels), 3.9 if len(panels) < 3 else 3.2, 2.9)
+    columns = min(COLUMNS, len(panels))
+    figure, rows = grid_of(-(-len(panels) // columns), columns, 3.9 if columns < COLUMNS else 3.3, 2.8)
+    for axes in figure.axes[len(panels) :]:
+        axes.set_visible(False)
     handles: dict[str, Artist] = {}
-    for axes, panel in zip(row, panels, strict=True):
+    for axes, panel in zip(figure.axes, panels, strict=False):
         drawn = [curve for curve in of_figure if curve.panel == panel]
         ours = {
             styles[curve.variant]: curve_of(
@@ -59,17 +66,19 @@ def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
             [line] = axes.plot(curve.values, curve.shares, color=style.colour, linestyle=(0, (4, 2)), linewidth=1.2)
             handles[f"{style.label}, the paper"] = line
         axes.set_title(f"{panel.figure}: {_title(panel)}")
-        axes.set_xlabel(f"{_title(panel)} [{MEASURES[panel.measure].unit}]")
+        axes.set_xlabel(f"[{unit}]" if (unit := MEASURES[panel.measure].unit) else "")
         values = [value for curve in drawn for value in curve.values]
         least, most = min(value for value in values if value > 0), max(values)
         if most / least > LOGARITHMIC:
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(FixedLocator([10.0**power for power in range(-4, 10)]))
+            axes.xaxis.set_major_formatter("{x:g}")
             axes.xaxis.set_minor_locator(NullLocator())
             axes.set_xlim(least, most)
         else:
             axes.set_xlim(0 if least < most / 3 else 0.9 * least, 1.02 * most)
-    row[0].set_ylabel("cumulative fraction")
+    for first, *_ in rows:
+        first.set_ylabel("cumulative fraction")
     legend_above(figure, list(handles.values()), list(handles))
     caption = (
         f"Figure {number} of the paper. Dashed curves are the paper's, read from the graphics of its public PDF. Other "
