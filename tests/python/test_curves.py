@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock import catalog, figures
+from penstock import catalog, figures, runs
 from penstock.errors import PenstockError
 from penstock.paper import curves
-from penstock.paper.measures import MEASURES
+from penstock.paper.measures import MEASURES, sample
 from penstock.result import Result
 
 HEAD = "figure,workload,measure,hop,variant,share,value\n"
@@ -72,3 +72,21 @@ def test_a_figure_shows_both_curves_and_the_table_their_quantiles(
 def test_a_wrong_row_is_named(write: Callable[[str, str], Path], row: str, says: str) -> None:
     with pytest.raises(PenstockError, match=says):
         curves.read(write("curves.csv", f"{HEAD}{row}\n"))
+
+
+def test_a_run_without_victims_draws_no_curves_of_the_paper(tmp_path: Path) -> None:
+    run = ["run.networks=[1]", 'run.duration="4 s"', 'run.warmup="0 s"']
+    result = runs.run("attacks/latency", variants=["vanilla"], sets=run, out=tmp_path / "out")
+    assert not [picture for picture in figures.draw(result) if picture.name.startswith("paper-")]
+    assert "1157, - |" in curves.table(result, curves.of(result))
+
+
+def test_written_per_client_is_in_bytes_per_second(tmp_path: Path) -> None:
+    run = ["run.networks=[1]", 'run.duration="6 s"', 'run.warmup="0 s"']
+    result = runs.run("kist/ci", variants=["vanilla"], sets=run, out=tmp_path / "out")
+    every = sample(result, "network_written_bytes", "vanilla", "*", "")["value"].sum()
+    clients = sum(
+        group["count"] for group in tomllib.loads(result.scenario["variants"][0]["resolved"])["clients"].values()
+    )
+    rate = sample(result, "written_per_client", "vanilla", "*", "")["value"].sum()
+    assert rate == pytest.approx(every / clients)

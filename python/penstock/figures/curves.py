@@ -44,8 +44,10 @@ def makers(result: Result) -> list[Callable[[], Picture | None]]:
 
 
 def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
-    """A panel for each panel of the figure: our curves, and the paper's dashed, in the same colours."""
+    """A panel for each panel of the figure: our curves, and the paper's dashed; None without values of ours."""
     panels = list(dict.fromkeys(curve.panel for curve in of_figure))
+    if all(curves.sample(result, curve.panel, curve.variant).is_empty() for curve in of_figure):
+        return None
     styles = {variant: style._replace(line="-", marker="") for variant, style in curve_styles(result.variants).items()}
     columns = min(COLUMNS, len(panels))
     figure, rows = grid_of(-(-len(panels) // columns), columns, 3.9 if columns < COLUMNS else 3.3, 2.8)

@@ -143,4 +143,4 @@ def shown(value: float, unit: str) -> str:
     """A value with its unit; a dash without a value."""
     if isnan(value):
         return "-"
-    return f"{value:.3g} {unit}".rstrip()
+    return f"{value:{'.3g' if abs(value) < 1000 else '.0f'}} {unit}".rstrip()

@@ -41,10 +41,13 @@ def written_per_client(result: Result, variant: str, _workload: str, _hop: str) 
 
     With this number, networks of other sizes and intervals compare with figure 8 of KIST.
     """
+    bytes_of_relays = written(result, variant, EVERY, "")
     interval = result.relays.filter(variant=variant)["t_s"].unique().sort().diff().min()
+    if interval is None:
+        return bytes_of_relays.clear()
     resolved = next(each["resolved"] for each in result.scenario["variants"] if each["name"] == variant)
     clients = sum(group["count"] for group in tomllib.loads(resolved)["clients"].values())
-    return written(result, variant, EVERY, "").with_columns(value=pl.col("value") / interval / clients)
+    return bytes_of_relays.with_columns(value=pl.col("value") / interval / clients)
 
 
 def queued(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
