@@ -18,8 +18,11 @@ HEAD = "figure,workload,measure,hop,variant,share,value\n"
 
 @pytest.mark.parametrize("paper", catalog.papers())
 def test_the_shipped_curves_are_distribution_functions_that_a_scenario_draws(paper: str) -> None:
-    heads = [tomllib.loads(path.read_text()).get("scenario", {}) for path in catalog.SHIPPED.rglob("*.toml")]
-    listed = {figure for head in heads if head.get("paper", paper) == paper for figure in head.get("figures", [])}
+    files = [catalog.SHIPPED / f"{name}.toml" for name in catalog.shipped()]
+    # Some files have tables of several lines, which Python's parser does not read, so only their heads are parsed.
+    heads = [tomllib.loads(path.read_text().partition("\n[run]")[0].partition("\n[[")[0]) for path in files]
+    scenarios = [head.get("scenario", {}) for head in heads]
+    listed = {figure for each in scenarios if each.get("paper", paper) == paper for figure in each.get("figures", [])}
     for curve in curves.load(paper):
         assert curve.panel.measure in MEASURES
         assert any(map(curve.is_of, listed)), curve.panel

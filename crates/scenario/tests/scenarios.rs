@@ -658,8 +658,10 @@ fn the_shipped_scenarios_have_no_warnings() {
     assert!(names.len() > SHIPPED.len(), "{names:?}");
     for name in names {
         let document = shipped(&name);
-        // In the EWMA paper, server and exit are one machine. With 117 clients, this is a large network.
-        let expected = usize::from(name == "ewma/half-life-load");
+        // In the EWMA paper and in nstor, server and exit are one machine. With more than 100 clients, these are large
+        // networks.
+        let near = ["ewma/half-life-load", "marut/dumbbell-100-4", "marut/dumbbell-375-4"];
+        let expected = usize::from(near.contains(&&*name));
         assert_eq!(document.warnings().len(), expected, "{name}: {:?}", document.warnings());
         assert!(document.warnings().iter().all(|warning| warning.contains("look-ahead")), "{name}");
     }
