@@ -54,6 +54,7 @@ DURATIONS_S = {
     "marut/dumbbell-375-4": 4,
     "marut/step": 61,
     "throttling/loads": 3,
+    "throttling/loads-authors": 3,
 }
 """Of scenarios that are too large for the default, or that change something later [s]."""
 

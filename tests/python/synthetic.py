@@ -179,7 +179,7 @@ def _write_manifest(
         "title": "Two clients behind a slow middle relay",
         "paper": "defenestrator",
         "section": "5.1",
-        "figures": ["2", "5", "6"],
+        "figures": ["2", "6"],
         "notes": "",
         "sets": [],
         "variants": [{"name": name, "label": label, "resolved": "[run]\n"} for name, label in VARIANTS.items()],

@@ -160,7 +160,7 @@ def test_the_page_has_the_runs_their_uncertainty_and_how_to_repeat_them(
 ) -> None:
     page = " ".join(report.render([Result(make_up())]).split())
     assert "Two clients behind a slow middle relay" in page
-    assert "defenestrator, section 5.1, figures 2, 5, 6" in page
+    assert "defenestrator, section 5.1, figures 2, 6" in page
     assert "With 5 pairs, its smallest possible p is 1/32" in page
     assert "penstock run defenestrator/bottleneck --variant stock --variant small --seed 1 --runs 5" in page
     assert "0123456789abcdef" in page

@@ -69,7 +69,9 @@ def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
             handles[f"{style.label}, the paper"] = line
         axes.set_title(f"{panel.figure}: {_title(panel)}")
         axes.set_xlabel(f"[{unit}]" if (unit := MEASURES[panel.measure].unit) else "")
-        values = [value for curve in drawn for value in curve.values]
+        values = [value for curve in drawn for value in curve.values] + [
+            float(curve.x[curve.y >= 0.01][0]) for curve in ours.values() if curve.x.size
+        ]
         least, most = min(value for value in values if value > 0), max(values)
         if most / least > LOGARITHMIC:
             axes.set_xscale("log")
