@@ -14,11 +14,11 @@ network 101, which no comparison uses, for 8 minutes after 4 minutes of warm-up.
   3e and 3f;
 - the squared logarithm of the ratio of the bulk clients' shares of the bytes, of which table 1 has 17.2 %.
 
-The rule: `throttling/loads-authors` has the reading with the smallest misfit. Rule and grid are from 2026-11-27 01:34
-UTC, before all runs. At 01:49, when the four readings with T = 0.9 were known, we added three smaller T: with zero in
-descending order and T = 0.9, the rate is always zero, because more than a tenth of our clients send nothing in 60 s.
-The drawn steps need a k-th client that is idle in three of five periods: the table also fits the drawn bulk downloads
-with a rate that is either F or zero in each period, at random.
+This explores the throttle, and chooses no parameter of a scenario: the curves are those of the threshold itself. The
+grid is from 2026-11-27 01:34 UTC, before all runs. At 01:49, when the four readings with T = 0.9 were known, we added
+three smaller T: with zero in descending order and T = 0.9, the rate is always zero, because more than a tenth of our
+clients send nothing in 60 s. The drawn steps need a k-th client that is idle in three of five periods: the table also
+fits the drawn bulk downloads with a rate that is either F or zero in each period, at random.
 """
 
 import math
@@ -150,9 +150,8 @@ def misfit(row: Row, to: Row) -> float:
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as a table in Markdown; the chosen row is bold."""
+    """The rows as a table in Markdown."""
     of_paper = paper()
-    choice = min(rows, key=lambda row: misfit(row, of_paper))
     head = [
         "order, rate instead of zero",
         "web first byte",
@@ -162,10 +161,7 @@ def table(rows: list[Row]) -> str:
         "bulk's share",
         "misfit",
     ]
-    lines = []
-    for row in rows:
-        mark = "**" if row is choice else ""
-        lines.append([f"{mark}{row['reading']}{mark}", *_numbers(row), f"{misfit(row, of_paper):.2f}"])
+    lines = [[row["reading"], *_numbers(row), f"{misfit(row, of_paper):.2f}"] for row in rows]
     intro = (
         "The share of bulk downloads that end by each time: drawn, and with a throttle that has either F or zero in\n"
         "each period."

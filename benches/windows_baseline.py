@@ -129,7 +129,8 @@ def search(start: Setting, measure: Callable[[Setting], float]) -> Iterator[Sett
         for factor, values in FACTORS.items():
             if factor == "refill" and best["kind"] == "link":
                 continue
-            tried = [{**best, factor: value} for value in values]
+            # The first of several equal settings wins, so the present value comes first.
+            tried = [{**best, factor: value} for value in dict.fromkeys([best[factor], *values])]
             yield from tried
             best = min(tried, key=measure)
         if best == before:
@@ -155,10 +156,8 @@ def key(setting: Setting) -> tuple[str, ...]:
 def table(rows: list[Row]) -> str:
     """Both starts and the best setting of each kind, with their medians and misfits."""
     of_paper = paper()
-    best = {
-        kind: min((each for each in rows if each["setting"]["kind"] == kind), key=lambda row: misfit(row, of_paper))
-        for kind in LIMITS
-    }
+    of_kind = {kind: [each for each in rows if each["setting"]["kind"] == kind] for kind in LIMITS}
+    best = {kind: min(some, key=lambda row: misfit(row, of_paper)) for kind, some in of_kind.items() if some}
     choice = min(best.values(), key=lambda row: misfit(row, of_paper))
     starts = [each for each in rows if each["setting"] in STARTS]
     shown = {key(each["setting"]): each for each in [*starts, *best.values()]}.values()

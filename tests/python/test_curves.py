@@ -51,6 +51,21 @@ def test_a_quantile_outside_the_drawn_part_is_missing(write: Callable[[str, str]
     assert not vanilla.is_of("7b")
 
 
+def test_the_quantile_at_a_flat_part_is_its_smallest_value(write: Callable[[str, str], Path]) -> None:
+    rows = "".join(
+        f"10b,ping,attack_pings,latency,kist,{share},{value}\n"
+        for share, value in ((0.2, 1), (0.5, 3), (0.5, 9), (0.8, 10))
+    )
+    [curve] = curves.read(write("curves.csv", HEAD + rows))
+    assert [curve.quantile(share) for share in (0.2, 0.5)] == [1, 3]
+    assert curve.quantile(0.65) == pytest.approx(6.5)
+
+
+def test_five_works_have_curves() -> None:
+    with_curves = [paper for paper in catalog.papers() if curves.load(paper)]
+    assert with_curves == ["defenestrator", "ewma", "kist", "marut", "throttling"]
+
+
 def test_a_figure_shows_both_curves_and_the_table_their_quantiles(
     make_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, write: Callable[[str, str], Path]
 ) -> None:

@@ -72,7 +72,7 @@ def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
         values = [value for curve in drawn for value in curve.values] + [
             float(curve.x[curve.y >= 0.01][0]) for curve in ours.values() if curve.x.size
         ]
-        least, most = min(value for value in values if value > 0), max(values)
+        least, most = min((value for value in values if value > 0), default=1.0), max(values)
         if most / least > LOGARITHMIC:
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(FixedLocator([10.0**power for power in range(-4, 10)]))
@@ -85,8 +85,8 @@ def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
         first.set_ylabel("cumulative fraction")
     legend_above(figure, list(handles.values()), list(handles))
     caption = (
-        f"Figure {number} of the paper. Dashed curves are the paper's, read from the graphics of its public PDF. Other "
-        f"curves are Penstock's. {how_drawn(result.replicates)}"
+        f"Figure {number} of the paper. Dashed curves are the paper's, read from its public PDF. Other curves are "
+        f"Penstock's. {how_drawn(result.replicates)}"
     )
     return Picture(
         f"paper-{number}", f"Figure {number}, the paper's and ours", caption, figure, _medians(result, of_figure)

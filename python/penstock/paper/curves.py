@@ -1,4 +1,6 @@
-"""The curves of a paper's figures, which `benches/published_curves.py` reads from its public PDF.
+"""The curves of a paper's figures. `benches/published_curves.py` reads them from its public PDF.
+
+Those of BackTap and Marut were read from the pixels of the slides and the report, by hand.
 
 They are in `curves.csv` beside the claims. A row is a point of a distribution function: the share of downloads, cells
 or seconds of a variant whose measure has at most the value.
@@ -63,7 +65,7 @@ class Curve(NamedTuple):
     shares: tuple[float, ...]
     """The cumulative shares, in ascending order."""
     values: tuple[float, ...]
-    """The largest value of each share."""
+    """A flat part of the curve is two rows with the same share, and a step two rows with the same value."""
 
     def is_of(self, figure: str) -> bool:
         """Whether the curve belongs to a figure; 5a to 5d belong to 5."""
@@ -75,8 +77,10 @@ class Curve(NamedTuple):
         return self.panel.figure.rstrip("abcdefghi")
 
     def quantile(self, share: float) -> float:
-        """The value at a share; NaN outside the drawn part."""
-        return float(np.interp(share, self.shares, self.values, left=nan, right=nan))
+        """The value at a share, at a flat part its smallest one; NaN outside the drawn part."""
+        shares = np.array(self.shares)
+        first = np.concatenate([[True], np.diff(shares) > 0])
+        return float(np.interp(share, shares[first], np.array(self.values)[first], left=nan, right=nan))
 
 
 def load(paper: str) -> list[Curve]:

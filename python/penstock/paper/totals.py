@@ -46,7 +46,9 @@ def written_per_client(result: Result, variant: str, _workload: str, _hop: str) 
     if interval is None:
         return bytes_of_relays.clear()
     resolved = next(each["resolved"] for each in result.scenario["variants"] if each["name"] == variant)
-    clients = sum(group["count"] for group in tomllib.loads(resolved)["clients"].values())
+    clients = sum(group["count"] for group in tomllib.loads(resolved).get("clients", {}).values())
+    if not clients:
+        return bytes_of_relays.clear()
     return bytes_of_relays.with_columns(value=pl.col("value") / interval / clients)
 
 
