@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
+from penstock import catalog
 from penstock.errors import naming
 from penstock.figures import (
     attacks,
-    curves,
     downloads,
     families,
     grid,
@@ -65,7 +65,11 @@ def draw(result: Result, points: "Sequence[Point]" = ()) -> list[Picture]:
 
     Figures of a paper come first: those whose curves ship, and those with `points` that its text states.
     """
-    makers: list[Callable[[], Picture | None]] = curves.makers(result)
+    makers: list[Callable[[], Picture | None]] = []
+    if _has_curves(result):
+        from penstock.figures import curves  # a slow import
+
+        makers += curves.makers(result)
     if points:
         from penstock.figures import printed
 
@@ -76,6 +80,14 @@ def draw(result: Result, points: "Sequence[Point]" = ()) -> list[Picture]:
         chosen = OF_ATTACKS if "attacks" in result.manifest else FIGURES
     makers += [partial(make, result) for make in chosen]
     return draw_into(result.directory / "figures", makers)
+
+
+def _has_curves(result: Result) -> bool:
+    """Whether curves ship for a figure that the scenario lists."""
+    path = catalog.SHIPPED / str(result.scenario.get("paper")) / "curves.csv"
+    listed = result.scenario.get("figures") or []
+    shipped = {line.partition(",")[0] for line in path.read_text().splitlines()} if path.is_file() else set()
+    return any(figure in listed or figure.rstrip("abcdefghi") in listed for figure in shipped)
 
 
 def draw_into(folder: Path, makers: Iterable[Callable[[], Picture | None]]) -> list[Picture]:
