@@ -2,7 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,3 +43,27 @@ def show(body: str, page: Path | None, block: str) -> None:
     print(body)
     if page:
         generated.write(page, block, body)
+
+
+def main(
+    description: str | None,
+    block: str,
+    settings: Iterable[Setting],
+    setting_of: Callable[[Row], Setting],
+    row: Callable[[Setting], Row],
+    table: Callable[[list[Row]], str],
+) -> None:
+    """Measure the settings that the file lacks, or print the table of its rows."""
+    asked = parser(description)[0].parse_args()
+    rows = read(asked.file)
+    if asked.command == "run":
+        done = [setting_of(each) for each in rows]
+        append(asked.file, (setting for setting in settings if setting not in done), row)
+    else:
+        show(table(rows), asked.markdown, block)
+
+
+def mean_square(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The mean squared logarithm of the ratios of our quantiles to those of a paper, as far as the paper draws them."""
+    pairs = zip(ours, theirs, strict=True)
+    return statistics.mean(math.log(our / their) ** 2 for our, their in pairs if not math.isnan(their))

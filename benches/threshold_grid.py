@@ -113,14 +113,7 @@ def table(rows: list[Row]) -> str:
 
 def main() -> None:
     """Run the grid, or print its table."""
-    parser, _ = grids.parser(__doc__)
-    asked = parser.parse_args()
-    rows = grids.read(asked.file)
-    if asked.command == "run":
-        done = set(map(setting_of, rows))
-        grids.append(asked.file, (setting for setting in GRID if setting not in done), row)
-    else:
-        grids.show(table(rows), asked.markdown, BLOCK)
+    grids.main(__doc__, BLOCK, GRID, setting_of, row, table)
 
 
 if __name__ == "__main__":

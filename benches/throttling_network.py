@@ -23,14 +23,13 @@ grid are from 2026-11-27 01:24 UTC; at 01:30, before the first result, all loads
 three times as long as expected. Of these settings, only the last was known, from networks 1 to 5 of `throttling/loads`.
 """
 
-import math
-import statistics
 import tempfile
+from operator import itemgetter
 from pathlib import Path
 
 import grids
 import polars as pl
-from grids import Row
+from grids import Row, mean_square
 
 from penstock import generated, runs, stats, summary
 from penstock.paper import curves
@@ -114,12 +113,6 @@ def misfit(row: Row, to: Row) -> float:
     return of_curves + mean_square([row["bulk_share"]], [to["bulk_share"]])
 
 
-def mean_square(ours: list[float], theirs: list[float]) -> float:
-    """The mean squared logarithm of the ratios, of quantiles that the paper draws."""
-    pairs = zip(ours, theirs, strict=True)
-    return statistics.mean(math.log(our / their) ** 2 for our, their in pairs if not math.isnan(their))
-
-
 def table(rows: list[Row]) -> str:
     """The rows as a table in Markdown; the chosen row is bold."""
     of_paper = paper()
@@ -139,14 +132,7 @@ def _numbers(row: Row) -> list[str]:
 
 def main() -> None:
     """Run the grid, or print its table."""
-    parser, _ = grids.parser(__doc__)
-    asked = parser.parse_args()
-    rows = grids.read(asked.file)
-    if asked.command == "run":
-        done = {each["setting"] for each in rows}
-        grids.append(asked.file, (setting for setting in SETTINGS if setting not in done), row)
-    else:
-        grids.show(table(rows), asked.markdown, BLOCK)
+    grids.main(__doc__, BLOCK, SETTINGS, itemgetter("setting"), row, table)
 
 
 if __name__ == "__main__":

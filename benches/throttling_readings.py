@@ -24,12 +24,13 @@ fits the drawn bulk downloads with a rate that is either F or zero in each perio
 import math
 import tempfile
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 
 import grids
 import numpy as np
-from grids import Row
-from throttling_network import SHARES, mean_square, quantiles, received
+from grids import Row, mean_square
+from throttling_network import SHARES, quantiles, received
 
 from penstock import generated, runs
 from penstock.paper import curves
@@ -183,14 +184,7 @@ def _numbers(row: Row) -> list[str]:
 
 def main() -> None:
     """Run the grid, or print its table."""
-    parser, _ = grids.parser(__doc__)
-    asked = parser.parse_args()
-    rows = grids.read(asked.file)
-    if asked.command == "run":
-        done = {each["reading"] for each in rows}
-        grids.append(asked.file, (reading for reading in READINGS if reading not in done), row)
-    else:
-        grids.show(table(rows), asked.markdown, BLOCK)
+    grids.main(__doc__, BLOCK, READINGS, itemgetter("reading"), row, table)
 
 
 if __name__ == "__main__":

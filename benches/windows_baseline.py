@@ -17,7 +17,6 @@ The search starts from both admissible baselines of the first calibration. It ch
 order of FACTORS, and keeps the best value of each. It ends after a pass without a change, or after three passes.
 """
 
-import math
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -115,10 +114,7 @@ def misfit(row: Row, to: Row) -> float:
 
 def misfits(row: Row, to: Row) -> dict[str, float]:
     """The mean squared logarithm of the ratios of each figure."""
-    return {
-        figure: statistics.mean(math.log(a / b) ** 2 for a, b in zip(row[figure], to[figure], strict=True))
-        for figure in to
-    }
+    return {figure: grids.mean_square(row[figure], to[figure]) for figure in to}
 
 
 def search(start: Setting, measure: Callable[[Setting], float]) -> Iterator[Setting]:

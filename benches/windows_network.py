@@ -96,14 +96,7 @@ def _numbers(row: Row) -> list[str]:
 
 def main() -> None:
     """Run the grid, or print its table."""
-    parser, _ = grids.parser(__doc__)
-    asked = parser.parse_args()
-    rows = grids.read(asked.file)
-    if asked.command == "run":
-        done = [each["setting"] for each in rows]
-        grids.append(asked.file, (setting for setting in SETTINGS if list(setting) not in done), row)
-    else:
-        grids.show(table(rows), asked.markdown, BLOCK)
+    grids.main(__doc__, BLOCK, SETTINGS, lambda row: tuple(row["setting"]), row, table)
 
 
 if __name__ == "__main__":

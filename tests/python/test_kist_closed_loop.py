@@ -34,6 +34,6 @@ def test_bulk_clients_write_in_inverse_proportion_to_their_download_times(study:
 def test_figure_8_is_not_what_figure_7_carries(study: dict[str, Any]) -> None:
     rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in study["table"]().splitlines()[2:]]
     assert [row[0] for row in rows] == ["vanilla", "global", "KIST"]
-    for assumption in (2, 3, 4):
-        assert float(rows[2][assumption].split(",")[1].rstrip(" %")) < 0
+    for equal_tails in (2, 3, 4):
+        assert float(rows[2][equal_tails].split(",")[1].rstrip(" %")) < 0
     assert float(rows[2][1].split(",")[1].rstrip(" %")) == pytest.approx(9.8, abs=0.1)
