@@ -163,10 +163,17 @@ def resolved(scenario: Mapping[str, Any], variant: str) -> tuple[str, Document]:
 
     `scenario` is the scenario in the manifest.
     """
-    text = next(each["resolved"] for each in scenario["variants"] if each["name"] == variant)
-    document = Document(text, variant)
+    document = Document(resolved_text(scenario, variant), variant)
     ((name, _),) = document.variants()
     return name, document
+
+
+def resolved_text(scenario: Mapping[str, Any], variant: str) -> str:
+    """The text of a variant of an output, as it was run; empty if the manifest has none.
+
+    `scenario` is the scenario in the manifest.
+    """
+    return str(next(each.get("resolved", "") for each in scenario["variants"] if each["name"] == variant))
 
 
 def _fitting(content: str, path: Path, sets: tuple[str, ...], network: tuple[str, str] | None) -> str:

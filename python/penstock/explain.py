@@ -131,7 +131,7 @@ def _bound(result: Result, variant: str, rows: pl.DataFrame) -> Bound:
 def draws_relays(result: Result, variant: str) -> bool:
     """Whether runs of a variant have different relays with the same name."""
     networks = {(run["network"], "" if run["network"] else run["seed"]) for run in result.manifest["runs"]}
-    resolved = next(each.get("resolved", "") for each in result.scenario["variants"] if each["name"] == variant)
+    resolved = catalog.resolved_text(result.scenario, variant)
     sections = tomllib.loads(resolved)
     common = sections.get("relay", {})
     groups = [{**common, **own} for own in sections.get("relays", {}).values()]

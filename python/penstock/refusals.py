@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from penstock import catalog
 from penstock._core import Document
 from penstock.errors import PenstockError
 
@@ -34,7 +35,7 @@ def sentence(result: "Result", variant: str, began: int) -> str:
 
 def reasons(result: "Result", variant: str) -> list[str]:
     """The warnings about the variant's keys that make clients refuse circuits."""
-    resolved = next(each.get("resolved", "") for each in result.scenario["variants"] if each["name"] == variant)
+    resolved = catalog.resolved_text(result.scenario, variant)
     # An output of another version can have keys that this version does not know.
     with suppress(PenstockError):
         warnings = Document(resolved, "").warnings()

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import catalog, figures, runs
 from penstock.errors import PenstockError
-from penstock.paper import curves
+from penstock.paper import curves, quantiles
 from penstock.paper.measures import MEASURES, sample
 from penstock.result import Result
 
@@ -77,8 +77,10 @@ def test_a_figure_shows_both_curves_and_the_table_their_quantiles(
     [picture] = [each for each in figures.draw(result) if each.name.startswith("paper-")]
     assert "stock, the paper" in picture.svg.read_text()
     assert "paper 2 s, ours" in picture.alt
-    table = curves.table(result, curves.of(result))
-    [ours] = [ours for paper, ours in curves.quantiles(result, drawn[0], [0.5]) if paper == 2]
+    table = quantiles.table(result, curves.of(result))
+    [ours] = [
+        ours for paper, ours in quantiles.pairs(drawn[0], quantiles.samples(result, drawn[0]), [0.5]) if paper == 2
+    ]
     assert f"2 s, {ours:.3g} s" in table
     assert "| - |" not in table
 
@@ -96,15 +98,14 @@ def test_a_run_without_victims_draws_no_curves_of_the_paper(tmp_path: Path) -> N
     run = ["run.networks=[1]", 'run.duration="4 s"', 'run.warmup="0 s"']
     result = runs.run("attacks/latency", variants=["vanilla"], sets=run, out=tmp_path / "out")
     assert not [picture for picture in figures.draw(result) if picture.name.startswith("paper-")]
-    assert "1157, - |" in curves.table(result, curves.of(result))
+    assert "1157, - |" in quantiles.table(result, curves.of(result))
 
 
 def test_written_per_client_is_in_bytes_per_second(tmp_path: Path) -> None:
     run = ["run.networks=[1]", 'run.duration="6 s"', 'run.warmup="0 s"']
     result = runs.run("kist/ci", variants=["vanilla"], sets=run, out=tmp_path / "out")
     every = sample(result, "network_written_bytes", "vanilla", "*", "")["value"].sum()
-    clients = sum(
-        group["count"] for group in tomllib.loads(result.scenario["variants"][0]["resolved"])["clients"].values()
-    )
+    groups = tomllib.loads(catalog.resolved_text(result.scenario, "vanilla"))["clients"]
+    clients = sum(group["count"] for group in groups.values())
     rate = sample(result, "written_per_client", "vanilla", "*", "")["value"].sum()
     assert rate == pytest.approx(every / clients)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock import catalog
+
 DEFAULTS = ("network", "relay", "client", "server")
 NAMED = ("relays", "clients", "servers", "workloads")
 """Sections of a resolved scenario with one table for each node or workload."""
@@ -35,8 +37,7 @@ class Setting:
 
 def of(scenario: Mapping[str, Any], variant: str) -> Setting:
     """The setting of a variant, from the scenario in the manifest."""
-    [resolved] = [each["resolved"] for each in scenario["variants"] if each["name"] == variant]
-    document = tomllib.loads(resolved)
+    document = tomllib.loads(catalog.resolved_text(scenario, variant))
     tables = {name: document.get(name, {}) for name in DEFAULTS}
     tables |= {f"{group}.{name}": keys for group in NAMED for name, keys in document.get(group, {}).items()}
     return Setting(scenario["fingerprint"], {name: _kept(keys) for name, keys in tables.items()})

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
-from penstock import catalog
 from penstock.errors import naming
 from penstock.figures import (
     attacks,
@@ -26,6 +25,7 @@ from penstock.figures import (
 )
 from penstock.figures.picture import Picture
 from penstock.figures.style import RC
+from penstock.paper import curves
 from penstock.result import Result
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def draw(result: Result, points: "Sequence[Point]" = ()) -> list[Picture]:
     Figures of a paper come first: those whose curves ship, and those with `points` that its text states.
     """
     makers: list[Callable[[], Picture | None]] = []
-    if _has_curves(result):
-        from penstock.figures import curves  # a slow import
+    if drawn := curves.of(result):
+        from penstock.figures import of_paper  # a slow import
 
-        makers += curves.makers(result)
+        makers += of_paper.makers(result, drawn)
     if points:
         from penstock.figures import printed
 
@@ -80,14 +80,6 @@ def draw(result: Result, points: "Sequence[Point]" = ()) -> list[Picture]:
         chosen = OF_ATTACKS if "attacks" in result.manifest else FIGURES
     makers += [partial(make, result) for make in chosen]
     return draw_into(result.directory / "figures", makers)
-
-
-def _has_curves(result: Result) -> bool:
-    """Whether curves ship for a figure that the scenario lists."""
-    path = catalog.SHIPPED / str(result.scenario.get("paper")) / "curves.csv"
-    listed = result.scenario.get("figures") or []
-    shipped = {line.partition(",")[0] for line in path.read_text().splitlines()} if path.is_file() else set()
-    return any(figure in listed or figure.rstrip("abcdefghi") in listed for figure in shipped)
 
 
 def draw_into(folder: Path, makers: Iterable[Callable[[], Picture | None]]) -> list[Picture]:

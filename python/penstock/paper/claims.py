@@ -14,6 +14,8 @@ from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, model_valid
 
 from penstock import catalog
 from penstock.errors import PenstockError, naming
+from penstock.paper import curves
+from penstock.paper.curves import Text
 from penstock.paper.measures import EVERYWHERE, MEASURES, SHARE, STATISTICS
 from penstock.paper.totals import EVERY
 from penstock.validation import Strict, parse
@@ -45,7 +47,6 @@ Decider = Literal["mean", "interval", "every-seed"]
 NETWORK = "network"
 """The value of `needs` for a claim that needs a whole network."""
 
-Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, Field(strict=True)]
 Several = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 """One name or a list of names."""
@@ -208,7 +209,7 @@ class Claim(Strict):
 
     def is_of(self, figure: str) -> bool:
         """Whether the claim is about `figure`; `5` includes 5a to 5d."""
-        return figure in (self.figure, self.figure.rstrip("abcdefgh"))
+        return curves.is_of(self.figure, figure)
 
 
 class Column(Strict):

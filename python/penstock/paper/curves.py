@@ -7,31 +7,31 @@ or seconds of a variant whose measure has at most the value.
 """
 
 import csv
-from collections.abc import Sequence
 from itertools import groupby
-from math import isnan, nan
+from math import nan
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
-import polars as pl
 from pydantic import Field
 
-from penstock import catalog, generated, stats
-from penstock.paper.claims import Text
-from penstock.paper.measures import MEASURES
-from penstock.paper.measures import sample as sample_at
-from penstock.paper.totals import EVERY
+from penstock import catalog
 from penstock.result import Result
 from penstock.validation import Strict, parse
 
 FILE = "curves.csv"
 
-RELAYS = ("guard", "middle", "exit")
-"""The relays of a circuit. At the exit, a server's bytes that are not yet cells do not count."""
+Text = Annotated[str, Field(min_length=1)]
 
-QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-"""The quantiles of the table."""
+
+def number_of(panel: str) -> str:
+    """The number of a panel's figure, without the letter: 5 of 5a."""
+    return panel.rstrip("abcdefghi")
+
+
+def is_of(panel: str, figure: str) -> bool:
+    """Whether a panel belongs to a figure; `5` includes 5a to 5d."""
+    return figure in (panel, number_of(panel))
 
 
 class Row(Strict):
@@ -49,7 +49,7 @@ class Row(Strict):
 
 
 class Panel(NamedTuple):
-    """What the curves of a panel show. Panels of a figure with the same number are beside each other."""
+    """A panel of a figure: the workload, the measure and the position of its curves."""
 
     figure: str
     workload: str
@@ -69,12 +69,12 @@ class Curve(NamedTuple):
 
     def is_of(self, figure: str) -> bool:
         """Whether the curve belongs to a figure; 5a to 5d belong to 5."""
-        return figure in (self.panel.figure, self.number)
+        return is_of(self.panel.figure, figure)
 
     @property
     def number(self) -> str:
         """The figure's number, without the letter of a panel."""
-        return self.panel.figure.rstrip("abcdefghi")
+        return number_of(self.panel.figure)
 
     def quantile(self, share: float) -> float:
         """The value at a share, at a flat part its smallest one; NaN outside the drawn part."""
@@ -112,39 +112,3 @@ def of(result: Result) -> list[Curve]:
     if not isinstance(paper, str):
         return []
     return [curve for curve in load(paper) if any(map(curve.is_of, figures)) and curve.variant in result.variants]
-
-
-def sample(result: Result, panel: Panel, variant: str) -> pl.DataFrame:
-    """Our values of a panel's measure with a variant: columns `network`, `seed`, `value`."""
-    is_of_relays = MEASURES[panel.measure].table == "cells" and not panel.hop
-    hops = RELAYS if is_of_relays else (panel.hop,)
-    return pl.concat(sample_at(result, panel.measure, variant, panel.workload, hop) for hop in hops)
-
-
-def quantiles(result: Result, curve: Curve, shares: Sequence[float] = QUANTILES) -> list[tuple[float, float]]:
-    """The paper's quantiles and ours, the mean over our replicates; NaN outside the drawn part, and without values."""
-    replicates = result.replicates.samples(sample(result, curve.panel, curve.variant), "value")
-    samples = [np.concatenate(runs) for runs in replicates]
-    return [
-        (curve.quantile(share), float(np.mean([stats.quantile(each, share) for each in samples])) if samples else nan)
-        for share in shares
-    ]
-
-
-def table(result: Result, drawn: Sequence[Curve]) -> str:
-    """For each curve, the paper's quantiles and ours, as a table in Markdown. Each network has the same weight."""
-    head = ["figure", "curve", *(f"{share:.0%}: paper, ours" for share in QUANTILES)]
-    rows = []
-    for curve in drawn:
-        unit = MEASURES[curve.panel.measure].unit
-        what = [curve.panel.workload.replace(EVERY, ""), curve.panel.measure, curve.panel.hop]
-        cells = [f"{shown(paper, unit)}, {shown(ours, unit)}" for paper, ours in quantiles(result, curve)]
-        rows.append([curve.panel.figure, ", ".join([*filter(None, what), result.variants[curve.variant]]), *cells])
-    return generated.table(head, rows)
-
-
-def shown(value: float, unit: str) -> str:
-    """A value with its unit; a dash without a value."""
-    if isnan(value):
-        return "-"
-    return f"{value:{'.3g' if abs(value) < 1000 else '.0f'}} {unit}".rstrip()

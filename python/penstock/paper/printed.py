@@ -12,7 +12,8 @@ from typing import Annotated
 from pydantic import Field
 
 from penstock import catalog
-from penstock.paper.claims import Claims, Text
+from penstock.paper.claims import Claims
+from penstock.paper.curves import Text, is_of
 from penstock.validation import Strict, parse
 
 FILE = "printed.csv"
@@ -41,7 +42,7 @@ def load(claims: Claims, figure: str | None = None) -> list[Point]:
     """
     path = claims.folder / FILE
     points = read(path) if path.is_file() else []
-    return [point for point in points if figure in (None, point.figure, point.figure.rstrip("abcdefgh"))]
+    return [point for point in points if figure is None or is_of(point.figure, figure)]
 
 
 def read(path: Path) -> list[Point]:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock import generated
-from penstock.paper import curves, tradeoffs
+from penstock.paper import curves, quantiles, tradeoffs
 from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, Claim
 from penstock.paper.runner import Outcome
 from penstock.paper.verdicts import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, Checked, unit_of
@@ -74,7 +74,7 @@ def _curves(outcome: Outcome) -> list[str]:
     found = []
     for name, result in outcome.results.items():
         if drawn := [each for each in curves.of(result) if outcome.figure is None or each.is_of(outcome.figure)]:
-            found += [f"Curves of the paper and of `{name}`:", curves.table(result, drawn)]
+            found += [f"Curves of the paper and of `{name}`:", quantiles.table(result, drawn)]
     return found
 
 

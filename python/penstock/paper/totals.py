@@ -4,6 +4,7 @@ import tomllib
 
 import polars as pl
 
+from penstock import catalog
 from penstock.replicates import RUN
 from penstock.result import Result
 from penstock.summary import after_warmup
@@ -45,8 +46,8 @@ def written_per_client(result: Result, variant: str, _workload: str, _hop: str) 
     interval = result.relays.filter(variant=variant)["t_s"].unique().sort().diff().min()
     if interval is None:
         return bytes_of_relays.clear()
-    resolved = next(each["resolved"] for each in result.scenario["variants"] if each["name"] == variant)
-    clients = sum(group["count"] for group in tomllib.loads(resolved).get("clients", {}).values())
+    groups = tomllib.loads(catalog.resolved_text(result.scenario, variant)).get("clients", {})
+    clients = sum(group["count"] for group in groups.values())
     if not clients:
         return bytes_of_relays.clear()
     return bytes_of_relays.with_columns(value=pl.col("value") / interval / clients)

@@ -1,6 +1,6 @@
 """Figures of a paper beside ours: its curves, and those of the same variants and measures in an output directory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from penstock.figures.downloads import curve_of, draw_distributions, how_drawn
 from penstock.figures.picture import Picture
 from penstock.figures.style import curve_styles, grid_of, legend_above
-from penstock.paper import curves
+from penstock.paper import quantiles
 from penstock.paper.curves import Curve, Panel
 from penstock.paper.measures import MEASURES
 from penstock.paper.totals import EVERY
@@ -18,7 +18,6 @@ from penstock.result import Result
 
 LOGARITHMIC = 300.0
 """The ratio of a curve's largest to its smallest value from which the x axis of a panel is logarithmic."""
-
 
 COLUMNS = 3
 """The most panels in a row."""
@@ -34,19 +33,20 @@ TITLES = {
     "written_per_client": "written by relays, for each client",
     "queue_cells": "circuit's queue",
 }
-"""What each measure is. Another measure has its own name."""
+"""The titles of measures. A measure without a title is shown by its name."""
 
 
-def makers(result: Result) -> list[Callable[[], Picture | None]]:
-    """A function for each figure of the paper that the scenario lists and whose curves ship; each draws one picture."""
-    figures = groupby(curves.of(result), lambda curve: curve.number)
+def makers(result: Result, curves: Sequence[Curve]) -> list[Callable[[], Picture | None]]:
+    """A function for each figure of the paper with curves; each draws one picture."""
+    figures = groupby(curves, lambda curve: curve.number)
     return [partial(draw, result, number, list(group)) for number, group in figures]
 
 
-def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
+def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None:
     """A panel for each panel of the figure: our curves, and the paper's dashed; None without values of ours."""
-    panels = list(dict.fromkeys(curve.panel for curve in of_figure))
-    if all(curves.sample(result, curve.panel, curve.variant).is_empty() for curve in of_figure):
+    panels = list(dict.fromkeys(curve.panel for curve in curves))
+    samples = {(curve.panel, curve.variant): quantiles.samples(result, curve) for curve in curves}
+    if not any(samples.values()):
         return None
     styles = {variant: style._replace(line="-", marker="") for variant, style in curve_styles(result.variants).items()}
     columns = min(COLUMNS, len(panels))
@@ -55,13 +55,8 @@ def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
         axes.set_visible(False)
     handles: dict[str, Artist] = {}
     for axes, panel in zip(figure.axes, panels, strict=False):
-        drawn = [curve for curve in of_figure if curve.panel == panel]
-        ours = {
-            styles[curve.variant]: curve_of(
-                result.replicates.samples(curves.sample(result, panel, curve.variant), "value")
-            )
-            for curve in drawn
-        }
+        drawn = [curve for curve in curves if curve.panel == panel]
+        ours = {styles[curve.variant]: curve_of(samples[panel, curve.variant]) for curve in drawn}
         handles |= dict(zip((style.label for style in ours), draw_distributions(axes, ours), strict=True))
         for curve in drawn:
             style = styles[curve.variant]
@@ -88,25 +83,20 @@ def draw(result: Result, number: str, of_figure: list[Curve]) -> Picture | None:
         f"Figure {number} of the paper. Dashed curves are the paper's, read from its public PDF. Other curves are "
         f"Penstock's. {how_drawn(result.replicates)}"
     )
-    return Picture(
-        f"paper-{number}", f"Figure {number}, the paper's and ours", caption, figure, _medians(result, of_figure)
-    )
+    said = []
+    for curve in curves:
+        [(paper, of_us)] = quantiles.pairs(curve, samples[curve.panel, curve.variant], [0.5])
+        said.append(
+            f"{curve.panel.figure}, {result.variants[curve.variant]}: paper {quantiles.shown(paper, curve)}, "
+            f"ours {quantiles.shown(of_us, curve)}"
+        )
+    alt = f"Medians. {'; '.join(said)}."
+    return Picture(f"paper-{number}", f"Figure {number}, the paper's and ours", caption, figure, alt)
 
 
 def _title(panel: Panel) -> str:
-    """What a panel shows."""
+    """The title of a panel: workload, measure and position."""
     who = "" if panel.workload == EVERY else f"{panel.workload}, "
-    return f"{who}{TITLES.get(panel.measure, panel.measure)}{f' ({panel.hop})' if panel.hop in curves.RELAYS else ''}"
-
-
-def _medians(result: Result, of_figure: list[Curve]) -> str:
-    """The medians of all curves, for readers who do not see the figure."""
-    said = []
-    for curve in of_figure:
-        paper, ours = curves.quantiles(result, curve, [0.5])[0]
-        unit = MEASURES[curve.panel.measure].unit
-        said.append(
-            f"{curve.panel.figure}, {result.variants[curve.variant]}: paper {curves.shown(paper, unit)}, "
-            f"ours {curves.shown(ours, unit)}"
-        )
-    return f"Medians. {'; '.join(said)}."
+    return (
+        f"{who}{TITLES.get(panel.measure, panel.measure)}{f' ({panel.hop})' if panel.hop in quantiles.RELAYS else ''}"
+    )
