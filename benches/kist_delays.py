@@ -21,6 +21,7 @@ The rule: the setting with the smallest sum of the five misfits. A misfit is the
 ratios between our quantiles and the paper's.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import grids
@@ -79,7 +80,12 @@ def paper() -> Row:
 
 def row(setting: Setting) -> Row:
     """The results of vanilla in this setting, of both networks together."""
-    with vanilla(SCENARIO, setting.overrides()) as values:
+    return {**setting._asdict(), **measured(SCENARIO, setting.overrides())}
+
+
+def measured(scenario: str, sets: list[str]) -> Row:
+    """The quantiles of vanilla at the shares of the paper's curves, of both networks together."""
+    with vanilla(scenario, sets) as values:
         samples = {
             "first_byte": values("ttfb_s"),
             "web": values("ttlb_s", workload="web"),
@@ -87,8 +93,7 @@ def row(setting: Setting) -> Row:
             "circuit_wait": values("circuit_wait_s", "client"),
             "writes": values("network_written_bytes") / MIB,
         }
-    measured = {key: [stats.quantile(samples[key], share) for share in shares] for key, shares in DRAWN.values()}
-    return {**setting._asdict(), **measured}
+    return {key: [stats.quantile(samples[key], share) for share in shares] for key, shares in DRAWN.values()}
 
 
 def setting_of(row: Row) -> Setting:
@@ -103,23 +108,26 @@ def misfit(row: Row, to: Row) -> float:
 
 def table(rows: list[Row]) -> str:
     """The rows as a table in Markdown; the chosen row is bold."""
+    return table_of(
+        rows, "delays, relays, weights", lambda row: f"{row['delays']:g}, {row['relays']}, {row['weights']}"
+    )
+
+
+def table_of(rows: list[Row], title: str, name: Callable[[Row], str]) -> str:
+    """The rows of a grid, with `title` above their names."""
     of_paper = paper()
     choice = min(rows, key=lambda row: misfit(row, of_paper))
-    head = ["delays, relays, weights", "first byte: 10, 50, 90 %", "web: 10, 50, 80 %", "bulk: 10, 50, 90 %"]
+    head = [title, "first byte: 10, 50, 90 %", "web: 10, 50, 80 %", "bulk: 10, 50, 90 %"]
     head += ["wait on a circuit: 20, 50, 80 %", "relays write", "misfit"]
     lines = [
         [
-            f"**{_name(row)}**" if row is choice else _name(row),
+            f"**{name(row)}**" if row is choice else name(row),
             *_numbers(row),
             f"{misfit(row, of_paper):.3f}",
         ]
         for row in rows
     ]
     return generated.table(head, [*lines, ["paper", *_numbers(of_paper), ""]])
-
-
-def _name(row: Row) -> str:
-    return f"{row['delays']:g}, {row['relays']}, {row['weights']}"
 
 
 def _numbers(row: Row) -> list[str]:

@@ -165,6 +165,7 @@ section! {
             ("linux-3.2", TcpProfile::Linux3_2),
             ("linux-6", TcpProfile::Linux6),
             ("ns3", TcpProfile::Ns3),
+            ("shadow-1.9-sockets", TcpProfile::Shadow1_9Sockets),
             ("shadow-1.9", TcpProfile::Shadow1_9),
             ("shadow-3.3", TcpProfile::Shadow3_3),
         ]), Is("linux-3.2");
@@ -192,11 +193,11 @@ section! {
         /// Receive buffer of every socket. With "auto", the kernel of the profile tunes its size.
         receive_buffer: Option<Bytes> = BUFFER, Is("auto");
         /// The time that an interface sends or receives at once; with "0 s", it handles packets one by one. With
-        /// "auto", the profile decides: 10 ms for "shadow-1.9", and otherwise "0 s".
+        /// "auto", the profile decides: 10 ms for both profiles of Shadow 1.9, and otherwise "0 s".
         interface_batch: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
         /// With true, each write starts a new segment, as in Shadow 1.x, so small writes make small segments. Congestion
-        /// windows count segments.
-        segment_per_write: bool = Flag, Is("false");
+        /// windows count segments. With "auto", only "shadow-1.9" does this.
+        segment_per_write: Option<bool> = Or("auto", Flag), Is("auto");
     }
 }
 
@@ -209,8 +210,11 @@ pub enum TcpProfile {
     Linux6,
     /// Default sockets of ns-3: minimum RTO of 1 s, buffers of fixed size. Queues count packets.
     Ns3,
-    /// Sockets and interfaces of Shadow 1.9.0: large first buffers, batches of 10 ms, and a TCP_INFO that counts unsent
-    /// bytes as unacknowledged.
+    /// Sockets and interfaces of Shadow 1.9.0 with the TCP of Linux 3.2: large first buffers, batches of 10 ms, and a
+    /// TCP_INFO that counts unsent bytes as unacknowledged.
+    Shadow1_9Sockets,
+    /// Sockets, interfaces and TCP of Shadow 1.9.0: a segment for each write, windows that grow without being used, and a
+    /// sender that hears of losses.
     Shadow1_9,
     /// Sockets of Shadow 3.3.0: windows that grow without being used, and an initial window of 2 segments.
     Shadow3_3,
@@ -225,7 +229,10 @@ impl Tcp {
 
     /// The time that an interface sends or receives at once; `None` if it handles packets one by one.
     pub fn batch(&self) -> Option<Duration> {
-        let default = if self.profile == TcpProfile::Shadow1_9 { SHADOW_BATCH } else { Duration::ZERO };
+        let default = match self.profile {
+            TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9 => SHADOW_BATCH,
+            _ => Duration::ZERO,
+        };
         Some(self.interface_batch.unwrap_or(default)).filter(|batch| !batch.is_zero())
     }
 }
@@ -244,7 +251,7 @@ impl TcpProfile {
                 LinkQueue::Bytes(Bytes::new(75_000))
             }
             TcpProfile::Ns3 => LinkQueue::Packets(100),
-            TcpProfile::Shadow1_9 => LinkQueue::Bytes(Bytes::new(1_024_000)),
+            TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9 => LinkQueue::Bytes(Bytes::new(1_024_000)),
         }
     }
 }

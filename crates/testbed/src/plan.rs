@@ -145,7 +145,7 @@ fn tcp(scenario: &Scenario) -> Result<(), Error> {
     if tcp.batch().is_some() {
         return not("tcp.interface_batch", "write \"auto\"");
     }
-    if tcp.segment_per_write {
+    if tcp.segment_per_write == Some(true) {
         return not("tcp.segment_per_write", "write false");
     }
     if tcp.congestion == Congestion::NewReno {

@@ -50,7 +50,8 @@ section! {
         /// The probability that a datagram is duplicated. TCP segments are never duplicated.
         duplicate: f64 = Fraction, Is("0.0");
         /// The limit of the drop-tail queue in front of every receiving access link. With "auto", tcp.profile decides:
-        /// 75 kB for Linux and "shadow-3.3" (ModelNet's 50 packets), 100 packets for "ns3", and 1024 kB for "shadow-1.9".
+        /// 75 kB for Linux and "shadow-3.3" (ModelNet's 50 packets), 100 packets for "ns3", and 1024 kB for
+        /// both profiles of Shadow 1.9.
         link_queue: Option<LinkQueue> = QUEUE, Is("auto");
         /// Whether the consensus activates N23. With false, nodes with the hop_control "n23" behave as with "none".
         consensus_n23: bool = Flag, Is("true");

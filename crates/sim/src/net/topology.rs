@@ -14,6 +14,7 @@ pub(super) struct Topology<'a> {
     /// A random stream for packet loss between each ordered pair of hosts. Duplication and reordering have separate
     /// streams.
     loss_rngs: BTreeMap<(HostId, HostId), Rng>,
+    notice_rngs: BTreeMap<(HostId, HostId), Rng>,
     duplicate_rngs: BTreeMap<(HostId, HostId), Rng>,
     reorder_rngs: BTreeMap<(HostId, HostId), Rng>,
     jitter_rngs: BTreeMap<(HostId, HostId), Rng>,
@@ -24,6 +25,7 @@ impl<'a> Topology<'a> {
         Topology {
             plan,
             loss_rngs: BTreeMap::new(),
+            notice_rngs: BTreeMap::new(),
             duplicate_rngs: BTreeMap::new(),
             reorder_rngs: BTreeMap::new(),
             jitter_rngs: BTreeMap::new(),
@@ -37,6 +39,11 @@ impl<'a> Topology<'a> {
 
     pub(super) fn loses(&mut self, from: HostId, to: HostId, loss: f64) -> bool {
         loss > 0.0 && draw(&mut self.loss_rngs, self.plan, (from, to), "loss").bernoulli(loss)
+    }
+
+    /// Whether the sender hears of a lost packet, of a share `told` of which it does.
+    pub(super) fn tells(&mut self, from: HostId, to: HostId, told: f64) -> bool {
+        told > 0.0 && draw(&mut self.notice_rngs, self.plan, (from, to), "notice").bernoulli(told)
     }
 
     pub(super) fn duplicates(&mut self, from: HostId, to: HostId, duplicate: f64) -> bool {

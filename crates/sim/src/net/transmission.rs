@@ -76,6 +76,9 @@ impl Net<'_> {
         if let Some(wire) = here.random_wire.as_deref().copied() {
             let loss = if wire.loss_of == LossOf::Data && segment.len == 0 { 0.0 } else { wire.loss };
             if self.topology.loses(id, to.host, loss) {
+                if self.topology.tells(id, to.host, host.tcp.drop_notices) {
+                    here.tcp.on_dropped(now, &segment);
+                }
                 return true;
             }
             at = (left + self.topology.delay(id, to.host, wire)).max(now + TICK);

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn any_free_space_makes_a_socket_of_a_simulator_writable() {
-        for cfg in [TcpConfig::ns3(), TcpConfig::shadow_1_9()] {
+        for cfg in [TcpConfig::ns3(), TcpConfig::shadow_1_9_sockets()] {
             assert!(is_writable(&cfg, 29_999, 30_000));
             assert!(!is_writable(&cfg, 30_000, 30_000));
             assert_eq!(window_of(&cfg, 30_000), 30_000);

@@ -11,6 +11,8 @@ pub enum Kernel {
     Linux6,
     /// The simulator ns-3, release 3.44.
     Ns3,
+    /// The simulator Shadow, release 1.9.0 of February 2014.
+    Shadow1_9,
 }
 
 /// The rule by which TCP counts a segment as lost before the retransmission timeout.
@@ -150,6 +152,8 @@ pub struct TcpConfig {
     pub slow_start_after_idle: bool,
     /// Whether TCP delays a small segment while another small segment is unacknowledged (no TCP_NODELAY).
     pub nagle: bool,
+    /// The share of lost segments of which the network tells the sender (only simulators).
+    pub drop_notices: f64,
     /// The number of SYN or SYN-ACK retransmissions before the connection fails (`tcp_syn_retries`).
     pub syn_retries: u8,
     /// The number of consecutive RTOs that end the connection (`tcp_retries2`).
@@ -207,6 +211,7 @@ impl TcpConfig {
             takes_turns: false,
             slow_start_after_idle: true,
             nagle: false,
+            drop_notices: 0.0,
             syn_retries: 5,
             retries: 15,
         }
@@ -234,15 +239,14 @@ impl TcpConfig {
         }
     }
 
-    /// The sockets of the simulator Shadow 1.9.0: larger first buffers than Linux 3.2, and a TCP_INFO that counts unsent
-    /// bytes as unacknowledged.
+    /// The sockets of the simulator Shadow 1.9.0 with the TCP of Linux 3.2: larger first buffers, and a TCP_INFO that
+    /// counts unsent bytes as unacknowledged.
     ///
     /// Source: Shadow 1.9.0 `definitions.h` (`CONFIG_SEND_BUFFER_SIZE`, `CONFIG_RECV_BUFFER_SIZE`, `CONFIG_TCP_WMEM_MAX`,
     /// `CONFIG_TCP_RMEM_MAX`), `tcp.c` (`_tcp_autotuneSendBuffer`, `_tcp_autotuneReceiveBuffer`).
-    /// Deviation: segments have data of several writes, unless [`segment_per_write`](Self::segment_per_write) is set.
-    /// Linux 3.2 decides loss recovery, delayed ACKs and timers. The send buffer grows only while the
-    /// application waits for space.
-    pub fn shadow_1_9() -> Self {
+    /// Deviation: [`shadow_1_9`](Self::shadow_1_9) also has Shadow's TCP. The send buffer grows only while the application
+    /// waits for space.
+    pub fn shadow_1_9_sockets() -> Self {
         TcpConfig {
             send_buffer: Buffer::Auto { initial: 131_072, max: 4_194_304 },
             // 2404 B for a segment. Shadow counts payload, not kernel memory.
@@ -254,6 +258,30 @@ impl TcpConfig {
             info_counts_unsent: true,
             initial_receive_window: 120,
             ..TcpConfig::linux_3_2()
+        }
+    }
+
+    /// The TCP of the simulator Shadow 1.9.0. Each write starts a new segment, each segment is acknowledged at once, and
+    /// windows count segments, grow with every ACK and never shrink while the application pauses. A loss or a timeout
+    /// multiplies the window by 0.8. The simulator tells the sender of nine of ten lost segments after two round trips.
+    ///
+    /// Source: Shadow 1.9.0 `shd-tcp.c` (`tcp_processPacket`, `_tcp_flush`, `_tcp_autotuneSendBuffer`,
+    /// `tcp_retransmitTimerExpired`, `tcp_dropPacket`), `shd-tcp-cubic.c`, `shd-tcp-scoreboard.c`, `shd-worker.c`
+    /// (`worker_schedulePacket`).
+    /// Deviation: a recovery reduces the window once; in figure 2b of the KIST paper it falls to 0.64, as after two
+    /// reductions. Times are not rounded to milliseconds. The interface serves packets in the order of their arrival,
+    /// not of their writes.
+    pub fn shadow_1_9() -> Self {
+        TcpConfig {
+            kernel: Kernel::Shadow1_9,
+            grows_unused: true,
+            segment_per_write: true,
+            // `scoreboard_update` needs a SACK of the fourth packet after a hole.
+            reordering: 4,
+            undo: false,
+            slow_start_after_idle: false,
+            drop_notices: 0.9,
+            ..TcpConfig::shadow_1_9_sockets()
         }
     }
 
@@ -280,7 +308,7 @@ impl TcpConfig {
             small_queues: true,
             takes_turns: true,
             slow_start_after_idle: false,
-            ..TcpConfig::shadow_1_9()
+            ..TcpConfig::shadow_1_9_sockets()
         }
     }
 

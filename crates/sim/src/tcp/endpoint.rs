@@ -258,6 +258,13 @@ impl Endpoint {
         });
     }
 
+    /// The network has dropped `segment`, and tells this endpoint, which sent it ([`TcpConfig::drop_notices`]).
+    pub fn on_dropped(&mut self, now: Instant, segment: &Segment) {
+        if segment.has_data() {
+            self.with(|halves| halves.send.on_dropped(now, segment.seq));
+        }
+    }
+
     /// Handles expired timers. Calls that are early or repeated have no effect.
     pub fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         match self.stage {

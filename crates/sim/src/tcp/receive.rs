@@ -167,7 +167,8 @@ impl Receiver {
         }
         self.nxt = end;
         let fills = self.take_beyond();
-        if segment.len >= cfg.mss && segment.ts_ecr != Instant::ZERO {
+        let measures = segment.len >= cfg.mss || cfg.kernel == Kernel::Shadow1_9;
+        if measures && segment.ts_ecr != Instant::ZERO {
             self.sizing.on_rtt(now.since(segment.ts_ecr));
         }
         self.on_data_event(cfg, now, segment);
@@ -222,7 +223,8 @@ impl Receiver {
     fn schedule_ack(&mut self, cfg: &TcpConfig, now: Instant, at_once: bool, srtt: Duration) {
         let second = self.nxt - self.acked > u64::from(cfg.mss) && self.select_window(cfg) >= self.window;
         let quick = self.quick > 0 && !self.interactive;
-        if at_once || second || quick {
+        let each = cfg.kernel == Kernel::Shadow1_9;
+        if at_once || second || quick || each {
             self.ack_due = true;
             return;
         }

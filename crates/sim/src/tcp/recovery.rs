@@ -144,6 +144,9 @@ impl Sender {
             self.recovery.extra = advanced && !entered && !self.board.head_is_resent();
             return;
         }
+        if cfg.kernel == Kernel::Shadow1_9 {
+            return;
+        }
         let clean = advanced && self.board.lost_out() <= lost;
         self.reduce_proportionally(cfg, delivered, entered, clean);
     }
@@ -213,6 +216,10 @@ impl Sender {
         self.recovery.state = CaState::Recovery;
         self.tail_high = 0;
         self.window.on_loss(cfg, self.board.in_flight());
+        if cfg.kernel == Kernel::Shadow1_9 {
+            // The window is reduced at once (`tcpCongestion_packetLoss`).
+            self.window.leave_recovery();
+        }
     }
 
     /// Handles the retransmission timeout.
@@ -222,7 +229,9 @@ impl Sender {
     pub(super) fn enter_loss(&mut self, cfg: &TcpConfig, now: Instant) {
         let fresh = match self.recovery.state {
             CaState::Open | CaState::Disorder => true,
-            CaState::Recovery | CaState::Loss if cfg.kernel == Kernel::Ns3 => true,
+            CaState::Recovery | CaState::Loss if matches!(cfg.kernel, Kernel::Ns3 | Kernel::Shadow1_9) => {
+                true
+            }
             CaState::Recovery => self.una >= self.recovery.high_seq,
             CaState::Loss => self.una >= self.recovery.high_seq || self.retries == 0,
         };
@@ -232,8 +241,12 @@ impl Sender {
         }
         self.board.mark_all_lost(now);
         self.board.forget_reordering(cfg.reordering);
-        // With RACK, segments that were sent recently remain in flight.
-        self.window.on_timeout(cfg, self.board.in_flight() + 1);
+        match cfg.kernel {
+            // A timeout reduces the window like any other loss (`tcp_retransmitTimerExpired`).
+            Kernel::Shadow1_9 => self.window.leave_recovery(),
+            // With RACK, segments that were sent recently remain in flight.
+            _ => self.window.on_timeout(cfg, self.board.in_flight() + 1),
+        }
         self.tail_high = 0;
         self.recovery.state = CaState::Loss;
         self.recovery.high_seq = self.nxt;

@@ -44,6 +44,8 @@ impl Rtt {
             Kernel::Linux3_2 | Kernel::Linux6 => nanos(cfg.min_rto),
             // In ns-3 the minimum RTO limits the sum, and the clock's resolution limits the variation.
             Kernel::Ns3 => 1_000_000,
+            // `_tcp_setRetransmitTimeout` limits the sum.
+            Kernel::Shadow1_9 => 0,
         };
         self.backoff = 0;
         self.min = self.min.min(sample);
@@ -55,8 +57,8 @@ impl Rtt {
             self.window_end = nxt;
             return;
         }
-        if cfg.kernel == Kernel::Ns3 {
-            // RFC 6298 without Linux's refinements (ns-3 `RttMeanDeviation`).
+        if matches!(cfg.kernel, Kernel::Ns3 | Kernel::Shadow1_9) {
+            // RFC 6298 without Linux's refinements (ns-3 `RttMeanDeviation`, Shadow `_tcp_updateRTTEstimate`).
             let error = sample.abs_diff(self.srtt);
             self.mdev = self.mdev - self.mdev / 4 + error / 4;
             self.srtt = self.srtt - self.srtt / 8 + sample / 8;

@@ -429,6 +429,16 @@ impl Scoreboard {
         self.lost_hint = if self.rack_in_use { self.first } else { self.first + self.queue.len() as u64 };
     }
 
+    /// Marks the segment at `seq` as lost, unless the peer has it or it was retransmitted.
+    /// Source: Shadow 1.9.0 `scoreboard_packetDropped`.
+    pub(super) fn mark_dropped(&mut self, seq: u64) {
+        if let Ok(at) = self.queue.binary_search_by_key(&seq, |sent| sent.seq)
+            && !self.queue[at].is(RETRANS)
+        {
+            self.mark_one_lost(at);
+        }
+    }
+
     /// Removes all loss marks (Linux `tcp_undo_cwr` with `undo_ssthresh`).
     pub(super) fn forget_losses(&mut self) {
         for sent in &mut self.queue {

@@ -90,6 +90,9 @@ pub(super) struct Sender {
     /// The sequence number after the last small segment (`snd_sml`) [B].
     small_end: u64,
     pub(super) small_queue: SmallQueue,
+    /// The segments that the network has dropped, and when the sender learns it. Only Shadow tells senders.
+    #[expect(clippy::box_collection, reason = "few senders hear of drops, and a sender stays small")]
+    drops: Option<Box<VecDeque<(Instant, u64)>>>,
     /// When the last data segment was sent (`lsndtime`).
     last_sent: Instant,
     /// Retransmitted segments, including SYNs.
@@ -125,6 +128,7 @@ impl Sender {
             tail_high: 0,
             small_end: 0,
             small_queue: SmallQueue::default(),
+            drops: None,
             last_sent: now,
             retransmits: 0,
             retries: 0,
@@ -260,7 +264,7 @@ impl Sender {
         self.window.on_delivery(cfg, now, acked.segments, sample, (self.una, self.nxt), open, &self.rtt);
         if self.recovery.state != CaState::Recovery {
             let credit = match cfg.kernel {
-                Kernel::Linux3_2 => acked.segments,
+                Kernel::Linux3_2 | Kernel::Shadow1_9 => acked.segments,
                 Kernel::Linux6 => delivered,
                 Kernel::Ns3 => self.recovery.credit_like_ns3(cfg, self.una, delivered),
             };
@@ -272,7 +276,8 @@ impl Sender {
     /// buffered data did not fill the congestion window.
     /// Source: Linux 3.2 `tcp_check_space`, `tcp_should_expand_sndbuf`, `sk_stream_write_space`.
     fn tune_buffer(&mut self, cfg: &TcpConfig, now: Instant) {
-        if !std::mem::take(&mut self.shrank) || !self.wants_space {
+        let always = cfg.kernel == Kernel::Shadow1_9;
+        if !std::mem::take(&mut self.shrank) || !(self.wants_space || always) {
             return;
         }
         let unfilled = match cfg.offload {
@@ -280,12 +285,12 @@ impl Sender {
             Offload::Deferred => self.recovery.state == CaState::Open,
             Offload::Parts => !self.window.in_slow_start(),
         };
-        if unfilled || self.board.packets_out() < self.window.cwnd {
+        if always || unfilled || self.board.packets_out() < self.window.cwnd {
             let reordering = self.board.reordering();
             self.capacity = buffers::grown_send_capacity(cfg, self.capacity, self.window.cwnd, reordering);
             self.window.postpone_validation(now);
         }
-        self.wants_space = !buffers::is_writable(cfg, self.queued(), self.capacity);
+        self.wants_space &= !buffers::is_writable(cfg, self.queued(), self.capacity);
     }
 
     /// Updates the window of the peer, unless the segment is older than the last update. Source: Linux
@@ -334,7 +339,8 @@ impl Sender {
     /// A lost segment, if the window has room. After a timeout, ns-3 sends new data before it retransmits segments beyond
     /// the highest SACKed one (RFC 6675 §4, `NextSeg` rule 1).
     fn poll_retransmission(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
-        if !self.recovery.state.retransmits() || self.board.in_flight() >= self.window.cwnd {
+        let retransmits = self.recovery.state.retransmits() || cfg.kernel == Kernel::Shadow1_9;
+        if !retransmits || self.board.in_flight() >= self.window.cwnd {
             return None;
         }
         if cfg.small_queues && self.board.lost_out() > 0 && self.interface_is_full(cfg, now, 2) {
@@ -396,7 +402,19 @@ impl Sender {
     }
 
     pub(super) fn due(&self) -> Instant {
-        self.timer.min(self.small_queue.wake)
+        let heard = self.drops.as_ref().and_then(|drops| drops.front());
+        let heard = heard.map_or(Instant::FAR_FUTURE, |(at, _)| *at);
+        self.timer.min(self.small_queue.wake).min(heard)
+    }
+
+    /// The network has dropped the segment at `seq`. The sender learns it after two round trips.
+    /// Source: Shadow 1.9.0 `_tcp_createPacket`, `worker_schedulePacket`.
+    pub(super) fn on_dropped(&mut self, now: Instant, seq: u64) {
+        if self.rtt.srtt() > Duration::ZERO {
+            let drops = self.drops.get_or_insert_default();
+            let last = drops.back().map_or(now, |(last, _)| *last);
+            drops.push_back((last.max(now + 2 * self.rtt.srtt()), seq));
+        }
     }
 
     /// The tail loss probe that is due. Source: RFC 8985 §7.3; Linux `tcp_send_loss_probe`.
@@ -480,8 +498,20 @@ impl Sender {
         let mss = u64::from(cfg.mss);
         let left = (self.end_of_next() - self.nxt).saturating_sub(u64::from(self.fin));
         let room = (self.una + self.peer_window).saturating_sub(self.nxt);
-        let window = self.window.cwnd.saturating_sub(self.board.in_flight());
-        (left.min(room) / mss).min(u64::from(window))
+        (left.min(room) / mss).min(u64::from(self.places(cfg)))
+    }
+
+    /// How many segments of new data the congestion window permits. In Shadow, both windows count packets, and segments
+    /// that have arrived count until a cumulative ACK.
+    /// Source: Shadow 1.9.0 `_tcp_flush`, `_tcp_updateSendWindow`, `_tcp_updateReceiveWindow`.
+    fn places(&self, cfg: &TcpConfig) -> u32 {
+        match cfg.kernel {
+            Kernel::Shadow1_9 => {
+                let peers = u32::try_from(self.peer_window / u64::from(cfg.mss)).unwrap_or(u32::MAX);
+                self.window.cwnd.min(peers.max(1)).saturating_sub(self.board.packets_out())
+            }
+            _ => self.window.cwnd.saturating_sub(self.board.in_flight()),
+        }
     }
 
     fn forget_sent_writes(&mut self) {
@@ -526,7 +556,7 @@ impl Sender {
             len = len.min(room);
         }
         let fin = self.fin && len == left && room > len;
-        let full = !beyond && self.board.in_flight() >= self.window.cwnd;
+        let full = !beyond && self.places(cfg) == 0;
         if len > room || (len == 0 && !fin) || (len > 0 && full) {
             return None;
         }
@@ -591,6 +621,12 @@ impl Sender {
     pub(super) fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) -> Result<(), TimedOut> {
         if now >= self.small_queue.wake {
             self.small_queue.wake = Instant::FAR_FUTURE;
+        }
+        if let Some(drops) = &mut self.drops {
+            while let Some((_, seq)) = drops.front().filter(|(at, _)| *at <= now) {
+                self.board.mark_dropped(*seq);
+                drops.pop_front();
+            }
         }
         if now < self.timer {
             return Ok(());

@@ -123,6 +123,7 @@ fn every_profile_carries_downloads() {
         ("linux-3.2", "newreno"),
         ("linux-6", "newreno"),
         ("ns3", "newreno"),
+        ("shadow-1.9-sockets", "cubic"),
         ("shadow-1.9", "cubic"),
         ("shadow-3.3", "reno"),
     ] {
@@ -137,7 +138,7 @@ fn every_profile_carries_downloads() {
 /// Batches of an interface, and queues that count packets, are exact with the look-ahead, too.
 #[test]
 fn look_ahead_does_not_change_other_simulators_links() {
-    for profile in ["ns3", "shadow-1.9"] {
+    for profile in ["ns3", "shadow-1.9-sockets", "shadow-1.9"] {
         let lab = with_profile(profile, "newreno").set("run.duration", "15 s");
         let document = lab.document();
         let scenario = document.scenario("stock").expect("the variant is in the text");
@@ -151,7 +152,7 @@ fn look_ahead_does_not_change_other_simulators_links() {
 /// Shadow's interface sends all waiting packets together and then pauses, so cells of a burst have the same time.
 #[test]
 fn shadows_interface_receives_in_batches_of_ten_milliseconds() {
-    let lab = Lab::only_bulk().set("tcp.profile", "shadow-1.9").set("run.duration", "12 s");
+    let lab = Lab::only_bulk().set("tcp.profile", "shadow-1.9-sockets").set("run.duration", "12 s");
     let arrivals: Vec<u64> = cells_at(&lab.run(1), "bulk", Position::Client)
         .iter()
         .filter_map(|row| row.nic_in_ns)

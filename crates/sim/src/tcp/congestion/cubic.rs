@@ -6,11 +6,15 @@ use penstock_units::{Duration, Instant, math, time::nanos};
 
 /// The coefficient C of the cubic function [segments/s³].
 const C: f64 = 0.4;
-/// The factor by which a loss reduces the window.
-const BETA: f64 = 0.7;
-/// With CUBIC's β, Reno's window grows by one segment after this many eighths of a window were acknowledged [1]. The
-/// value is (1 + β)/(3(1 − β)), rounded to whole eighths (`beta_scale`).
-const RENO_SCALE: u32 = 15;
+
+/// β, and the number of eighths of a window after whose acknowledgement Reno's window grows by one segment. The number
+/// is (1 + β)/(3(1 − β)), rounded to whole eighths (`beta_scale`).
+fn beta(kernel: Kernel) -> (f64, u32) {
+    match kernel {
+        Kernel::Linux3_2 | Kernel::Linux6 | Kernel::Ns3 => (0.7, 15),
+        Kernel::Shadow1_9 => (819.0 / 1024.0, 23),
+    }
+}
 
 /// The growth rate is computed again after this time, or when the window has changed.
 const PACE_LASTS: Duration = Duration::from_nanos(1_000_000_000 / 32);
@@ -104,25 +108,33 @@ impl Cubic {
             && now.since(self.pace_at) <= PACE_LASTS;
         if !fresh {
             (self.pace_of, self.pace_at) = (cwnd, now);
-            self.pace = self.cubic_pace(now, cwnd, credit);
+            self.pace = self.cubic_pace(kernel, now, cwnd, credit);
         }
-        let pace = self.pace.min(self.reno_pace(cwnd)).min(100 * cwnd);
+        let pace = self.pace.min(self.reno_pace(kernel, cwnd)).min(100 * cwnd);
         match kernel {
+            // `cubic_congestionAvoidance` counts to one more than half of the pace, and grows with the next ACK.
+            Kernel::Shadow1_9 => (pace / 2).max(1) + 2,
             Kernel::Linux3_2 => (pace * RATIO_ONE / self.ratio).max(1),
             // With this minimum, the window grows by at most half in a round trip.
             Kernel::Linux6 | Kernel::Ns3 => pace.max(2),
         }
     }
 
-    fn cubic_pace(&mut self, now: Instant, cwnd: u32, credit: u32) -> u32 {
+    fn cubic_pace(&mut self, kernel: Kernel, now: Instant, cwnd: u32, credit: u32) -> u32 {
         let window = f64::from(cwnd);
         if self.epoch == Instant::FAR_FUTURE {
             self.begin_epoch(now, cwnd, credit);
         }
         let t = (now + Duration::from_nanos(self.min_rtt)).since(self.epoch);
-        let target = self.w_cubic(nanos(t) as f64 / 1e9);
+        let t = nanos(t) as f64 / 1e9;
+        let target = self.w_cubic(t);
         let mut pace = if target > window { window / (target - window) } else { 100.0 * window };
-        if self.last_max == 0.0 {
+        if kernel == Kernel::Shadow1_9 {
+            // Beyond the plateau, at most 20 segments per second, before the count is halved.
+            if t >= self.k {
+                pace = pace.max(window / (20.0 * self.min_rtt as f64 / 1e9));
+            }
+        } else if self.last_max == 0.0 {
             pace = pace.min(20.0);
         }
         pace as u32
@@ -130,9 +142,9 @@ impl Cubic {
 
     /// The number of acknowledged segments that increase the window by one while Reno's window is larger (RFC 9438
     /// §4.3).
-    fn reno_pace(&mut self, cwnd: u32) -> u32 {
+    fn reno_pace(&mut self, kernel: Kernel, cwnd: u32) -> u32 {
         // Reno with CUBIC's β adds 3(1 − β)/(1 + β) segments for each window; Linux uses 8/15.
-        let each = (cwnd * RENO_SCALE) >> 3;
+        let each = (cwnd * beta(kernel).1) >> 3;
         while self.reno_count > each {
             self.reno_count -= each.max(1);
             self.reno += 1;
@@ -144,13 +156,13 @@ impl Cubic {
     }
 
     /// The window after a loss [segments].
-    pub(super) fn ssthresh(&mut self, cwnd: u32) -> u32 {
-        let window = f64::from(cwnd);
+    pub(super) fn ssthresh(&mut self, kernel: Kernel, cwnd: u32) -> u32 {
+        let (window, (beta, _)) = (f64::from(cwnd), beta(kernel));
         self.epoch = Instant::FAR_FUTURE;
         // Fast convergence: if a loss occurs below the last maximum, the maximum is reduced further.
         let gives_way = window < self.last_max;
-        self.last_max = if gives_way { window * (1.0 + BETA) / 2.0 } else { window };
-        ((window * BETA) as u32).max(2)
+        self.last_max = if gives_way { window * (1.0 + beta) / 2.0 } else { window };
+        ((window * beta) as u32).max(2)
     }
 
     pub(super) fn reset(&mut self) {
@@ -190,7 +202,7 @@ mod tests {
     fn epoch_after_loss_at(cwnd: u32, rounds: u64) -> Vec<u32> {
         let mut cubic = Cubic::default();
         cubic.on_rtt(Instant::ZERO, Duration::from_millis(100));
-        let (mut window, mut count) = (cubic.ssthresh(cwnd), 0);
+        let (mut window, mut count) = (cubic.ssthresh(Kernel::Linux6, cwnd), 0);
         let mut trace = vec![window];
         for round in 0..rounds {
             let acks = window;
@@ -211,16 +223,16 @@ mod tests {
     #[test]
     fn a_loss_reduces_the_window_to_seven_tenths() {
         let mut cubic = Cubic::default();
-        assert_eq!(cubic.ssthresh(1000), 700);
-        assert_eq!(cubic.ssthresh(2), 2);
+        assert_eq!(cubic.ssthresh(Kernel::Linux6, 1000), 700);
+        assert_eq!(cubic.ssthresh(Kernel::Linux6, 2), 2);
     }
 
     #[test]
     fn a_loss_below_the_last_maximum_lowers_it_further() {
         let mut cubic = Cubic::default();
-        cubic.ssthresh(1000);
+        cubic.ssthresh(Kernel::Linux6, 1000);
         assert_eq!(cubic.last_max, 1000.0);
-        cubic.ssthresh(800);
+        cubic.ssthresh(Kernel::Linux6, 800);
         assert_eq!(cubic.last_max, 680.0);
     }
 
@@ -260,7 +272,7 @@ mod tests {
     #[test]
     fn idle_time_does_not_advance_cubic() {
         let mut cubic = Cubic::default();
-        cubic.ssthresh(1000);
+        cubic.ssthresh(Kernel::Linux6, 1000);
         let before = cubic.credit_per_increase(Kernel::Linux6, Instant::ZERO, 700, 1);
         cubic.on_idle(Duration::from_secs(60));
         let after = cubic.credit_per_increase(Kernel::Linux6, Instant::from_secs(60), 700, 1);

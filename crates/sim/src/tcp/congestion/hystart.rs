@@ -54,7 +54,7 @@ impl HyStart {
         }
         self.last_ack = now;
         let longest = match cfg.kernel {
-            Kernel::Linux3_2 => min_rtt / 2,
+            Kernel::Linux3_2 | Kernel::Shadow1_9 => min_rtt / 2,
             Kernel::Linux6 => (min_rtt + offload_delay(cfg, cwnd, srtt)) / 2,
             Kernel::Ns3 => min_rtt,
         };
@@ -75,6 +75,8 @@ impl HyStart {
             Kernel::Linux3_2 => (min_rtt / 16).clamp(4 * MS, 16 * MS),
             Kernel::Linux6 => (min_rtt / 8).clamp(4 * MS, 16 * MS),
             Kernel::Ns3 => min_rtt.clamp(4 * MS, 1000 * MS),
+            // The minimum of eight smoothed round trips would have to be a sixteenth above the one before them.
+            Kernel::Shadow1_9 => return false,
         };
         self.current > min_rtt + more
     }

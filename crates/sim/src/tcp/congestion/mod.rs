@@ -189,7 +189,7 @@ impl Window {
     fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
         match cfg.kernel {
             _ if cfg.grows_unused => true,
-            Kernel::Linux3_2 => {
+            Kernel::Linux3_2 | Kernel::Shadow1_9 => {
                 let left = self.cwnd.saturating_sub(in_flight);
                 let held =
                     cfg.offload == Offload::Deferred && 3 * left < self.cwnd && left * cfg.mss < 65_536;
@@ -215,7 +215,7 @@ impl Window {
                 self.ssthresh_part = if in_flight > 2 * ssthresh { cfg.mss / 2 } else { 0 };
                 ssthresh
             }
-            Algorithm::Cubic(cubic) => cubic.ssthresh(self.cwnd),
+            Algorithm::Cubic(cubic) => cubic.ssthresh(cfg.kernel, self.cwnd),
         };
         self.ssthresh
     }
@@ -288,7 +288,7 @@ impl Window {
         }
         let limiting = match cfg.kernel {
             Kernel::Linux6 => self.is_limiting(cfg, in_flight),
-            Kernel::Linux3_2 | Kernel::Ns3 => packets_out >= self.cwnd,
+            Kernel::Linux3_2 | Kernel::Ns3 | Kernel::Shadow1_9 => packets_out >= self.cwnd,
         };
         if limiting {
             self.used = 0;

@@ -1,6 +1,7 @@
 //! Tests of whole connections: two endpoints and a link.
 
 mod ns3;
+mod shadow;
 mod world;
 
 use super::*;
@@ -123,22 +124,22 @@ fn utilisation(cfg: TcpConfig, path: Path, warm_up: u64) -> f64 {
 
 #[test]
 fn shadows_tcp_info_counts_unsent_bytes_as_unacknowledged() {
-    let shadows = [(TcpConfig::shadow_1_9(), 70), (TcpConfig::shadow_3_3(), 70)];
+    let shadows = [(TcpConfig::shadow_1_9_sockets(), 70), (TcpConfig::shadow_3_3(), 70)];
     for (cfg, unacked) in shadows.into_iter().chain([(TcpConfig::linux_3_2(), 10)]) {
         let mut world = World::connected(cfg, Path::new(10, 100));
         world.write(0, 100_000);
         assert_eq!(world.ends[0].info(&world.cfg[0]).unacked, unacked);
     }
-    let world = World::connected(TcpConfig::shadow_1_9(), Path::new(10, 100));
+    let world = World::connected(TcpConfig::shadow_1_9_sockets(), Path::new(10, 100));
     assert_eq!(world.ends[0].write_space(&world.cfg[0]), 131_072);
-    assert_eq!(TcpConfig::shadow_1_9().initial_cwnd, 10);
+    assert_eq!(TcpConfig::shadow_1_9_sockets().initial_cwnd, 10);
 }
 
 /// Small writes stay small segments, and the window counts them.
 #[test]
 fn each_write_can_start_a_new_segment() {
     for (per_write, segments, size) in [(true, 100, 500), (false, 35, 1448)] {
-        let cfg = TcpConfig { segment_per_write: per_write, nagle: false, ..TcpConfig::shadow_1_9() };
+        let cfg = TcpConfig { segment_per_write: per_write, nagle: false, ..TcpConfig::shadow_1_9_sockets() };
         let mut world = World::connected(cfg, Path::new(10, 100));
         (0..100).for_each(|_| world.write(0, 500));
         let info = world.ends[0].info(&world.cfg[0]);
@@ -149,7 +150,7 @@ fn each_write_can_start_a_new_segment() {
         world.run_out();
         assert_eq!(world.ends[1].received_end(), 50_000);
     }
-    let cfg = TcpConfig { segment_per_write: true, ..TcpConfig::shadow_1_9() };
+    let cfg = TcpConfig { segment_per_write: true, ..TcpConfig::shadow_1_9_sockets() };
     let mut world = World::connected(cfg, Path::new(10, 100));
     world.write(0, 3000);
     world.write(0, 500);
@@ -164,7 +165,7 @@ fn each_write_can_start_a_new_segment() {
 #[test]
 fn a_small_segment_is_retransmitted_with_its_size() {
     for lost in [0, 10 * 500, 58 * 500, 59 * 500] {
-        for base in [TcpConfig::shadow_1_9(), TcpConfig::linux_6()] {
+        for base in [TcpConfig::shadow_1_9_sockets(), TcpConfig::linux_6()] {
             let cfg = TcpConfig { segment_per_write: true, nagle: false, ..base };
             let mut world = World::connected(cfg, Path::new(10, 100));
             let start = world.ends[1].received_end();

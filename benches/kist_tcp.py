@@ -1,0 +1,60 @@
+"""Calibrates loss and delays of `kist/authors-tcp` with vanilla alone, for docs/validation/kist.md.
+
+    python benches/kist_tcp.py run FILE                  append a row for each setting that FILE lacks
+    python benches/kist_tcp.py table FILE [--markdown PAGE]
+
+The network has the TCP of Shadow 1.9.0, the authors' simulator. Their Internet of 699,029 vertices is not public. The
+public one has 183 places, and vanilla's curves show that its delays and losses are too large. The grid varies both, in
+networks 101 and 102, which no comparison uses. Misfit and rule are those of benches/kist_delays.py.
+
+On 2026-11-27, when this program was written, vanilla was known with delays of 1 (losses of 1/16, 1/8 and 1/4) and of 0.6
+(1/8). No other scheduler had run with this TCP.
+"""
+
+from typing import NamedTuple
+
+import grids
+from grids import Row
+from kist_delays import measured, table_of
+
+SCENARIO = "kist/authors-tcp"
+BLOCK = "benches/kist_tcp.py table"
+
+
+class Setting(NamedTuple):
+    """A network of the grid."""
+
+    delays: float
+    """The factor on all delays."""
+    loss: float
+    """The factor on the losses of places."""
+
+
+SETTINGS = tuple(
+    Setting(*each) for each in ((1, 1 / 16), (1, 1 / 8), (0.75, 1 / 16), (0.75, 1 / 8), (0.5, 1 / 8), (0.5, 1 / 4))
+)
+
+
+def row(setting: Setting) -> Row:
+    """The results of vanilla in this setting."""
+    sets = [f"network.place_latency={setting.delays}", f"network.place_loss={setting.loss}"]
+    return {**setting._asdict(), **measured(SCENARIO, sets)}
+
+
+def setting_of(row: Row) -> Setting:
+    """The setting of a row."""
+    return Setting(row["delays"], row["loss"])
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as a table in Markdown; the chosen row is bold."""
+    return table_of(rows, "delays, loss of places", lambda row: f"{row['delays']:g}, 1/{1 / row['loss']:g}")
+
+
+def main() -> None:
+    """Run the grid, or print its table."""
+    grids.main(__doc__, BLOCK, SETTINGS, setting_of, row, table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+//! The TCP of Shadow 1.9.0.
+
+use super::*;
+
+/// A connection over 100 Mbit/s and 100 ms, in which each write of a side makes small segments.
+fn connection() -> World {
+    let mut world = World::connected(TcpConfig::shadow_1_9(), Path::new(100, 100));
+    world.trace = Some(Vec::new());
+    world
+}
+
+fn cwnd(world: &World) -> u32 {
+    world.ends[0].info(&world.cfg[0]).cwnd
+}
+
+/// Writes `count` cells of 500 B.
+fn write_cells(world: &mut World, count: u32) {
+    (0..count).for_each(|_| world.write(0, 500));
+}
+
+#[test]
+fn the_window_grows_without_being_used_and_survives_a_pause() {
+    let mut world = connection();
+    for _ in 0..30 {
+        write_cells(&mut world, 1);
+        world.run_for(Duration::from_millis(200));
+    }
+    assert_eq!(cwnd(&world), 10 + 30, "one for each ACK, although one segment was in flight");
+    world.run_for(Duration::from_secs(60));
+    write_cells(&mut world, 1);
+    assert_eq!(cwnd(&world), 40);
+}
+
+#[test]
+fn each_segment_is_acknowledged_at_once() {
+    let mut world = connection();
+    write_cells(&mut world, 8);
+    world.run_out();
+    let sent = world.trace.expect("it is traced");
+    let acks = sent.iter().filter(|(_, side, _)| *side == 1).count();
+    assert_eq!(acks, 8);
+}
+
+/// The receive window has room for 174,760 B, which are 120 packets, however small they are.
+#[test]
+fn the_receive_window_counts_packets() {
+    let mut world = connection();
+    world.reads[1] = false;
+    write_cells(&mut world, 240);
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(world.ends[1].received_end(), 240 * 500, "they fit one after the other");
+    let mut world = connection();
+    for _ in 0..40 {
+        write_cells(&mut world, 10);
+        world.run_for(Duration::from_millis(200));
+    }
+    assert!(cwnd(&world) > 300);
+    write_cells(&mut world, 240);
+    assert_eq!(world.ends[0].info(&world.cfg[0]).in_flight, 120);
+}
+
+#[test]
+fn a_timeout_multiplies_the_window_by_four_fifths() {
+    let mut world = connection();
+    for _ in 0..10 {
+        write_cells(&mut world, 4);
+        world.run_for(Duration::from_millis(200));
+    }
+    assert_eq!(cwnd(&world), 50);
+    world.censor = Some(|side, segment| side == 0 && segment.ts_val < Instant::from_millis(2900));
+    write_cells(&mut world, 2);
+    let start = world.now;
+    while world.ends[0].info(&world.cfg[0]).retransmits == 0 {
+        assert!(world.step(Instant::FAR_FUTURE));
+    }
+    assert!(world.now.since(start) >= Duration::from_millis(200));
+    assert_eq!(cwnd(&world), 39, "0.8 of 50, rounded down");
+}
+
+/// A SACK of the fourth segment after a hole shows the loss. New data wait until the hole is filled, because segments
+/// that have arrived fill the window.
+#[test]
+fn a_loss_multiplies_the_window_by_four_fifths_and_stops_new_data() {
+    let mut world = connection();
+    for _ in 0..10 {
+        write_cells(&mut world, 4);
+        world.run_for(Duration::from_millis(200));
+    }
+    let before = world.ends[1].received_end();
+    world.lose_once = Some(before);
+    write_cells(&mut world, 200);
+    world.run_for(Duration::from_millis(140));
+    assert_eq!(cwnd(&world), 39);
+    let sent = world.ends[0].info(&world.cfg[0]);
+    assert_eq!((sent.retransmits, sent.state), (1, CaState::Recovery));
+    assert_eq!(world.data_sent[0], 40 + 50 + 1);
+    world.run_out();
+    assert_eq!(world.ends[1].received_end(), before + 200 * 500);
+}
+
+/// The network tells of a lost tail after two round trips, earlier than a timeout, and the window does not shrink.
+#[test]
+fn a_notice_repairs_a_lost_tail() {
+    for told in [true, false] {
+        let mut world = World::connected(TcpConfig::shadow_1_9(), Path::new(100, 50));
+        world.trace = Some(Vec::new());
+        write_cells(&mut world, 5);
+        world.run_for(Duration::from_millis(400));
+        let before = cwnd(&world);
+        world.lose_once = Some(world.ends[1].received_end());
+        write_cells(&mut world, 1);
+        let start = world.now;
+        if told {
+            let (_, _, lost) = *world.trace.as_ref().and_then(|sent| sent.last()).expect("it was sent");
+            world.ends[0].on_dropped(start, &lost);
+        }
+        while world.ends[0].info(&world.cfg[0]).retransmits == 0 {
+            assert!(world.step(Instant::FAR_FUTURE));
+        }
+        let took = world.now.since(start).as_millis();
+        assert!(if told { (100..105).contains(&took) } else { took >= 200 }, "{took} ms");
+        assert_eq!(cwnd(&world) == before, told);
+    }
+}
+
+/// With growing windows, the send buffer grows although the application never waits for space.
+#[test]
+fn the_send_buffer_follows_the_window() {
+    let mut world = connection();
+    for _ in 0..20 {
+        write_cells(&mut world, 4);
+        world.run_for(Duration::from_millis(200));
+    }
+    assert_eq!(cwnd(&world), 90);
+    assert_eq!(world.ends[0].info(&world.cfg[0]).send_capacity, 2 * 90 * 2404);
+}
