@@ -40,7 +40,7 @@ SCENARIO = "throttling/loads"
 BLOCK = "benches/throttling_network.py table"
 
 TIMES = ("run.networks=[101, 102]", 'run.duration="10 min"', 'run.warmup="4 min"')
-SHADOW = ('tcp.profile="shadow-1.9"', 'tcp.congestion="reno"')
+SHADOW = ('tcp.profile="shadow-1.9-sockets"', 'tcp.congestion="reno"')
 SLOW = ('client.link="200 KiB/s"', 'network.access="40 ms"')
 
 SETTINGS = {
