@@ -106,6 +106,12 @@ def misfit(row: Row, to: Row) -> float:
     return sum(grids.mean_square(row[key], to[key]) for key in to)
 
 
+def chosen(rows: list[Row]) -> Row:
+    """The row that the rule chooses."""
+    of_paper = paper()
+    return min(rows, key=lambda row: misfit(row, of_paper))
+
+
 def table(rows: list[Row]) -> str:
     """The rows as a table in Markdown; the chosen row is bold."""
     return table_of(
@@ -116,7 +122,7 @@ def table(rows: list[Row]) -> str:
 def table_of(rows: list[Row], title: str, name: Callable[[Row], str]) -> str:
     """The rows of a grid, with `title` above their names."""
     of_paper = paper()
-    choice = min(rows, key=lambda row: misfit(row, of_paper))
+    choice = chosen(rows)
     head = [title, "first byte: 10, 50, 90 %", "web: 10, 50, 80 %", "bulk: 10, 50, 90 %"]
     head += ["wait on a circuit: 20, 50, 80 %", "relays write", "misfit"]
     lines = [

@@ -7,8 +7,8 @@ The network has the TCP of Shadow 1.9.0, the authors' simulator. Their Internet 
 public one has 183 places, and vanilla's curves show that its delays and losses are too large. The grid varies both, in
 networks 101 and 102, which no comparison uses. Misfit and rule are those of benches/kist_delays.py.
 
-On 2026-11-27, when this program was written, vanilla was known with delays of 1 (losses of 1/16, 1/8 and 1/4) and of 0.6
-(1/8). No other scheduler had run with this TCP.
+On 2026-11-27, when this program was written, vanilla was known with delays of 1 (losses of 1/16, 1/8 and 1/4) and of
+0.6 (1/8). No other scheduler had run with this TCP.
 """
 
 from typing import NamedTuple
@@ -29,6 +29,10 @@ class Setting(NamedTuple):
     loss: float
     """The factor on the losses of places."""
 
+    def overrides(self) -> list[str]:
+        """The overrides of the scenario that make the setting."""
+        return [f"network.place_latency={self.delays}", f"network.place_loss={self.loss}"]
+
 
 SETTINGS = tuple(
     Setting(*each) for each in ((1, 1 / 16), (1, 1 / 8), (0.75, 1 / 16), (0.75, 1 / 8), (0.5, 1 / 8), (0.5, 1 / 4))
@@ -37,8 +41,7 @@ SETTINGS = tuple(
 
 def row(setting: Setting) -> Row:
     """The results of vanilla in this setting."""
-    sets = [f"network.place_latency={setting.delays}", f"network.place_loss={setting.loss}"]
-    return {**setting._asdict(), **measured(SCENARIO, sets)}
+    return {**setting._asdict(), **measured(SCENARIO, setting.overrides())}
 
 
 def setting_of(row: Row) -> Setting:

@@ -1,0 +1,44 @@
+"""Tests of the calibration of KIST's network with the TCP of the authors' simulator."""
+
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from penstock import catalog
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def study() -> dict[str, Any]:
+    return of("kist_tcp")
+
+
+def of(bench: str) -> dict[str, Any]:
+    """The names of a program in benches/."""
+    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
+        return runpy.run_path(str(ROOT / "benches" / f"{bench}.py"))
+
+
+def test_the_scenario_has_the_setting_that_the_rule_chose(study: dict[str, Any]) -> None:
+    rows = study["grids"].read(ROOT / "docs" / "data" / "kist" / "authors-tcp.jsonl")
+    assert tuple(map(study["setting_of"], rows)) == study["SETTINGS"]
+    overrides = tuple(study["setting_of"](of("kist_delays")["chosen"](rows)).overrides())
+    name, tuned = catalog.load(study["SCENARIO"], overrides)
+    assert tuned.resolved("vanilla") == catalog.load(name)[1].resolved("vanilla")
+
+
+def test_every_setting_is_a_network_of_its_own(study: dict[str, Any]) -> None:
+    found = {catalog.load(study["SCENARIO"], tuple(each.overrides()))[1].fingerprint() for each in study["SETTINGS"]}
+    assert len(found) == len(study["SETTINGS"])
+
+
+def test_the_table_names_delays_and_losses(study: dict[str, Any]) -> None:
+    rows = study["grids"].read(ROOT / "docs" / "data" / "kist" / "authors-tcp.jsonl")
+    lines = study["table"](rows).splitlines()
+    assert [line.split(" | ")[0].strip("|* ") for line in lines[2:5]] == ["1, 1/16", "1, 1/8", "0.75, 1/16"]
+    assert lines[5].startswith("| **0.75, 1/8** |")
