@@ -1,9 +1,10 @@
 """Reads the curves of four papers' figures from the vector graphics of their public PDFs.
 
     pip install pdfplumber
-    python benches/published_curves.py kist kist.pdf --output scenarios/kist/curves.csv
+    python benches/published_curves.py kist kist.pdf appendices.pdf --output scenarios/kist/curves.csv
 
-The PDFs are those of USENIX Security 2014 (KIST) and 2012 (throttling), PETS 2011 (DefenestraTor) and CCS 2010 (EWMA).
+The PDFs are those of USENIX Security 2014 (KIST, and the report UMN 14-012 with its appendices) and 2012 (throttling),
+PETS 2011 (DefenestraTor) and CCS 2010 (EWMA).
 The script reads distribution functions that a shipped scenario lists, and no pixels:
 
 - A panel is named by its page and by the left upper corner of its axes' frame [points of 1/72 inch]. R drew most panels
@@ -118,6 +119,17 @@ KIST = (
     Panel("11a", 14, (149.2, 99.2), of(KIST_BOTH, "bulk", "attack_score", "bulk")),
 )
 
+# The report UMN 14-012 has the appendices of the KIST paper: twice as many clients.
+KIST_DOUBLE = (
+    Panel("A2", 4, (360.6, 79.2), of(KIST_BOTH, "*", "written_per_client"), MIB / (2 * CLIENTS)),
+    Panel("A3a", 5, (96.0, 87.8), of(KIST_BOTH, "*", "kernel_out_s"), MS),
+    Panel("A3b", 5, (250.4, 87.8), of(KIST_BOTH, "*", "tor_s"), MS),
+    Panel("A3c", 5, (404.8, 87.8), of(KIST_BOTH, "*", "circuit_wait_s", "client"), MS),
+    Panel("A4a", 5, (97.5, 271.0), of(KIST_BOTH, "*", "ttfb_s")),
+    Panel("A4b", 5, (251.9, 271.0), of(KIST_BOTH, "web", "ttlb_s")),
+    Panel("A4c", 5, (406.4, 271.0), of(KIST_BOTH, "bulk", "ttlb_s")),
+)
+
 # --- Throttling, drawn by matplotlib.
 
 THROTTLES = {
@@ -224,7 +236,13 @@ EWMA = (
     Panel("12", 8, (90.1, 60.0), of(HALF_LIVES, "small", "ttlb_s")),
 )
 
-PAPERS = {"kist": KIST, "throttling": THROTTLING, "defenestrator": DEFENESTRATOR, "ewma": EWMA}
+PAPERS = {
+    "kist": (KIST, KIST_DOUBLE),
+    "throttling": (THROTTLING,),
+    "defenestrator": (DEFENESTRATOR,),
+    "ewma": (EWMA,),
+}
+"""The panels in each PDF of a paper."""
 
 
 def frame_of(page: Object, corner: Point) -> Frame:
@@ -386,10 +404,13 @@ def main() -> None:
     """Write the curves of a paper."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paper", choices=PAPERS)
-    parser.add_argument("pdf", type=Path)
+    parser.add_argument("pdf", type=Path, nargs="+", help="the paper, and for KIST its appendices")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
     asked = parser.parse_args()
-    found = rows(PAPERS[asked.paper], asked.pdf)
+    documents = PAPERS[asked.paper]
+    if len(asked.pdf) != len(documents):
+        parser.error(f"{asked.paper} needs {len(documents)} PDF files")
+    found = [row for panels, pdf in zip(documents, asked.pdf, strict=True) for row in rows(panels, pdf)]
     with asked.output.open("w", newline="") if asked.output else sys.stdout as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["figure", *Curve._fields, "share", "value"])

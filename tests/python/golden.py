@@ -44,6 +44,7 @@ DURATIONS_S = {
     "kist/authors-tenth": 3,
     "kist/authors-writes": 3,
     "kist/authors-tcp": 3,
+    "kist/authors-tcp-double": 2,
     "kist/bursts": 4,
     "kist/full": 2,
     "kist/interval": 4,
