@@ -57,7 +57,9 @@ SETTINGS = (
     *(Setting(0.5, 300, CAPACITY), Setting(0.75, 220, CAPACITY)),
 )
 
-DRAWN = {
+Drawn = dict[str, tuple[str, list[float]]]
+
+DRAWN: Drawn = {
     "7a": ("first_byte", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
     "7b": ("web", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]),
     "7c": ("bulk", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
@@ -70,11 +72,11 @@ CLIENTS = 1380
 """The clients of the scenario, a tenth of the paper's."""
 
 
-def paper() -> Row:
+def paper(drawn: Drawn = DRAWN, loads: int = 1) -> Row:
     """The quantiles of the paper's vanilla [s]. Bytes of relays are those of a tenth of its network [MiB/s]."""
     found = {curve.panel.figure: curve for curve in curves.load("kist") if curve.variant == "vanilla"}
-    row: Row = {key: [found[figure].quantile(share) for share in shares] for figure, (key, shares) in DRAWN.items()}
-    row["writes"] = [CLIENTS * value / MIB for value in row["writes"]]
+    row: Row = {key: [found[figure].quantile(share) for share in shares] for figure, (key, shares) in drawn.items()}
+    row["writes"] = [loads * CLIENTS * value / MIB for value in row["writes"]]
     return row
 
 
@@ -83,7 +85,7 @@ def row(setting: Setting) -> Row:
     return {**setting._asdict(), **measured(SCENARIO, setting.overrides())}
 
 
-def measured(scenario: str, sets: list[str]) -> Row:
+def measured(scenario: str, sets: list[str], drawn: Drawn = DRAWN) -> Row:
     """The quantiles of vanilla at the shares of the paper's curves, of both networks together."""
     with vanilla(scenario, sets) as values:
         samples = {
@@ -93,7 +95,7 @@ def measured(scenario: str, sets: list[str]) -> Row:
             "circuit_wait": values("circuit_wait_s", "client"),
             "writes": values("network_written_bytes") / MIB,
         }
-    return {key: [stats.quantile(samples[key], share) for share in shares] for key, shares in DRAWN.values()}
+    return {key: [stats.quantile(samples[key], share) for share in shares] for key, shares in drawn.values()}
 
 
 def setting_of(row: Row) -> Setting:
@@ -128,18 +130,18 @@ def table_of(rows: list[Row], title: str, name: Callable[[Row], str]) -> str:
     lines = [
         [
             f"**{name(row)}**" if row is choice else name(row),
-            *_numbers(row),
+            *numbers(row),
             f"{misfit(row, of_paper):.3f}",
         ]
         for row in rows
     ]
-    return generated.table(head, [*lines, ["paper", *_numbers(of_paper), ""]])
+    return generated.table(head, [*lines, ["paper", *numbers(of_paper), ""]])
 
 
-def _numbers(row: Row) -> list[str]:
+def numbers(row: Row, drawn: Drawn = DRAWN) -> list[str]:
     """The first, the middle and the last quantile of each figure."""
     cells = []
-    for key, shares in DRAWN.values():
+    for key, shares in drawn.values():
         values = [row[key][at] for at in sorted({0, shares.index(0.5), len(shares) - 1})]
         cells.append(", ".join(f"{value:.3g}" for value in values) + (" MiB/s" if key == "writes" else " s"))
     return cells
