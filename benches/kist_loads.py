@@ -11,9 +11,9 @@ capacity of the relays, which their number stands for. It runs in networks 101 a
 The rule: the setting with the smallest sum of the misfits at both loads. A misfit is that of benches/kist_delays.py; at
 the double load, it compares the quantiles that figures A2, A3c and A4a to A4c draw.
 
-On 2026-11-27, when this program was written, these results were known: vanilla's single load in the settings of
-benches/kist_tcp.py and with 0.7, 1/16, 300; global scheduling's and KIST's in networks 1 to 3 with 0.75, 1/8, 360. No
-run had the double load.
+On 2026-11-27, when this program was written, these results of a first version of this TCP were known: vanilla's single
+load in the settings of benches/kist_tcp.py; global scheduling's and KIST's in networks 1 to 3 with 0.75, 1/8, 360; and
+both loads in this setting. If the grid chooses the network of a scenario, the claims `double-vanilla-*` do not test it.
 """
 
 from typing import NamedTuple

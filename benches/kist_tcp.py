@@ -7,8 +7,9 @@ The network has the TCP of Shadow 1.9.0, the authors' simulator. Their Internet 
 public one has 183 places, and vanilla's curves show that its delays and losses are too large. The grid varies both, in
 networks 101 and 102, which no comparison uses. Misfit and rule are those of benches/kist_delays.py.
 
-On 2026-11-27, when this program was written, vanilla was known with delays of 1 (losses of 1/16, 1/8 and 1/4) and of
-0.6 (1/8). No other scheduler had run with this TCP.
+On 2026-11-27, six settings ran with a first version of this TCP, and its rule chose 0.75 and 1/8. There, KIST was known
+in networks 1 to 3. A review then corrected the TCP, and the same grid ran again with one more setting. With the TCP of
+Linux, shorter delays had made KIST's first bytes earlier.
 """
 
 from typing import NamedTuple
@@ -35,7 +36,8 @@ class Setting(NamedTuple):
 
 
 SETTINGS = tuple(
-    Setting(*each) for each in ((1, 1 / 16), (1, 1 / 8), (0.75, 1 / 16), (0.75, 1 / 8), (0.5, 1 / 8), (0.5, 1 / 4))
+    Setting(*each)
+    for each in ((1, 1 / 16), (1, 1 / 8), (0.75, 1 / 16), (0.75, 1 / 8), (0.5, 1 / 8), (0.5, 1 / 4), (0.6, 1 / 8))
 )
 
 

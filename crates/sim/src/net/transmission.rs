@@ -77,7 +77,7 @@ impl Net<'_> {
             let loss = if wire.loss_of == LossOf::Data && segment.len == 0 { 0.0 } else { wire.loss };
             if self.topology.loses(id, to.host, loss) {
                 if self.topology.tells(id, to.host, host.tcp.drop_notices) {
-                    here.tcp.on_dropped(now, &segment);
+                    here.tcp.on_dropped(left, &segment);
                 }
                 return true;
             }

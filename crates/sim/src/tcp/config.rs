@@ -11,7 +11,7 @@ pub enum Kernel {
     Linux6,
     /// The simulator ns-3, release 3.44.
     Ns3,
-    /// The simulator Shadow, release 1.9.0 of February 2014.
+    /// The simulator Shadow, release 1.9.0 of March 2014.
     Shadow1_9,
 }
 
@@ -262,15 +262,18 @@ impl TcpConfig {
     }
 
     /// The TCP of the simulator Shadow 1.9.0. Each write starts a new segment, each segment is acknowledged at once, and
-    /// windows count segments, grow with every ACK and never shrink while the application pauses. A loss or a timeout
-    /// multiplies the window by 0.8. The simulator tells the sender of nine of ten lost segments after two round trips.
+    /// windows count segments, grow with every ACK and never shrink while the application pauses. A loss multiplies the
+    /// window by 0.64, and a timeout by 0.8. The simulator tells the sender of nine of ten lost segments after two round
+    /// trips.
     ///
     /// Source: Shadow 1.9.0 `shd-tcp.c` (`tcp_processPacket`, `_tcp_flush`, `_tcp_autotuneSendBuffer`,
     /// `tcp_retransmitTimerExpired`, `tcp_dropPacket`), `shd-tcp-cubic.c`, `shd-tcp-scoreboard.c`, `shd-worker.c`
     /// (`worker_schedulePacket`).
-    /// Deviation: a recovery reduces the window once; in figure 2b of the KIST paper it falls to 0.64, as after two
-    /// reductions. Times are not rounded to milliseconds. The interface serves packets in the order of their arrival,
-    /// not of their writes.
+    /// Deviation: each recovery reduces the window twice, to 0.64, as in figure 2b of the KIST paper; the release does so
+    /// only after bursts of losses. ACKs that wait for the interface merge, and the window then grows by one segment. The
+    /// interface serves packets in the order of their arrival; Shadow's sends ACKs first, and then the oldest write.
+    /// Packets at the interface count once against the send buffer, and twice in Shadow. A segment has 1448 B of payload
+    /// instead of 1434 B. SACKs name three blocks instead of all.
     pub fn shadow_1_9() -> Self {
         TcpConfig {
             kernel: Kernel::Shadow1_9,

@@ -177,6 +177,7 @@ impl Endpoint {
         self.with(|halves| {
             halves.send.timer = Instant::FAR_FUTURE;
             halves.send.small_queue = SmallQueue::default();
+            halves.send.drops = None;
             halves.receive.delayed_ack = Instant::FAR_FUTURE;
         });
     }

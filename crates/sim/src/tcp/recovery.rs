@@ -109,6 +109,9 @@ impl Sender {
             }
             CaState::Loss => {
                 let undone = advanced && self.try_undo(cfg, echo);
+                if cfg.kernel == Kernel::Shadow1_9 {
+                    self.board.mark_lost_retransmissions();
+                }
                 self.detect_by_time(cfg, now);
                 if !undone && cfg.kernel == Kernel::Linux3_2 {
                     self.window.moderate(cfg, self.board.in_flight());
@@ -217,7 +220,10 @@ impl Sender {
         self.tail_high = 0;
         self.window.on_loss(cfg, self.board.in_flight());
         if cfg.kernel == Kernel::Shadow1_9 {
-            // The window is reduced at once (`tcpCongestion_packetLoss`).
+            // The window is reduced at once (`tcpCongestion_packetLoss`), and twice: to 0.64 in figure 2b of the KIST
+            // paper.
+            self.window.leave_recovery();
+            self.window.on_loss(cfg, self.board.in_flight());
             self.window.leave_recovery();
         }
     }

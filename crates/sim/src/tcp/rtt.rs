@@ -1,6 +1,8 @@
 use super::config::{Kernel, TcpConfig};
 use penstock_units::{Duration, time::nanos};
 
+const MS: u64 = 1_000_000;
+
 /// The smoothed round trip, its variation and the retransmission timeout (RTO).
 /// Source: RFC 6298 §2; Linux `tcp_rtt_estimator`, `tcp_set_rto`. Linux limits the variation from below: RTO = srtt +
 /// max(200 ms, 4·mdev). The variation falls at most once in a window. After unusually short samples it changes slowly.
@@ -40,12 +42,14 @@ impl Rtt {
     /// Adds a sample. `una` and `nxt` are the limits of the data in flight [B].
     pub(super) fn on_sample(&mut self, cfg: &TcpConfig, sample: Duration, una: u64, nxt: u64) {
         let sample = nanos(sample).max(1);
+        if cfg.kernel == Kernel::Shadow1_9 {
+            self.on_sample_in_ms(sample / MS);
+            return;
+        }
         let floor = match cfg.kernel {
             Kernel::Linux3_2 | Kernel::Linux6 => nanos(cfg.min_rto),
             // In ns-3 the minimum RTO limits the sum, and the clock's resolution limits the variation.
-            Kernel::Ns3 => 1_000_000,
-            // `_tcp_setRetransmitTimeout` limits the sum.
-            Kernel::Shadow1_9 => 0,
+            Kernel::Ns3 | Kernel::Shadow1_9 => MS,
         };
         self.backoff = 0;
         self.min = self.min.min(sample);
@@ -57,8 +61,8 @@ impl Rtt {
             self.window_end = nxt;
             return;
         }
-        if matches!(cfg.kernel, Kernel::Ns3 | Kernel::Shadow1_9) {
-            // RFC 6298 without Linux's refinements (ns-3 `RttMeanDeviation`, Shadow `_tcp_updateRTTEstimate`).
+        if cfg.kernel == Kernel::Ns3 {
+            // RFC 6298 without Linux's refinements (ns-3 `RttMeanDeviation`).
             let error = sample.abs_diff(self.srtt);
             self.mdev = self.mdev - self.mdev / 4 + error / 4;
             self.srtt = self.srtt - self.srtt / 8 + sample / 8;
@@ -80,6 +84,19 @@ impl Rtt {
             self.window_end = nxt;
             self.window_max = floor;
         }
+    }
+
+    /// Adds a sample as Shadow does, whose numbers are whole milliseconds.
+    /// Source: Shadow 1.9.0 `_tcp_updateRTTEstimate`.
+    fn on_sample_in_ms(&mut self, sample: u64) {
+        let (sample, srtt, mdev) = (sample.max(1), self.srtt / MS, self.mdev / MS);
+        let (srtt, mdev) = if srtt == 0 {
+            (sample, sample / 2)
+        } else {
+            (7 * srtt / 8 + sample / 8, 3 * mdev / 4 + srtt.abs_diff(sample) / 4)
+        };
+        (self.srtt, self.mdev, self.rttvar) = (srtt * MS, mdev * MS, 4 * mdev * MS);
+        (self.backoff, self.min) = (0, self.min.min(sample * MS));
     }
 
     /// Doubles the next RTO after a timeout (RFC 6298 §5.5).

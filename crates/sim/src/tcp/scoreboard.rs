@@ -429,6 +429,16 @@ impl Scoreboard {
         self.lost_hint = if self.rack_in_use { self.first } else { self.first + self.queue.len() as u64 };
     }
 
+    /// Whether segment `number` was retransmitted before.
+    pub(super) fn was_resent(&self, number: u64) -> bool {
+        self.queue[(number - self.first) as usize].is(EVER_RETRANS)
+    }
+
+    /// The number of segments before segment `number`.
+    pub(super) fn place_of(&self, number: u64) -> u32 {
+        (number - self.first) as u32
+    }
+
     /// Marks the segment at `seq` as lost, unless the peer has it or it was retransmitted.
     /// Source: Shadow 1.9.0 `scoreboard_packetDropped`.
     pub(super) fn mark_dropped(&mut self, seq: u64) {

@@ -92,7 +92,7 @@ pub(super) struct Sender {
     pub(super) small_queue: SmallQueue,
     /// The segments that the network has dropped, and when the sender learns it. Only Shadow tells senders.
     #[expect(clippy::box_collection, reason = "few senders hear of drops, and a sender stays small")]
-    drops: Option<Box<VecDeque<(Instant, u64)>>>,
+    pub(super) drops: Option<Box<VecDeque<(Instant, u64)>>>,
     /// When the last data segment was sent (`lsndtime`).
     last_sent: Instant,
     /// Retransmitted segments, including SYNs.
@@ -223,8 +223,10 @@ impl Sender {
         if self.tail_high > 0 {
             self.on_tail_ack(cfg, segment, advanced, sacked_new > 0);
         }
-        if advanced {
+        if advanced || cfg.kernel == Kernel::Shadow1_9 {
             self.sample_rtt(cfg, now, segment.ts_ecr);
+        }
+        if advanced {
             if self.recovery.restarts_timer(cfg, self.una) {
                 self.restart_timer(cfg, now);
             }
@@ -339,8 +341,12 @@ impl Sender {
     /// A lost segment, if the window has room. After a timeout, ns-3 sends new data before it retransmits segments beyond
     /// the highest SACKed one (RFC 6675 §4, `NextSeg` rule 1).
     fn poll_retransmission(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
-        let retransmits = self.recovery.state.retransmits() || cfg.kernel == Kernel::Shadow1_9;
-        if !retransmits || self.board.in_flight() >= self.window.cwnd {
+        if cfg.kernel == Kernel::Shadow1_9 {
+            let (number, seq, numbers) = self.board.next_lost()?;
+            let fits = self.board.place_of(number) < self.packet_window(cfg);
+            return fits.then(|| self.send_again(cfg, now, number, seq, numbers));
+        }
+        if !self.recovery.state.retransmits() || self.board.in_flight() >= self.window.cwnd {
             return None;
         }
         if cfg.small_queues && self.board.lost_out() > 0 && self.interface_is_full(cfg, now, 2) {
@@ -366,9 +372,17 @@ impl Sender {
 
     /// Retransmits segment `number`, which has `numbers` sequence numbers from `seq` on.
     fn send_again(&mut self, cfg: &TcpConfig, now: Instant, number: u64, seq: u64, numbers: u32) -> Chunk {
-        let is_head = self.board.on_retransmit(now, number, self.nxt);
-        // ns-3's `SendDataPacket` does not restart a running timer.
-        if is_head && (cfg.kernel != Kernel::Ns3 || self.timer == Instant::FAR_FUTURE) {
+        // Shadow notes the last segment that was sent, not the next one (`_tcp_flush`).
+        // Deviation: only at the first retransmission, because its receivers ignore most duplicates.
+        let early = cfg.kernel == Kernel::Shadow1_9 && !self.board.was_resent(number);
+        let is_head = self.board.on_retransmit(now, number, self.nxt - u64::from(early));
+        let restarts = match cfg.kernel {
+            Kernel::Shadow1_9 => true,
+            // `SendDataPacket` does not restart a running timer.
+            Kernel::Ns3 => is_head && self.timer == Instant::FAR_FUTURE,
+            Kernel::Linux3_2 | Kernel::Linux6 => is_head,
+        };
+        if restarts {
             self.arm(Awaits::Timeout, now + self.rtt.rto(cfg));
         }
         self.retransmits += 1;
@@ -506,12 +520,15 @@ impl Sender {
     /// Source: Shadow 1.9.0 `_tcp_flush`, `_tcp_updateSendWindow`, `_tcp_updateReceiveWindow`.
     fn places(&self, cfg: &TcpConfig) -> u32 {
         match cfg.kernel {
-            Kernel::Shadow1_9 => {
-                let peers = u32::try_from(self.peer_window / u64::from(cfg.mss)).unwrap_or(u32::MAX);
-                self.window.cwnd.min(peers.max(1)).saturating_sub(self.board.packets_out())
-            }
+            Kernel::Shadow1_9 => self.packet_window(cfg).saturating_sub(self.board.packets_out()),
             _ => self.window.cwnd.saturating_sub(self.board.in_flight()),
         }
+    }
+
+    /// The smaller one of Shadow's two windows [segments].
+    fn packet_window(&self, cfg: &TcpConfig) -> u32 {
+        let peers = u32::try_from(self.peer_window / u64::from(cfg.mss)).unwrap_or(u32::MAX);
+        self.window.cwnd.min(peers.max(1))
     }
 
     fn forget_sent_writes(&mut self) {

@@ -18,6 +18,8 @@ fn beta(kernel: Kernel) -> (f64, u32) {
 
 /// The growth rate is computed again after this time, or when the window has changed.
 const PACE_LASTS: Duration = Duration::from_nanos(1_000_000_000 / 32);
+/// The same in Shadow: `HZ / 32`, in milliseconds.
+const SHADOW_PACE_LASTS: Duration = Duration::from_millis(32);
 /// For this time after the start of an epoch, round trips still include the queue of the recovery.
 const YOUNG: Duration = Duration::from_secs(1);
 /// The ratio 1, in sixteenths (`ACK_RATIO_SHIFT`).
@@ -76,8 +78,9 @@ impl Default for Cubic {
 }
 
 impl Cubic {
-    pub(super) fn on_rtt(&mut self, now: Instant, sample: Duration) {
-        let young = self.epoch != Instant::FAR_FUTURE && now.since(self.epoch) < YOUNG;
+    pub(super) fn on_rtt(&mut self, kernel: Kernel, now: Instant, sample: Duration) {
+        let young =
+            kernel != Kernel::Shadow1_9 && self.epoch != Instant::FAR_FUTURE && now.since(self.epoch) < YOUNG;
         let sample = nanos(sample).max(1);
         if self.min_rtt == 0 || (!young && sample < self.min_rtt) {
             self.min_rtt = sample;
@@ -103,6 +106,9 @@ impl Cubic {
         credit: u32,
     ) -> u32 {
         self.reno_count += credit;
+        if kernel == Kernel::Shadow1_9 {
+            return self.credit_of_shadow(now, cwnd);
+        }
         let fresh = self.epoch != Instant::FAR_FUTURE
             && cwnd == self.pace_of
             && now.since(self.pace_at) <= PACE_LASTS;
@@ -112,12 +118,23 @@ impl Cubic {
         }
         let pace = self.pace.min(self.reno_pace(kernel, cwnd)).min(100 * cwnd);
         match kernel {
-            // `cubic_congestionAvoidance` counts to one more than half of the pace, and grows with the next ACK.
-            Kernel::Shadow1_9 => (pace / 2).max(1) + 2,
             Kernel::Linux3_2 => (pace * RATIO_ONE / self.ratio).max(1),
             // With this minimum, the window grows by at most half in a round trip.
-            Kernel::Linux6 | Kernel::Ns3 => pace.max(2),
+            Kernel::Linux6 | Kernel::Ns3 | Kernel::Shadow1_9 => pace.max(2),
         }
+    }
+
+    /// The credit per segment in Shadow, which counts to one more than half of the pace and grows with the next ACK.
+    /// The pace lasts for 32 ms, even if the window changes, and then the count for Reno's window begins again.
+    /// Source: Shadow 1.9.0 `_cubic_update`, `cubic_congestionAvoidance`.
+    fn credit_of_shadow(&mut self, now: Instant, cwnd: u32) -> u32 {
+        if now.since(self.pace_at) > SHADOW_PACE_LASTS {
+            self.pace_at = now;
+            self.pace = self.cubic_pace(Kernel::Shadow1_9, now, cwnd, 1);
+            self.pace = self.pace.min(self.reno_pace(Kernel::Shadow1_9, cwnd));
+            self.reno_count = 0;
+        }
+        (self.pace / 2).max(1) + 2
     }
 
     fn cubic_pace(&mut self, kernel: Kernel, now: Instant, cwnd: u32, credit: u32) -> u32 {
@@ -162,7 +179,7 @@ impl Cubic {
         // Fast convergence: if a loss occurs below the last maximum, the maximum is reduced further.
         let gives_way = window < self.last_max;
         self.last_max = if gives_way { window * (1.0 + beta) / 2.0 } else { window };
-        ((window * beta) as u32).max(2)
+        ((window * beta) as u32).max(if kernel == Kernel::Shadow1_9 { 1 } else { 2 })
     }
 
     pub(super) fn reset(&mut self) {
@@ -201,7 +218,7 @@ mod tests {
     /// The window after each round trip of 100 ms, after a loss at `cwnd`.
     fn epoch_after_loss_at(cwnd: u32, rounds: u64) -> Vec<u32> {
         let mut cubic = Cubic::default();
-        cubic.on_rtt(Instant::ZERO, Duration::from_millis(100));
+        cubic.on_rtt(Kernel::Linux6, Instant::ZERO, Duration::from_millis(100));
         let (mut window, mut count) = (cubic.ssthresh(Kernel::Linux6, cwnd), 0);
         let mut trace = vec![window];
         for round in 0..rounds {

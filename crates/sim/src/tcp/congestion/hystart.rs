@@ -75,7 +75,7 @@ impl HyStart {
             Kernel::Linux3_2 => (min_rtt / 16).clamp(4 * MS, 16 * MS),
             Kernel::Linux6 => (min_rtt / 8).clamp(4 * MS, 16 * MS),
             Kernel::Ns3 => min_rtt.clamp(4 * MS, 1000 * MS),
-            // The minimum of eight smoothed round trips would have to be a sixteenth above the one before them.
+            // The first of the eight smoothed round trips is also the one with which Shadow compares them.
             Kernel::Shadow1_9 => return false,
         };
         self.current > min_rtt + more

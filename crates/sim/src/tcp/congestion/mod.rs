@@ -89,9 +89,10 @@ impl Window {
             cubic.on_acked(segments);
         }
         let Some(sample) = sample else { return };
-        // ns-3 passes the smoothed round trip to CUBIC.
-        let sample = if cfg.kernel == Kernel::Ns3 { rtt.srtt() } else { sample };
-        cubic.on_rtt(now, sample);
+        // Both simulators pass the smoothed round trip to CUBIC.
+        let smoothed = matches!(cfg.kernel, Kernel::Ns3 | Kernel::Shadow1_9);
+        let sample = if smoothed { rtt.srtt() } else { sample };
+        cubic.on_rtt(cfg.kernel, now, sample);
         if !cfg.hystart || !slow_start {
             return;
         }

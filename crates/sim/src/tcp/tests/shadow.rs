@@ -31,24 +31,26 @@ fn the_window_grows_without_being_used_and_survives_a_pause() {
     assert_eq!(cwnd(&world), 40);
 }
 
+/// Linux would acknowledge these at once, too, but only the first sixteen.
 #[test]
 fn each_segment_is_acknowledged_at_once() {
-    let mut world = connection();
-    write_cells(&mut world, 8);
-    world.run_out();
-    let sent = world.trace.expect("it is traced");
-    let acks = sent.iter().filter(|(_, side, _)| *side == 1).count();
-    assert_eq!(acks, 8);
+    for (cfg, all) in [(TcpConfig::shadow_1_9(), true), (TcpConfig::shadow_1_9_sockets(), false)] {
+        let mut world = World::connected(cfg, Path::new(100, 100));
+        world.trace = Some(Vec::new());
+        for _ in 0..60 {
+            world.write(0, 500);
+            world.run_for(Duration::from_millis(5));
+        }
+        world.run_out();
+        let sent = world.trace.expect("it is traced");
+        let acks = sent.iter().filter(|(_, side, _)| *side == 1).count();
+        assert_eq!(acks == 60, all, "{acks}");
+    }
 }
 
 /// The receive window has room for 174,760 B, which are 120 packets, however small they are.
 #[test]
 fn the_receive_window_counts_packets() {
-    let mut world = connection();
-    world.reads[1] = false;
-    write_cells(&mut world, 240);
-    world.run_for(Duration::from_secs(2));
-    assert_eq!(world.ends[1].received_end(), 240 * 500, "they fit one after the other");
     let mut world = connection();
     for _ in 0..40 {
         write_cells(&mut world, 10);
@@ -80,7 +82,7 @@ fn a_timeout_multiplies_the_window_by_four_fifths() {
 /// A SACK of the fourth segment after a hole shows the loss. New data wait until the hole is filled, because segments
 /// that have arrived fill the window.
 #[test]
-fn a_loss_multiplies_the_window_by_four_fifths_and_stops_new_data() {
+fn a_loss_reduces_the_window_twice_and_stops_new_data() {
     let mut world = connection();
     for _ in 0..10 {
         write_cells(&mut world, 4);
@@ -90,10 +92,11 @@ fn a_loss_multiplies_the_window_by_four_fifths_and_stops_new_data() {
     world.lose_once = Some(before);
     write_cells(&mut world, 200);
     world.run_for(Duration::from_millis(140));
-    assert_eq!(cwnd(&world), 39);
+    assert_eq!(cwnd(&world), 31, "0.64 of 50, rounded down twice");
     let sent = world.ends[0].info(&world.cfg[0]);
-    assert_eq!((sent.retransmits, sent.state), (1, CaState::Recovery));
-    assert_eq!(world.data_sent[0], 40 + 50 + 1);
+    // The SACK of the last segment makes Shadow send the first one again.
+    assert_eq!((sent.retransmits, sent.state), (2, CaState::Recovery));
+    assert_eq!(world.data_sent[0], 40 + 50 + 2);
     world.run_out();
     assert_eq!(world.ends[1].received_end(), before + 200 * 500);
 }
@@ -118,7 +121,7 @@ fn a_notice_repairs_a_lost_tail() {
             assert!(world.step(Instant::FAR_FUTURE));
         }
         let took = world.now.since(start).as_millis();
-        assert!(if told { (100..105).contains(&took) } else { took >= 200 }, "{took} ms");
+        assert!(if told { (90..=100).contains(&took) } else { took >= 200 }, "{took} ms");
         assert_eq!(cwnd(&world) == before, told);
     }
 }
@@ -133,4 +136,32 @@ fn the_send_buffer_follows_the_window() {
     }
     assert_eq!(cwnd(&world), 90);
     assert_eq!(world.ends[0].info(&world.cfg[0]).send_capacity, 2 * 90 * 2404);
+}
+
+#[test]
+fn a_reset_forgets_the_notices() {
+    let mut world = connection();
+    write_cells(&mut world, 5);
+    world.run_for(Duration::from_millis(400));
+    world.lose_once = Some(world.ends[1].received_end());
+    write_cells(&mut world, 1);
+    let (_, _, lost) = *world.trace.as_ref().and_then(|sent| sent.last()).expect("it was sent");
+    world.ends[0].on_dropped(world.now, &lost);
+    assert!(world.ends[0].poll_timeout().is_some());
+    world.ends[0].reset(world.now);
+    assert_eq!(world.ends[0].poll_timeout(), None);
+}
+
+/// Round trips of 100.9 ms count as 100 ms. The variance of constant round trips falls to a few milliseconds, so the
+/// minimum of 200 ms decides the timeout.
+#[test]
+fn round_trips_are_whole_milliseconds() {
+    let mut rtt = crate::tcp::rtt::Rtt::default();
+    let cfg = TcpConfig::shadow_1_9();
+    for _ in 0..50 {
+        rtt.on_sample(&cfg, Duration::from_micros(100_900), 0, 0);
+    }
+    assert_eq!(rtt.srtt(), Duration::from_millis(rtt.srtt().as_millis() as u64));
+    assert!((93..=100).contains(&rtt.srtt().as_millis()), "{:?}", rtt.srtt());
+    assert_eq!(rtt.base_rto(&cfg), Duration::from_millis(200));
 }
