@@ -26,7 +26,7 @@ def of(bench: str) -> dict[str, Any]:
 
 def test_the_scenario_has_the_setting_that_the_rule_chose(study: dict[str, Any]) -> None:
     rows = study["grids"].read(ROOT / "docs" / "data" / "kist" / "authors-tcp.jsonl")
-    assert tuple(map(study["setting_of"], rows)) == study["SETTINGS"]
+    assert sorted(map(study["setting_of"], rows)) == sorted(study["SETTINGS"])
     overrides = tuple(study["setting_of"](of("kist_delays")["chosen"](rows)).overrides())
     name, tuned = catalog.load(study["SCENARIO"], overrides)
     assert tuned.resolved("vanilla") == catalog.load(name)[1].resolved("vanilla")
@@ -40,5 +40,6 @@ def test_every_setting_is_a_network_of_its_own(study: dict[str, Any]) -> None:
 def test_the_table_names_delays_and_losses(study: dict[str, Any]) -> None:
     rows = study["grids"].read(ROOT / "docs" / "data" / "kist" / "authors-tcp.jsonl")
     lines = study["table"](rows).splitlines()
-    assert [line.split(" | ")[0].strip("|* ") for line in lines[2:5]] == ["1, 1/16", "1, 1/8", "0.75, 1/16"]
-    assert lines[5].startswith("| **0.75, 1/8** |")
+    names = {line.split(" | ")[0].strip("|* ") for line in lines[2:-1]}
+    assert names == {"1, 1/32", "1, 1/16", "1, 1/8", "0.75, 1/32", "0.75, 1/16", "0.75, 1/8", "0.5, 1/32", "0.5, 1/16"}
+    assert sum("**" in line for line in lines) == 1
