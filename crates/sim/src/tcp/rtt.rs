@@ -42,14 +42,11 @@ impl Rtt {
     /// Adds a sample. `una` and `nxt` are the limits of the data in flight [B].
     pub(super) fn on_sample(&mut self, cfg: &TcpConfig, sample: Duration, una: u64, nxt: u64) {
         let sample = nanos(sample).max(1);
-        if cfg.kernel == Kernel::Shadow1_9 {
-            self.on_sample_in_ms(sample / MS);
-            return;
-        }
         let floor = match cfg.kernel {
+            Kernel::Shadow1_9 => return self.on_sample_in_ms(sample / MS),
             Kernel::Linux3_2 | Kernel::Linux6 => nanos(cfg.min_rto),
             // In ns-3 the minimum RTO limits the sum, and the clock's resolution limits the variation.
-            Kernel::Ns3 | Kernel::Shadow1_9 => MS,
+            Kernel::Ns3 => MS,
         };
         self.backoff = 0;
         self.min = self.min.min(sample);

@@ -117,11 +117,11 @@ impl Cubic {
             self.pace = self.cubic_pace(kernel, now, cwnd, credit);
         }
         let pace = self.pace.min(self.reno_pace(kernel, cwnd)).min(100 * cwnd);
-        match kernel {
-            Kernel::Linux3_2 => (pace * RATIO_ONE / self.ratio).max(1),
-            // With this minimum, the window grows by at most half in a round trip.
-            Kernel::Linux6 | Kernel::Ns3 | Kernel::Shadow1_9 => pace.max(2),
+        if kernel == Kernel::Linux3_2 {
+            return (pace * RATIO_ONE / self.ratio).max(1);
         }
+        // With this minimum, the window grows by at most half in a round trip.
+        pace.max(2)
     }
 
     /// The credit per segment in Shadow, which counts to one more than half of the pace and grows with the next ACK.

@@ -18,13 +18,26 @@ fn write_cells(world: &mut World, count: u32) {
     (0..count).for_each(|_| world.write(0, 500));
 }
 
-#[test]
-fn the_window_grows_without_being_used_and_survives_a_pause() {
+/// A connection after `bursts` of `count` cells, one burst every 200 ms. All cells were acknowledged.
+fn after(bursts: u32, count: u32) -> World {
     let mut world = connection();
-    for _ in 0..30 {
-        write_cells(&mut world, 1);
+    for _ in 0..bursts {
+        write_cells(&mut world, count);
         world.run_for(Duration::from_millis(200));
     }
+    world
+}
+
+/// Loses the next cell, and returns its segment.
+fn lose_a_cell(world: &mut World) -> Segment {
+    world.lose_once = Some(world.ends[1].received_end());
+    write_cells(world, 1);
+    world.trace.as_ref().and_then(|sent| sent.last()).expect("it was sent").2
+}
+
+#[test]
+fn the_window_grows_without_being_used_and_survives_a_pause() {
+    let mut world = after(30, 1);
     assert_eq!(cwnd(&world), 10 + 30, "one for each ACK, although one segment was in flight");
     world.run_for(Duration::from_secs(60));
     write_cells(&mut world, 1);
@@ -51,11 +64,7 @@ fn each_segment_is_acknowledged_at_once() {
 /// The receive window has room for 174,760 B, which are 120 packets, however small they are.
 #[test]
 fn the_receive_window_counts_packets() {
-    let mut world = connection();
-    for _ in 0..40 {
-        write_cells(&mut world, 10);
-        world.run_for(Duration::from_millis(200));
-    }
+    let mut world = after(40, 10);
     assert!(cwnd(&world) > 300);
     write_cells(&mut world, 240);
     assert_eq!(world.ends[0].info(&world.cfg[0]).in_flight, 120);
@@ -63,11 +72,7 @@ fn the_receive_window_counts_packets() {
 
 #[test]
 fn a_timeout_multiplies_the_window_by_four_fifths() {
-    let mut world = connection();
-    for _ in 0..10 {
-        write_cells(&mut world, 4);
-        world.run_for(Duration::from_millis(200));
-    }
+    let mut world = after(10, 4);
     assert_eq!(cwnd(&world), 50);
     world.censor = Some(|side, segment| side == 0 && segment.ts_val < Instant::from_millis(2900));
     write_cells(&mut world, 2);
@@ -83,11 +88,7 @@ fn a_timeout_multiplies_the_window_by_four_fifths() {
 /// that have arrived fill the window.
 #[test]
 fn a_loss_reduces_the_window_twice_and_stops_new_data() {
-    let mut world = connection();
-    for _ in 0..10 {
-        write_cells(&mut world, 4);
-        world.run_for(Duration::from_millis(200));
-    }
+    let mut world = after(10, 4);
     let before = world.ends[1].received_end();
     world.lose_once = Some(before);
     write_cells(&mut world, 200);
@@ -110,11 +111,9 @@ fn a_notice_repairs_a_lost_tail() {
         write_cells(&mut world, 5);
         world.run_for(Duration::from_millis(400));
         let before = cwnd(&world);
-        world.lose_once = Some(world.ends[1].received_end());
-        write_cells(&mut world, 1);
+        let lost = lose_a_cell(&mut world);
         let start = world.now;
         if told {
-            let (_, _, lost) = *world.trace.as_ref().and_then(|sent| sent.last()).expect("it was sent");
             world.ends[0].on_dropped(start, &lost);
         }
         while world.ends[0].info(&world.cfg[0]).retransmits == 0 {
@@ -129,11 +128,7 @@ fn a_notice_repairs_a_lost_tail() {
 /// With growing windows, the send buffer grows although the application never waits for space.
 #[test]
 fn the_send_buffer_follows_the_window() {
-    let mut world = connection();
-    for _ in 0..20 {
-        write_cells(&mut world, 4);
-        world.run_for(Duration::from_millis(200));
-    }
+    let world = after(20, 4);
     assert_eq!(cwnd(&world), 90);
     assert_eq!(world.ends[0].info(&world.cfg[0]).send_capacity, 2 * 90 * 2404);
 }
@@ -143,9 +138,7 @@ fn a_reset_forgets_the_notices() {
     let mut world = connection();
     write_cells(&mut world, 5);
     world.run_for(Duration::from_millis(400));
-    world.lose_once = Some(world.ends[1].received_end());
-    write_cells(&mut world, 1);
-    let (_, _, lost) = *world.trace.as_ref().and_then(|sent| sent.last()).expect("it was sent");
+    let lost = lose_a_cell(&mut world);
     world.ends[0].on_dropped(world.now, &lost);
     assert!(world.ends[0].poll_timeout().is_some());
     world.ends[0].reset(world.now);
