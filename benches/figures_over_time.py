@@ -48,9 +48,9 @@ def waits(result: Result, variant: str) -> pl.DataFrame:
     return during.select(x=pl.col("cell") - pl.col("cell").first(), y="circuit_queue_s")
 
 
-def draw(axes: Axes, figure: str, ours: pl.DataFrame, title: str) -> None:
+def draw(axes: Axes, points: pl.DataFrame, figure: str, ours: pl.DataFrame, title: str) -> None:
     """The paper's points and ours."""
-    paper = pl.read_csv(PAPER, schema_overrides={"figure": pl.String}).filter(figure=figure)
+    paper = points.filter(figure=figure)
     axes.plot(paper["x"], paper["y"], "x", color="tab:gray", markersize=4, label="the paper")
     axes.plot(ours["x"], ours["y"], ".", color="tab:blue", markersize=4, label="Penstock")
     axes.set_title(f"{figure}: {title}", fontsize="small", loc="left")
@@ -66,16 +66,16 @@ def main() -> None:
     asked = parser.parse_args()
     fitted, n23 = Result(asked.fitted), Result(asked.n23)
     figure = Figure(figsize=(10, 5.5), layout="constrained")
-    places = figure.subplots(2, 3).flat
-    for axes, (number, variant) in zip(places, QUEUES.items(), strict=False):
+    *queues, page, legend = figure.subplots(2, 3).flat
+    points = pl.read_csv(PAPER, schema_overrides={"figure": pl.String})
+    for axes, (number, variant) in zip(queues, QUEUES.items(), strict=True):
         result = n23 if number == "9" else fitted
-        draw(axes, number, queue(result, variant), result.variants[variant])
+        draw(axes, points, number, queue(result, variant), result.variants[variant])
         axes.set(xlabel="time [s]", ylabel="cells in the exit's queue", ylim=(-5, 270))
-    axes = list(figure.axes)[len(QUEUES)]
-    draw(axes, "2", waits(fitted, "stock"), fitted.variants["stock"])
-    axes.set(xlabel="cell of a page", ylabel="wait in the exit's queue [s]")
-    figure.axes[-1].set_axis_off()
-    figure.axes[-1].legend(*axes.get_legend_handles_labels(), loc="center", frameon=False)
+    draw(page, points, "2", waits(fitted, "stock"), fitted.variants["stock"])
+    page.set(xlabel="cell of a page", ylabel="wait in the exit's queue [s]")
+    legend.set_axis_off()
+    legend.legend(*page.get_legend_handles_labels(), loc="center", frameon=False)
     figure.savefig(asked.png, dpi=110)
 
 

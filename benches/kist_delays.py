@@ -22,6 +22,7 @@ ratios between our quantiles and the paper's.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import grids
@@ -30,6 +31,7 @@ from kist_loss import MIB, vanilla
 
 from penstock import generated, stats
 from penstock.paper import curves
+from penstock.paper.curves import Curve
 
 SCENARIO = "kist/authors-writes"
 BLOCK = "benches/kist_delays.py table"
@@ -72,9 +74,15 @@ CLIENTS = 1380
 """The clients of the scenario, a tenth of the paper's."""
 
 
+@cache
+def of_vanilla() -> dict[str, Curve]:
+    """The paper's curves of vanilla by figure."""
+    return {curve.panel.figure: curve for curve in curves.load("kist") if curve.variant == "vanilla"}
+
+
 def paper(drawn: Drawn = DRAWN, loads: int = 1) -> Row:
     """The quantiles of the paper's vanilla [s]. Bytes of relays are those of a tenth of its network [MiB/s]."""
-    found = {curve.panel.figure: curve for curve in curves.load("kist") if curve.variant == "vanilla"}
+    found = of_vanilla()
     row: Row = {key: [found[figure].quantile(share) for share in shares] for figure, (key, shares) in drawn.items()}
     row["writes"] = [loads * CLIENTS * value / MIB for value in row["writes"]]
     return row

@@ -4,8 +4,8 @@
     python benches/kist_loads.py table FILE [--markdown PAGE]
 
 The network has the TCP of Shadow 1.9.0. The paper's appendices (report UMN 14-012) have curves of vanilla with twice
-the clients. There, all quantiles of first bytes are later, and relays write only 18 % more, so relays limit the
-network, and not losses. The grid varies what the paper does not state: delays and losses of its Internet, and the
+the clients. There, all quantiles of first bytes are later, and relays write only 18 % more, so relays probably limit
+the network, and not losses. The grid varies what the paper does not state: delays and losses of its Internet, and the
 capacity of the relays, which their number stands for. It runs in networks 101 and 102, which no comparison uses.
 
 The rule: the setting with the smallest sum of the misfits at both loads. A misfit is that of benches/kist_delays.py; at

@@ -28,8 +28,9 @@ def test_the_scenario_has_the_setting_that_the_rule_chose(study: dict[str, Any])
     rows = study["grids"].read(ROOT / "docs" / "data" / "kist" / "authors-tcp.jsonl")
     assert sorted(map(study["setting_of"], rows)) == sorted(study["SETTINGS"])
     overrides = tuple(study["setting_of"](of("kist_delays")["chosen"](rows)).overrides())
-    name, tuned = catalog.load(study["SCENARIO"], overrides)
-    assert tuned.resolved("vanilla") == catalog.load(name)[1].resolved("vanilla")
+    for scenario in (study["SCENARIO"], f"{study['SCENARIO']}-double"):
+        name, tuned = catalog.load(scenario, overrides)
+        assert tuned.resolved("vanilla") == catalog.load(name)[1].resolved("vanilla")
 
 
 def test_every_setting_is_a_network_of_its_own(study: dict[str, Any]) -> None:
