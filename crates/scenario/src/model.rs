@@ -165,6 +165,7 @@ section! {
             ("linux-3.2", TcpProfile::Linux3_2),
             ("linux-6", TcpProfile::Linux6),
             ("ns3", TcpProfile::Ns3),
+            ("shadow-1.5", TcpProfile::Shadow1_5),
             ("shadow-1.9-sockets", TcpProfile::Shadow1_9Sockets),
             ("shadow-1.9", TcpProfile::Shadow1_9),
             ("shadow-3.3", TcpProfile::Shadow3_3),
@@ -188,15 +189,16 @@ section! {
         /// Send buffer of every socket. With "auto", the kernel of the profile tunes its size.
         send_buffer: Option<Bytes> = BUFFER, Is("auto");
         /// First size of a send buffer that the kernel tunes. With "auto", the profile decides: 23.4 kB for
-        /// "linux-3.2", 46 kB for "linux-6" and 131 kB for Shadow. The largest size is 4 MiB.
+        /// "linux-3.2", 46 kB for "linux-6" and 131 kB for Shadow. The largest size is 4 MiB. "shadow-1.5" has the size that
+        /// fits the path.
         initial_send_buffer: Option<Bytes> = Or("auto", Size { least: 4096, most: 4 << 20 }), Is("auto");
         /// Receive buffer of every socket. With "auto", the kernel of the profile tunes its size.
         receive_buffer: Option<Bytes> = BUFFER, Is("auto");
         /// The time that an interface sends or receives at once; with "0 s", it handles packets one by one. With
-        /// "auto", the profile decides: 10 ms for both profiles of Shadow 1.9, and otherwise "0 s".
+        /// "auto", the profile decides: 10 ms for the profiles of Shadow 1.x, and otherwise "0 s".
         interface_batch: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
         /// With true, each write starts a new segment, as in Shadow 1.x, so small writes make small segments. Congestion
-        /// windows count segments. With "auto", only "shadow-1.9" does this.
+        /// windows count segments. With "auto", only "shadow-1.5" and "shadow-1.9" do this.
         segment_per_write: Option<bool> = Or("auto", Flag), Is("auto");
     }
 }
@@ -210,6 +212,9 @@ pub enum TcpProfile {
     Linux6,
     /// Default sockets of ns-3: minimum RTO of 1 s, buffers of fixed size. Queues count packets.
     Ns3,
+    /// Sockets, interfaces and TCP of Shadow 1.5.0: buffers that fit the path, and a window that halves whenever the network
+    /// tells of a loss.
+    Shadow1_5,
     /// Sockets and interfaces of Shadow 1.9.0 with the TCP of Linux 3.2: large first buffers, batches of 10 ms, and a
     /// TCP_INFO that counts unsent bytes as unacknowledged.
     Shadow1_9Sockets,
@@ -230,14 +235,14 @@ impl Tcp {
     /// The time that an interface sends or receives at once; `None` if it handles packets one by one.
     pub fn batch(&self) -> Option<Duration> {
         let default = match self.profile {
-            TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9 => SHADOW_BATCH,
+            TcpProfile::Shadow1_5 | TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9 => SHADOW_BATCH,
             _ => Duration::ZERO,
         };
         Some(self.interface_batch.unwrap_or(default)).filter(|batch| !batch.is_zero())
     }
 }
 
-/// The time that an interface of Shadow 1.9.0 sends or receives at once.
+/// The time that an interface of Shadow 1.5.0 or 1.9.0 sends or receives at once.
 const SHADOW_BATCH: Duration = Duration::from_millis(10);
 
 impl TcpProfile {
@@ -251,7 +256,9 @@ impl TcpProfile {
                 LinkQueue::Bytes(Bytes::new(75_000))
             }
             TcpProfile::Ns3 => LinkQueue::Packets(100),
-            TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9 => LinkQueue::Bytes(Bytes::new(1_024_000)),
+            TcpProfile::Shadow1_5 | TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9 => {
+                LinkQueue::Bytes(Bytes::new(1_024_000))
+            }
         }
     }
 }

@@ -11,8 +11,8 @@ pub enum Kernel {
     Linux6,
     /// The simulator ns-3, release 3.44.
     Ns3,
-    /// The simulator Shadow, release 1.9.0 of March 2014.
-    Shadow1_9,
+    /// The simulator Shadow, releases 1.5.0 of August 2012 and 1.9.0 of March 2014.
+    Shadow,
 }
 
 /// The rule by which TCP counts a segment as lost before the retransmission timeout.
@@ -73,6 +73,20 @@ pub enum Buffer {
     },
     /// The application sets the size with SO_SNDBUF or SO_RCVBUF: a fixed number of payload bytes [B].
     Fixed(u64),
+    /// The given payload [B] during the handshake, and then what fits the path
+    /// ([`Endpoint::fit_buffers`](super::Endpoint::fit_buffers)).
+    OfPath(u64),
+}
+
+/// What the network tells the sender of a lost segment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DropNotices {
+    /// The share of the lost segments of which the sender hears.
+    pub share: f64,
+    /// When it hears of a loss [smoothed round trips].
+    pub round_trips: u32,
+    /// Whether each notice reduces the congestion window.
+    pub reduce: bool,
 }
 
 /// The sysctls and constants of a host's TCP. The default is [`TcpConfig::linux_3_2`] with CUBIC, because the
@@ -152,8 +166,10 @@ pub struct TcpConfig {
     pub slow_start_after_idle: bool,
     /// Whether TCP delays a small segment while another small segment is unacknowledged (no TCP_NODELAY).
     pub nagle: bool,
-    /// The share of lost segments of which the network tells the sender (only simulators).
-    pub drop_notices: f64,
+    /// How often a loss reduces the congestion window (only Shadow).
+    pub reductions: u8,
+    /// What the network tells senders of lost segments (only simulators).
+    pub drop_notices: Option<DropNotices>,
     /// The number of SYN or SYN-ACK retransmissions before the connection fails (`tcp_syn_retries`).
     pub syn_retries: u8,
     /// The number of consecutive RTOs that end the connection (`tcp_retries2`).
@@ -211,7 +227,8 @@ impl TcpConfig {
             takes_turns: false,
             slow_start_after_idle: true,
             nagle: false,
-            drop_notices: 0.0,
+            reductions: 1,
+            drop_notices: None,
             syn_retries: 5,
             retries: 15,
         }
@@ -276,15 +293,42 @@ impl TcpConfig {
     /// instead of 1434 B. SACKs name three blocks instead of all.
     pub fn shadow_1_9() -> Self {
         TcpConfig {
-            kernel: Kernel::Shadow1_9,
+            kernel: Kernel::Shadow,
             grows_unused: true,
             segment_per_write: true,
             // `scoreboard_update` needs a SACK of the fourth packet after a hole.
             reordering: 4,
             undo: false,
             slow_start_after_idle: false,
-            drop_notices: 0.9,
+            reductions: 2,
+            drop_notices: Some(DropNotices { share: 0.9, round_trips: 2, reduce: false }),
             ..TcpConfig::shadow_1_9_sockets()
+        }
+    }
+
+    /// The TCP of the simulator Shadow 1.5.0. Segments, ACKs and windows are those of [`shadow_1_9`](Self::shadow_1_9).
+    /// Buffers hold 5/4 of what the path carries in a round trip. The simulator tells the sender of each lost segment after
+    /// a round trip, and each notice halves the window. Sockets take turns at the interface. Use Reno, its only algorithm.
+    ///
+    /// Source: Shadow 1.5.0 `shd-tcp.c` (`_tcp_autotune`, `_tcp_updateCongestionWindow`, `tcp_droppedPacket`, `_tcp_flush`),
+    /// `shd-network.c` (`network_scheduleRetransmit`), `shd-network-interface.c` (`_networkinterface_scheduleNextSend`).
+    /// Deviation: nobody tells of segments that a full receive queue drops. SACKs show these losses, or a timeout of a
+    /// minute; Shadow 1.5.0 has no timeouts. A notice comes after the smoothed round trip, which includes queues. The
+    /// receive window has the size of the receive buffer; Shadow's has that of the send buffer.
+    pub fn shadow_1_5() -> Self {
+        TcpConfig {
+            congestion: Congestion::Reno,
+            byte_counting: true,
+            send_buffer: Buffer::OfPath(131_072),
+            receive_buffer: Buffer::OfPath(174_760),
+            info_counts_unsent: false,
+            initial_receive_window: 10,
+            min_rto: Duration::from_secs(60),
+            small_queues: true,
+            takes_turns: true,
+            reductions: 1,
+            drop_notices: Some(DropNotices { share: 1.0, round_trips: 1, reduce: true }),
+            ..TcpConfig::shadow_1_9()
         }
     }
 

@@ -118,6 +118,12 @@ impl Receiver {
         }
     }
 
+    /// Sets the size of the buffer, which is then offered as window [B].
+    pub(super) fn fit_buffer(&mut self, bytes: u64) {
+        self.sizing.set_window(bytes);
+        self.window_limit = bytes;
+    }
+
     /// The stream position after the data that arrived in order, without FIN [B].
     pub(super) fn received_end(&self) -> u64 {
         self.nxt.min(self.fin_at)
@@ -167,7 +173,7 @@ impl Receiver {
         }
         self.nxt = end;
         let fills = self.take_beyond();
-        let measures = segment.len >= cfg.mss || cfg.kernel == Kernel::Shadow1_9;
+        let measures = segment.len >= cfg.mss || cfg.kernel == Kernel::Shadow;
         if measures && segment.ts_ecr != Instant::ZERO {
             self.sizing.on_rtt(now.since(segment.ts_ecr));
         }
@@ -223,7 +229,7 @@ impl Receiver {
     fn schedule_ack(&mut self, cfg: &TcpConfig, now: Instant, at_once: bool, srtt: Duration) {
         let second = self.nxt - self.acked > u64::from(cfg.mss) && self.select_window(cfg) >= self.window;
         let quick = self.quick > 0 && !self.interactive;
-        let each = cfg.kernel == Kernel::Shadow1_9;
+        let each = cfg.kernel == Kernel::Shadow;
         if at_once || second || quick || each {
             self.ack_due = true;
             return;

@@ -109,7 +109,7 @@ impl Sender {
             }
             CaState::Loss => {
                 let undone = advanced && self.try_undo(cfg, echo);
-                if cfg.kernel == Kernel::Shadow1_9 {
+                if cfg.kernel == Kernel::Shadow {
                     self.board.mark_lost_retransmissions();
                 }
                 self.detect_by_time(cfg, now);
@@ -147,7 +147,7 @@ impl Sender {
             self.recovery.extra = advanced && !entered && !self.board.head_is_resent();
             return;
         }
-        if cfg.kernel == Kernel::Shadow1_9 {
+        if cfg.kernel == Kernel::Shadow {
             return;
         }
         let clean = advanced && self.board.lost_out() <= lost;
@@ -219,11 +219,12 @@ impl Sender {
         self.recovery.state = CaState::Recovery;
         self.tail_high = 0;
         self.window.on_loss(cfg, self.board.in_flight());
-        if cfg.kernel == Kernel::Shadow1_9 {
-            // The window is reduced at once (`tcpCongestion_packetLoss`), and twice: to 0.64 in figure 2b of the KIST
-            // paper.
-            self.window.leave_recovery();
-            self.window.on_loss(cfg, self.board.in_flight());
+        if cfg.kernel == Kernel::Shadow {
+            // The window is reduced at once (`tcpCongestion_packetLoss`).
+            for _ in 1..cfg.reductions {
+                self.window.leave_recovery();
+                self.window.on_loss(cfg, self.board.in_flight());
+            }
             self.window.leave_recovery();
         }
     }
@@ -235,9 +236,7 @@ impl Sender {
     pub(super) fn enter_loss(&mut self, cfg: &TcpConfig, now: Instant) {
         let fresh = match self.recovery.state {
             CaState::Open | CaState::Disorder => true,
-            CaState::Recovery | CaState::Loss if matches!(cfg.kernel, Kernel::Ns3 | Kernel::Shadow1_9) => {
-                true
-            }
+            CaState::Recovery | CaState::Loss if matches!(cfg.kernel, Kernel::Ns3 | Kernel::Shadow) => true,
             CaState::Recovery => self.una >= self.recovery.high_seq,
             CaState::Loss => self.una >= self.recovery.high_seq || self.retries == 0,
         };
@@ -249,7 +248,7 @@ impl Sender {
         self.board.forget_reordering(cfg.reordering);
         match cfg.kernel {
             // A timeout reduces the window like any other loss (`tcp_retransmitTimerExpired`).
-            Kernel::Shadow1_9 => self.window.leave_recovery(),
+            Kernel::Shadow => self.window.leave_recovery(),
             // With RACK, segments that were sent recently remain in flight.
             _ => self.window.on_timeout(cfg, self.board.in_flight() + 1),
         }

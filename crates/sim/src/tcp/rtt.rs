@@ -43,7 +43,7 @@ impl Rtt {
     pub(super) fn on_sample(&mut self, cfg: &TcpConfig, sample: Duration, una: u64, nxt: u64) {
         let sample = nanos(sample).max(1);
         let floor = match cfg.kernel {
-            Kernel::Shadow1_9 => return self.on_sample_in_ms(sample / MS),
+            Kernel::Shadow => return self.on_sample_in_ms(sample / MS),
             Kernel::Linux3_2 | Kernel::Linux6 => nanos(cfg.min_rto),
             // In ns-3 the minimum RTO limits the sum, and the clock's resolution limits the variation.
             Kernel::Ns3 => MS,

@@ -223,7 +223,7 @@ impl Sender {
         if self.tail_high > 0 {
             self.on_tail_ack(cfg, segment, advanced, sacked_new > 0);
         }
-        if advanced || cfg.kernel == Kernel::Shadow1_9 {
+        if advanced || cfg.kernel == Kernel::Shadow {
             self.sample_rtt(cfg, now, segment.ts_ecr);
         }
         if advanced {
@@ -266,7 +266,7 @@ impl Sender {
         self.window.on_delivery(cfg, now, acked.segments, sample, (self.una, self.nxt), open, &self.rtt);
         if self.recovery.state != CaState::Recovery {
             let credit = match cfg.kernel {
-                Kernel::Linux3_2 | Kernel::Shadow1_9 => acked.segments,
+                Kernel::Linux3_2 | Kernel::Shadow => acked.segments,
                 Kernel::Linux6 => delivered,
                 Kernel::Ns3 => self.recovery.credit_like_ns3(cfg, self.una, delivered),
             };
@@ -278,7 +278,7 @@ impl Sender {
     /// buffered data did not fill the congestion window.
     /// Source: Linux 3.2 `tcp_check_space`, `tcp_should_expand_sndbuf`, `sk_stream_write_space`.
     fn tune_buffer(&mut self, cfg: &TcpConfig, now: Instant) {
-        let always = cfg.kernel == Kernel::Shadow1_9;
+        let always = cfg.kernel == Kernel::Shadow;
         if !std::mem::take(&mut self.shrank) || !(self.wants_space || always) {
             return;
         }
@@ -341,7 +341,7 @@ impl Sender {
     /// A lost segment, if the window has room. After a timeout, ns-3 sends new data before it retransmits segments beyond
     /// the highest SACKed one (RFC 6675 §4, `NextSeg` rule 1).
     fn poll_retransmission(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
-        if cfg.kernel == Kernel::Shadow1_9 {
+        if cfg.kernel == Kernel::Shadow {
             let (number, seq, numbers) = self.board.next_lost()?;
             let fits = self.board.place_of(number) < self.packet_window(cfg);
             return fits.then(|| self.send_again(cfg, now, number, seq, numbers));
@@ -374,10 +374,10 @@ impl Sender {
     fn send_again(&mut self, cfg: &TcpConfig, now: Instant, number: u64, seq: u64, numbers: u32) -> Chunk {
         // Shadow notes the last segment that was sent, not the next one (`_tcp_flush`).
         // Deviation: only at the first retransmission, because its receivers ignore most duplicates.
-        let early = cfg.kernel == Kernel::Shadow1_9 && !self.board.was_resent(number);
+        let early = cfg.kernel == Kernel::Shadow && !self.board.was_resent(number);
         let is_head = self.board.on_retransmit(now, number, self.nxt - u64::from(early));
         let restarts = match cfg.kernel {
-            Kernel::Shadow1_9 => true,
+            Kernel::Shadow => true,
             // `SendDataPacket` does not restart a running timer.
             Kernel::Ns3 => is_head && self.timer == Instant::FAR_FUTURE,
             Kernel::Linux3_2 | Kernel::Linux6 => is_head,
@@ -421,13 +421,26 @@ impl Sender {
         self.timer.min(self.small_queue.wake).min(heard)
     }
 
-    /// The network has dropped the segment at `seq`. The sender learns it after two round trips.
+    /// The network has dropped the segment at `seq`. The sender learns it some round trips later.
     /// Source: Shadow 1.9.0 `_tcp_createPacket`, `worker_schedulePacket`.
-    pub(super) fn on_dropped(&mut self, now: Instant, seq: u64) {
+    pub(super) fn on_dropped(&mut self, now: Instant, seq: u64, round_trips: u32) {
         if self.rtt.srtt() > Duration::ZERO {
             let drops = self.drops.get_or_insert_default();
             let last = drops.back().map_or(now, |(last, _)| *last);
-            drops.push_back((last.max(now + 2 * self.rtt.srtt()), seq));
+            drops.push_back((last.max(now + round_trips * self.rtt.srtt()), seq));
+        }
+    }
+
+    /// The network tells of the drops until `now`. Source: Shadow 1.5.0 `tcp_droppedPacket`.
+    fn hear_of_drops(&mut self, cfg: &TcpConfig, now: Instant) {
+        let Some(drops) = &mut self.drops else { return };
+        while let Some((_, seq)) = drops.front().filter(|(at, _)| *at <= now) {
+            self.board.mark_dropped(*seq);
+            drops.pop_front();
+            if cfg.drop_notices.is_some_and(|notices| notices.reduce) {
+                self.window.on_loss(cfg, self.board.in_flight());
+                self.window.leave_recovery();
+            }
         }
     }
 
@@ -520,7 +533,7 @@ impl Sender {
     /// Source: Shadow 1.9.0 `_tcp_flush`, `_tcp_updateSendWindow`, `_tcp_updateReceiveWindow`.
     fn places(&self, cfg: &TcpConfig) -> u32 {
         match cfg.kernel {
-            Kernel::Shadow1_9 => self.packet_window(cfg).saturating_sub(self.board.packets_out()),
+            Kernel::Shadow => self.packet_window(cfg).saturating_sub(self.board.packets_out()),
             _ => self.window.cwnd.saturating_sub(self.board.in_flight()),
         }
     }
@@ -639,12 +652,7 @@ impl Sender {
         if now >= self.small_queue.wake {
             self.small_queue.wake = Instant::FAR_FUTURE;
         }
-        if let Some(drops) = &mut self.drops {
-            while let Some((_, seq)) = drops.front().filter(|(at, _)| *at <= now) {
-                self.board.mark_dropped(*seq);
-                drops.pop_front();
-            }
-        }
+        self.hear_of_drops(cfg, now);
         if now < self.timer {
             return Ok(());
         }

@@ -123,6 +123,7 @@ fn every_profile_carries_downloads() {
         ("linux-3.2", "newreno"),
         ("linux-6", "newreno"),
         ("ns3", "newreno"),
+        ("shadow-1.5", "reno"),
         ("shadow-1.9-sockets", "cubic"),
         ("shadow-1.9", "cubic"),
         ("shadow-3.3", "reno"),
@@ -138,7 +139,7 @@ fn every_profile_carries_downloads() {
 /// Batches of an interface, and queues that count packets, are exact with the look-ahead, too.
 #[test]
 fn look_ahead_does_not_change_other_simulators_links() {
-    for profile in ["ns3", "shadow-1.9-sockets", "shadow-1.9"] {
+    for profile in ["ns3", "shadow-1.5", "shadow-1.9-sockets", "shadow-1.9"] {
         let lab = with_profile(profile, "newreno").set("run.duration", "15 s");
         let document = lab.document();
         let scenario = document.scenario("stock").expect("the variant is in the text");

@@ -12,7 +12,7 @@ const C: f64 = 0.4;
 fn beta(kernel: Kernel) -> (f64, u32) {
     match kernel {
         Kernel::Linux3_2 | Kernel::Linux6 | Kernel::Ns3 => (0.7, 15),
-        Kernel::Shadow1_9 => (819.0 / 1024.0, 23),
+        Kernel::Shadow => (819.0 / 1024.0, 23),
     }
 }
 
@@ -80,7 +80,7 @@ impl Default for Cubic {
 impl Cubic {
     pub(super) fn on_rtt(&mut self, kernel: Kernel, now: Instant, sample: Duration) {
         let young =
-            kernel != Kernel::Shadow1_9 && self.epoch != Instant::FAR_FUTURE && now.since(self.epoch) < YOUNG;
+            kernel != Kernel::Shadow && self.epoch != Instant::FAR_FUTURE && now.since(self.epoch) < YOUNG;
         let sample = nanos(sample).max(1);
         if self.min_rtt == 0 || (!young && sample < self.min_rtt) {
             self.min_rtt = sample;
@@ -106,7 +106,7 @@ impl Cubic {
         credit: u32,
     ) -> u32 {
         self.reno_count += credit;
-        if kernel == Kernel::Shadow1_9 {
+        if kernel == Kernel::Shadow {
             return self.credit_of_shadow(now, cwnd);
         }
         let fresh = self.epoch != Instant::FAR_FUTURE
@@ -130,8 +130,8 @@ impl Cubic {
     fn credit_of_shadow(&mut self, now: Instant, cwnd: u32) -> u32 {
         if now.since(self.pace_at) > SHADOW_PACE_LASTS {
             self.pace_at = now;
-            self.pace = self.cubic_pace(Kernel::Shadow1_9, now, cwnd, 1);
-            self.pace = self.pace.min(self.reno_pace(Kernel::Shadow1_9, cwnd));
+            self.pace = self.cubic_pace(Kernel::Shadow, now, cwnd, 1);
+            self.pace = self.pace.min(self.reno_pace(Kernel::Shadow, cwnd));
             self.reno_count = 0;
         }
         (self.pace / 2).max(1) + 2
@@ -146,7 +146,7 @@ impl Cubic {
         let t = nanos(t) as f64 / 1e9;
         let target = self.w_cubic(t);
         let mut pace = if target > window { window / (target - window) } else { 100.0 * window };
-        if kernel == Kernel::Shadow1_9 {
+        if kernel == Kernel::Shadow {
             // Beyond the plateau, at most 20 segments per second, before the count is halved.
             if t >= self.k {
                 pace = pace.max(window / (20.0 * self.min_rtt as f64 / 1e9));
@@ -179,7 +179,7 @@ impl Cubic {
         // Fast convergence: if a loss occurs below the last maximum, the maximum is reduced further.
         let gives_way = window < self.last_max;
         self.last_max = if gives_way { window * (1.0 + beta) / 2.0 } else { window };
-        ((window * beta) as u32).max(if kernel == Kernel::Shadow1_9 { 1 } else { 2 })
+        ((window * beta) as u32).max(if kernel == Kernel::Shadow { 1 } else { 2 })
     }
 
     pub(super) fn reset(&mut self) {

@@ -54,7 +54,7 @@ impl HyStart {
         }
         self.last_ack = now;
         let longest = match cfg.kernel {
-            Kernel::Linux3_2 | Kernel::Shadow1_9 => min_rtt / 2,
+            Kernel::Linux3_2 | Kernel::Shadow => min_rtt / 2,
             Kernel::Linux6 => (min_rtt + offload_delay(cfg, cwnd, srtt)) / 2,
             Kernel::Ns3 => min_rtt,
         };
@@ -76,7 +76,7 @@ impl HyStart {
             Kernel::Linux6 => (min_rtt / 8).clamp(4 * MS, 16 * MS),
             Kernel::Ns3 => min_rtt.clamp(4 * MS, 1000 * MS),
             // The first of the eight smoothed round trips is also the one with which Shadow compares them.
-            Kernel::Shadow1_9 => return false,
+            Kernel::Shadow => return false,
         };
         self.current > min_rtt + more
     }

@@ -90,7 +90,7 @@ impl Window {
         }
         let Some(sample) = sample else { return };
         // Both simulators pass the smoothed round trip to CUBIC.
-        let smoothed = matches!(cfg.kernel, Kernel::Ns3 | Kernel::Shadow1_9);
+        let smoothed = matches!(cfg.kernel, Kernel::Ns3 | Kernel::Shadow);
         let sample = if smoothed { rtt.srtt() } else { sample };
         cubic.on_rtt(cfg.kernel, now, sample);
         if !cfg.hystart || !slow_start {
@@ -190,7 +190,7 @@ impl Window {
     fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
         match cfg.kernel {
             _ if cfg.grows_unused => true,
-            Kernel::Linux3_2 | Kernel::Shadow1_9 => {
+            Kernel::Linux3_2 | Kernel::Shadow => {
                 let left = self.cwnd.saturating_sub(in_flight);
                 let held =
                     cfg.offload == Offload::Deferred && 3 * left < self.cwnd && left * cfg.mss < 65_536;
@@ -289,7 +289,7 @@ impl Window {
         }
         let limiting = match cfg.kernel {
             Kernel::Linux6 => self.is_limiting(cfg, in_flight),
-            Kernel::Linux3_2 | Kernel::Ns3 | Kernel::Shadow1_9 => packets_out >= self.cwnd,
+            Kernel::Linux3_2 | Kernel::Ns3 | Kernel::Shadow => packets_out >= self.cwnd,
         };
         if limiting {
             self.used = 0;

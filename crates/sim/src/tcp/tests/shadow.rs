@@ -1,6 +1,7 @@
-//! The TCP of Shadow 1.9.0.
+//! The TCP of Shadow 1.9.0, and that of Shadow 1.5.0.
 
 use super::*;
+use penstock_units::DataRate;
 
 /// A connection over 100 Mbit/s and 100 ms, in which each write of a side makes small segments.
 fn connection() -> World {
@@ -114,7 +115,7 @@ fn a_notice_repairs_a_lost_tail() {
         let lost = lose_a_cell(&mut world);
         let start = world.now;
         if told {
-            world.ends[0].on_dropped(start, &lost);
+            world.ends[0].on_dropped(&world.cfg[0], start, &lost);
         }
         while world.ends[0].info(&world.cfg[0]).retransmits == 0 {
             assert!(world.step(Instant::FAR_FUTURE));
@@ -139,7 +140,7 @@ fn a_reset_forgets_the_notices() {
     write_cells(&mut world, 5);
     world.run_for(Duration::from_millis(400));
     let lost = lose_a_cell(&mut world);
-    world.ends[0].on_dropped(world.now, &lost);
+    world.ends[0].on_dropped(&world.cfg[0], world.now, &lost);
     assert!(world.ends[0].poll_timeout().is_some());
     world.ends[0].reset(world.now);
     assert_eq!(world.ends[0].poll_timeout(), None);
@@ -157,4 +158,60 @@ fn round_trips_are_whole_milliseconds() {
     assert_eq!(rtt.srtt(), Duration::from_millis(rtt.srtt().as_millis() as u64));
     assert!((93..=100).contains(&rtt.srtt().as_millis()), "{:?}", rtt.srtt());
     assert_eq!(rtt.base_rto(&cfg), Duration::from_millis(200));
+}
+
+/// A connection of Shadow 1.5.0 over 10 Mbit/s and 100 ms after `cells` of its cells were acknowledged.
+fn older(cells: u32) -> World {
+    let cfg = TcpConfig { takes_turns: false, small_queues: false, ..TcpConfig::shadow_1_5() };
+    let mut world = World::connected(cfg, Path::new(10, 100));
+    world.trace = Some(Vec::new());
+    for _ in 0..cells {
+        write_cells(&mut world, 1);
+        world.run_for(Duration::from_millis(200));
+    }
+    world
+}
+
+/// Each notice halves the window, also those of one burst. There is no timeout that could do this before.
+#[test]
+fn each_notice_of_shadow_1_5_halves_the_window_after_a_round_trip() {
+    let mut world = older(30);
+    assert_eq!(cwnd(&world), 10 + 30);
+    world.censor = Some(|side, segment| side == 0 && segment.ts_val < Instant::from_millis(6200));
+    write_cells(&mut world, 2);
+    let start = world.now;
+    let sent = world.trace.as_ref().expect("it is traced");
+    let lost: Vec<Segment> = sent.iter().rev().take(2).map(|sent| sent.2).collect();
+    assert!(lost.iter().all(|segment| segment.len == 500), "{lost:?}");
+    for segment in lost.iter().rev() {
+        world.ends[0].on_dropped(&world.cfg[0], start, segment);
+    }
+    while world.ends[0].info(&world.cfg[0]).retransmits == 0 {
+        assert!(world.step(Instant::FAR_FUTURE));
+    }
+    let took = world.now.since(start).as_millis();
+    assert!((90..=101).contains(&took), "{took} ms");
+    assert_eq!(cwnd(&world), 10, "40, halved twice");
+}
+
+#[test]
+fn buffers_of_shadow_1_5_fit_the_path() {
+    let mut world = older(0);
+    let rates = [DataRate::mbit(8), DataRate::mbit(1)];
+    for side in 0..2 {
+        world.ends[side].fit_buffers(&world.cfg[side], rates, Duration::from_millis(100));
+    }
+    assert_eq!(world.ends[0].info(&world.cfg[0]).send_capacity, 125_000);
+    // 8 Mbit/s carry 100 kB in a round trip, and 1 Mbit/s 12.5 kB. 5/4 of these are ten packets.
+    for _ in 0..5 {
+        write_cells(&mut world, 1);
+        world.run_for(Duration::from_millis(200));
+    }
+    write_cells(&mut world, 40);
+    assert_eq!(world.ends[0].info(&world.cfg[0]).in_flight, 15_625 / 1448);
+    world.run_out();
+    let linux = &mut World::connected(TcpConfig::linux_3_2(), Path::new(10, 100));
+    let before = linux.ends[0].info(&linux.cfg[0]).send_capacity;
+    linux.ends[0].fit_buffers(&linux.cfg[0], rates, Duration::from_millis(100));
+    assert_eq!(linux.ends[0].info(&linux.cfg[0]).send_capacity, before);
 }
