@@ -2,6 +2,7 @@
 
 import io
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -10,12 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 import synthetic
 
 from penstock import cli
+
+BENCHES = Path(__file__).parents[2] / "benches"
 
 SMALL = """
 [scenario]
@@ -64,6 +68,13 @@ set = { "run.duration" = "2000 h", "run.sample" = "1 h", "trace.workloads" = [] 
 """
 )
 """The same with an endless variant."""
+
+
+def program(name: str) -> dict[str, Any]:
+    """The names of a program in benches/, like "kist_loss" or "references/worlds"."""
+    path = BENCHES / f"{name}.py"
+    with patch.object(sys, "path", [str(path.parent), *sys.path]):
+        return runpy.run_path(str(path))
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """The comparison of the testbed with the simulator, on rows with known results."""
 
-import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import program
 
-WORLDS = runpy.run_path(str(Path(__file__).parents[2] / "benches" / "references" / "worlds.py"))
+WORLDS = program("references/worlds")
 
 
 def row(variant: str, seed: int, *, web: float, fast: int) -> dict[str, Any]:

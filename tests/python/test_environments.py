@@ -1,7 +1,6 @@
 """Generated environments have the quantiles of the exact ones: of networks that `penstock network` makes from files."""
 
 import random
-import runpy
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars
 import pytest
+from conftest import program
 
 from penstock.networks import file
 
@@ -24,7 +24,7 @@ MANY = 1 << 30
 
 @pytest.fixture(scope="module")
 def bench() -> dict[str, Any]:
-    return runpy.run_path(str(ROOT / "benches" / "environments.py"))
+    return program("environments")
 
 
 def row(table: str, name: str, group: str, quantity: str) -> list[int]:

@@ -1,22 +1,16 @@
 """Tests of the closed loop of KIST's clients: how download times become the bytes of all relays."""
 
-import runpy
-import sys
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+from conftest import program
 
 from penstock.paper.curves import Curve, Panel
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def study() -> dict[str, Any]:
-    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
-        return runpy.run_path(str(ROOT / "benches" / "kist_closed_loop.py"))
+    return program("kist_closed_loop")
 
 
 def test_the_mean_has_the_assumed_tail(study: dict[str, Any]) -> None:

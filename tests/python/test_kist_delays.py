@@ -1,23 +1,17 @@
 """Tests of the calibration of delays and relays in the authors' network of KIST: its settings and its rule."""
 
 import math
-import runpy
-import sys
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+from conftest import program
 
 from penstock import catalog
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def study() -> dict[str, Any]:
-    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
-        return runpy.run_path(str(ROOT / "benches" / "kist_delays.py"))
+    return program("kist_delays")
 
 
 def made_up(study: dict[str, Any], relays: int, wait: float = 1.0) -> dict[str, Any]:

@@ -3,25 +3,21 @@
 import itertools
 import json
 import math
-import runpy
-import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
+from conftest import program
 
 from penstock import catalog
 
-ROOT = Path(__file__).parents[2]
 Setting = tuple[int, ...]
 
 
 @pytest.fixture(scope="module")
 def study() -> dict[str, Any]:
-    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
-        return runpy.run_path(str(ROOT / "benches" / "kist_factors.py"))
+    return program("kist_factors")
 
 
 def test_no_factor_is_confused_with_another_or_with_an_interaction_of_two(study: dict[str, Any]) -> None:

@@ -1,22 +1,16 @@
 """Tests of the calibration of KIST's network with both loads: its settings, its figures and its rule."""
 
-import runpy
-import sys
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+from conftest import program
 
 from penstock import catalog
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def study() -> dict[str, Any]:
-    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
-        return runpy.run_path(str(ROOT / "benches" / "kist_loads.py"))
+    return program("kist_loads")
 
 
 def made_up(study: dict[str, Any], relays: int, double: float = 1.0) -> dict[str, Any]:

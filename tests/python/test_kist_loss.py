@@ -1,12 +1,10 @@
 """Tests of the calibration of loss in the authors' network of KIST: its levels, its criteria and its rule."""
 
-import runpy
-import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+from conftest import program
 
 from penstock import catalog
 
@@ -15,8 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def study() -> dict[str, Any]:
-    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
-        return runpy.run_path(str(ROOT / "benches" / "kist_loss.py"))
+    return program("kist_loss")
 
 
 def made_up(loss: str, first: float, writes: float, wait: float, share: float) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """Tests of the calibration of KIST's network with the TCP of the authors' simulator."""
 
-import runpy
-import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+from conftest import program
 
 from penstock import catalog
 
@@ -15,19 +13,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def study() -> dict[str, Any]:
-    return of("kist_tcp")
-
-
-def of(bench: str) -> dict[str, Any]:
-    """The names of a program in benches/."""
-    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
-        return runpy.run_path(str(ROOT / "benches" / f"{bench}.py"))
+    return program("kist_tcp")
 
 
 def test_the_scenario_has_the_setting_that_the_rule_chose(study: dict[str, Any]) -> None:
     rows = study["grids"].read(ROOT / "docs" / "data" / "kist" / "authors-tcp.jsonl")
     assert sorted(map(study["setting_of"], rows)) == sorted(study["SETTINGS"])
-    overrides = tuple(study["setting_of"](of("kist_delays")["chosen"](rows)).overrides())
+    overrides = tuple(study["setting_of"](program("kist_delays")["chosen"](rows)).overrides())
     for scenario in (study["SCENARIO"], f"{study['SCENARIO']}-double"):
         name, tuned = catalog.load(scenario, overrides)
         assert tuned.resolved("vanilla") == catalog.load(name)[1].resolved("vanilla")

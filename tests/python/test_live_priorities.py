@@ -1,13 +1,12 @@
 """`benches/live_priorities.py` compares the modes of each round, and uses no void round."""
 
-import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import program
 
-ROOT = Path(__file__).parents[2]
 DOWNLOADS = "factor,round,load,mode,client,number,connected_s,first_byte_s,last_byte_s\n"
 ROUNDS = (
     "factor,round,load,mode,middle_mbit,guard_mbit,exit_mbit,late_p99_ms,late_max_ms,unseen,machine_load,station,"
@@ -20,7 +19,7 @@ PACE = {"none": 1.0, "EWMA": 0.84}
 
 @pytest.fixture(scope="module")
 def bench() -> dict[str, Any]:
-    return runpy.run_path(str(ROOT / "benches" / "live_priorities.py"))
+    return program("live_priorities")
 
 
 def tables(folder: Path) -> None:

@@ -1,12 +1,12 @@
 """`benches/networks.py` runs the right networks in the right order, and computes its table from their numbers."""
 
 import json
-import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import program
 
 from penstock import catalog
 
@@ -28,7 +28,7 @@ print(json.dumps({{
 
 @pytest.fixture(scope="module")
 def bench() -> dict[str, Any]:
-    return runpy.run_path(str(ROOT / "benches" / "networks.py"))
+    return program("networks")
 
 
 def test_each_network_runs_in_alternating_rounds_and_its_line_has_the_medians(

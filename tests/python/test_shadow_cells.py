@@ -1,22 +1,17 @@
 """The comparison of cells with Shadow, on a made-up capture."""
 
-import runpy
 import struct
-import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-
-REFERENCES = Path(__file__).parents[2] / "benches" / "references"
+from conftest import program
 
 
 @pytest.fixture
 def bench() -> dict[str, Any]:
     """The functions of the program."""
-    with patch.object(sys, "path", [str(REFERENCES), *sys.path]):
-        return runpy.run_path(str(REFERENCES / "shadow_cells.py"))
+    return program("references/shadow_cells")
 
 
 def record(plain: int, kind: int = 23) -> bytes:

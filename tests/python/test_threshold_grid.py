@@ -1,12 +1,10 @@
 """Tests of the search for the threshold throttle's parameters: its settings, its rule, and its table."""
 
-import runpy
-import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+from conftest import program
 
 from penstock import catalog
 
@@ -15,8 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def search() -> dict[str, Any]:
-    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
-        return runpy.run_path(str(ROOT / "benches" / "threshold_grid.py"))
+    return program("threshold_grid")
 
 
 def made_up(fraction: float, web: float, bulk: float) -> dict[str, Any]:

@@ -1,33 +1,23 @@
 """Tests of the calibration of the network and the threshold with the throttling paper's curves: settings and rules."""
 
 import math
-import runpy
-import sys
 import tomllib
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+from conftest import program
 
 from penstock import catalog
-
-ROOT = Path(__file__).parents[2]
-
-
-def load(name: str) -> dict[str, Any]:
-    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
-        return runpy.run_path(str(ROOT / "benches" / f"{name}.py"))
 
 
 @pytest.fixture(scope="module")
 def network() -> dict[str, Any]:
-    return load("throttling_network")
+    return program("throttling_network")
 
 
 @pytest.fixture(scope="module")
 def readings() -> dict[str, Any]:
-    return load("throttling_readings")
+    return program("throttling_readings")
 
 
 def slower(row: dict[str, Any], factor: float) -> dict[str, Any]:
@@ -59,7 +49,7 @@ def test_the_papers_numbers_are_those_of_its_figures(network: dict[str, Any], re
 
 @pytest.mark.parametrize("name", ["throttling_network", "throttling_readings"])
 def test_the_misfit_is_zero_at_the_papers_numbers_and_counts_ratios(name: str) -> None:
-    bench = load(name)
+    bench = program(name)
     paper = bench["paper"]()
     assert bench["misfit"](paper, paper) == 0
     for factor in (2, 0.5):

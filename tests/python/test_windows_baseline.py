@@ -1,32 +1,22 @@
 """Tests of DefenestraTor's calibrations with stock Tor's digitized curves: their settings and their rules."""
 
 import math
-import runpy
-import sys
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
+from conftest import program
 
 from penstock import catalog
-
-ROOT = Path(__file__).parents[2]
-
-
-def study(name: str) -> dict[str, Any]:
-    with patch.object(sys, "path", [str(ROOT / "benches"), *sys.path]):
-        return runpy.run_path(str(ROOT / "benches" / f"{name}.py"))
 
 
 @pytest.fixture(scope="module")
 def baseline() -> dict[str, Any]:
-    return study("windows_baseline")
+    return program("windows_baseline")
 
 
 @pytest.fixture(scope="module")
 def network() -> dict[str, Any]:
-    return study("windows_network")
+    return program("windows_network")
 
 
 def scaled(row: dict[str, Any], factor: float) -> dict[str, Any]:
