@@ -1,4 +1,4 @@
-"""Links that `make docs` does not check: in the Markdown files outside of docs/, and from docs/ to the repository."""
+"""What `make docs` does not check: links outside of docs/ and from docs/ to the repository, and repeated headings."""
 
 import re
 from pathlib import Path
@@ -14,10 +14,14 @@ def prose(page: Path) -> str:
     return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
+def headings(page: Path) -> list[str]:
+    """Return the headings of a page."""
+    return re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
+
+
 def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as code hosts and MkDocs make them."""
-    headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings(page)}
 
 
 def broken(page: Path) -> list[str]:
@@ -38,3 +42,8 @@ def broken(page: Path) -> list[str]:
 
 def test_links_lead_to_files_and_headings_of_the_repository() -> None:
     assert [link for page in PAGES for link in broken(page)] == []
+
+
+def test_a_validation_page_has_each_section_once() -> None:
+    for page in (ROOT / "docs" / "validation").glob("*.md"):
+        assert len(headings(page)) == len(set(headings(page))), page.name
