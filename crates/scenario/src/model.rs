@@ -212,8 +212,7 @@ pub enum TcpProfile {
     Linux6,
     /// Default sockets of ns-3: minimum RTO of 1 s, buffers of fixed size. Queues count packets.
     Ns3,
-    /// Sockets, interfaces and TCP of Shadow 1.5.0: buffers that fit the path, and a window that halves whenever the network
-    /// tells of a loss.
+    /// Sockets, interfaces and TCP of Shadow 1.5.0: buffers that fit the path, and a window that halves at each loss notice.
     Shadow1_5,
     /// Sockets and interfaces of Shadow 1.9.0 with the TCP of Linux 3.2: large first buffers, batches of 10 ms, and a
     /// TCP_INFO that counts unsent bytes as unacknowledged.

@@ -124,10 +124,11 @@ impl Net<'_> {
         let segment = here.deliver();
         self.delivered += 1;
         here.take_arriving(&segment, |tag| self.tracker.nic_in(tag, to.host, now));
-        let (before, was_open) = (here.tcp.received_end(), here.tcp.is_established());
+        let before = here.tcp.received_end();
+        let opens = host.tcp.fits_path() && !here.tcp.is_established();
         here.tcp.on_segment(&host.tcp, now, &segment);
         let after = here.tcp.received_end();
-        if !was_open && here.tcp.is_established() {
+        if opens && here.tcp.is_established() {
             let (rates, rtt) = self.topology.path(to.host, here.peer.sock.host);
             here.tcp.fit_buffers(&host.tcp, rates, rtt);
         }

@@ -78,14 +78,14 @@ pub enum Buffer {
     OfPath(u64),
 }
 
-/// What the network tells the sender of a lost segment.
+/// How a simulator reports lost segments to their senders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DropNotices {
-    /// The share of the lost segments of which the sender hears.
+    /// The fraction of losses that the simulator reports.
     pub share: f64,
-    /// When it hears of a loss [smoothed round trips].
+    /// The time from a loss to its notice [smoothed round trips].
     pub round_trips: u32,
-    /// Whether each notice reduces the congestion window.
+    /// Whether the sender reduces its congestion window at each notice.
     pub reduce: bool,
 }
 
@@ -166,9 +166,9 @@ pub struct TcpConfig {
     pub slow_start_after_idle: bool,
     /// Whether TCP delays a small segment while another small segment is unacknowledged (no TCP_NODELAY).
     pub nagle: bool,
-    /// How often a loss reduces the congestion window (only Shadow).
+    /// The number of window reductions at a loss (only Shadow).
     pub reductions: u8,
-    /// What the network tells senders of lost segments (only simulators).
+    /// The loss notices that senders receive; `None` in a real network.
     pub drop_notices: Option<DropNotices>,
     /// The number of SYN or SYN-ACK retransmissions before the connection fails (`tcp_syn_retries`).
     pub syn_retries: u8,
@@ -177,6 +177,11 @@ pub struct TcpConfig {
 }
 
 impl TcpConfig {
+    /// Whether a buffer fits the path, so that [`Endpoint::fit_buffers`](super::Endpoint::fit_buffers) has an effect.
+    pub fn fits_path(&self) -> bool {
+        [self.send_buffer, self.receive_buffer].iter().any(|buffer| matches!(buffer, Buffer::OfPath(_)))
+    }
+
     /// An [`adv_win_scale`](Self::adv_win_scale) beyond the size of any buffer.
     pub const NO_RESERVE: u8 = 63;
 
@@ -307,14 +312,17 @@ impl TcpConfig {
     }
 
     /// The TCP of the simulator Shadow 1.5.0. Segments, ACKs and windows are those of [`shadow_1_9`](Self::shadow_1_9).
-    /// Buffers hold 5/4 of what the path carries in a round trip. The simulator tells the sender of each lost segment after
+    /// Buffers hold 5/4 of what the path carries in a round trip. The simulator reports each lost segment to its sender after
     /// a round trip, and each notice halves the window. Sockets take turns at the interface. Use Reno, its only algorithm.
     ///
     /// Source: Shadow 1.5.0 `shd-tcp.c` (`_tcp_autotune`, `_tcp_updateCongestionWindow`, `tcp_droppedPacket`, `_tcp_flush`),
     /// `shd-network.c` (`network_scheduleRetransmit`), `shd-network-interface.c` (`_networkinterface_scheduleNextSend`).
-    /// Deviation: nobody tells of segments that a full receive queue drops. SACKs show these losses, or a timeout of a
-    /// minute; Shadow 1.5.0 has no timeouts. A notice comes after the smoothed round trip, which includes queues. The
-    /// receive window has the size of the receive buffer; Shadow's has that of the send buffer.
+    /// Deviation: a full receive queue drops segments without a notice. The sender then detects the loss by SACKs, or by
+    /// an RTO of a minute; Shadow 1.5.0 has neither, and hardly drops there. A notice comes after the smoothed round trip,
+    /// which includes queues; a later SACK of the same loss halves the window again. The receive window has the size of the
+    /// receive buffer, and unread data close it. Shadow's has the size of the send buffer, and unread data cause drops. A
+    /// packet at the interface counts once against the send buffer, and twice in Shadow. Buffers follow the mean delay;
+    /// Shadow's follow its 80th percentile. Each loss sets ssthresh; in Shadow, only the first one does.
     pub fn shadow_1_5() -> Self {
         TcpConfig {
             congestion: Congestion::Reno,

@@ -421,7 +421,7 @@ impl Sender {
         self.timer.min(self.small_queue.wake).min(heard)
     }
 
-    /// The network has dropped the segment at `seq`. The sender learns it some round trips later.
+    /// The network has dropped the segment at `seq`. The sender receives a notice after `round_trips`.
     /// Source: Shadow 1.9.0 `_tcp_createPacket`, `worker_schedulePacket`.
     pub(super) fn on_dropped(&mut self, now: Instant, seq: u64, round_trips: u32) {
         if self.rtt.srtt() > Duration::ZERO {
@@ -431,8 +431,8 @@ impl Sender {
         }
     }
 
-    /// The network tells of the drops until `now`. Source: Shadow 1.5.0 `tcp_droppedPacket`.
-    fn hear_of_drops(&mut self, cfg: &TcpConfig, now: Instant) {
+    /// Handles the loss notices that are due. Source: Shadow 1.5.0 `tcp_droppedPacket`.
+    fn on_loss_notices(&mut self, cfg: &TcpConfig, now: Instant) {
         let Some(drops) = &mut self.drops else { return };
         while let Some((_, seq)) = drops.front().filter(|(at, _)| *at <= now) {
             self.board.mark_dropped(*seq);
@@ -652,7 +652,7 @@ impl Sender {
         if now >= self.small_queue.wake {
             self.small_queue.wake = Instant::FAR_FUTURE;
         }
-        self.hear_of_drops(cfg, now);
+        self.on_loss_notices(cfg, now);
         if now < self.timer {
             return Ok(());
         }

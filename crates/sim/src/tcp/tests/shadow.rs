@@ -19,13 +19,18 @@ fn write_cells(world: &mut World, count: u32) {
     (0..count).for_each(|_| world.write(0, 500));
 }
 
-/// A connection after `bursts` of `count` cells, one burst every 200 ms. All cells were acknowledged.
-fn after(bursts: u32, count: u32) -> World {
-    let mut world = connection();
+/// Writes `bursts` of `count` cells, one burst every 200 ms. All cells are then acknowledged.
+fn write_bursts(world: &mut World, bursts: u32, count: u32) {
     for _ in 0..bursts {
-        write_cells(&mut world, count);
+        write_cells(world, count);
         world.run_for(Duration::from_millis(200));
     }
+}
+
+/// A connection after these bursts.
+fn after(bursts: u32, count: u32) -> World {
+    let mut world = connection();
+    write_bursts(&mut world, bursts, count);
     world
 }
 
@@ -160,22 +165,19 @@ fn round_trips_are_whole_milliseconds() {
     assert_eq!(rtt.base_rto(&cfg), Duration::from_millis(200));
 }
 
-/// A connection of Shadow 1.5.0 over 10 Mbit/s and 100 ms after `cells` of its cells were acknowledged.
-fn older(cells: u32) -> World {
+/// A connection of Shadow 1.5.0 over 10 Mbit/s and 100 ms, without turns at the interface.
+fn connection_of_1_5() -> World {
     let cfg = TcpConfig { takes_turns: false, small_queues: false, ..TcpConfig::shadow_1_5() };
     let mut world = World::connected(cfg, Path::new(10, 100));
     world.trace = Some(Vec::new());
-    for _ in 0..cells {
-        write_cells(&mut world, 1);
-        world.run_for(Duration::from_millis(200));
-    }
     world
 }
 
-/// Each notice halves the window, also those of one burst. There is no timeout that could do this before.
+/// Each notice halves the window, also those of one burst. The RTO of a minute cannot expire before.
 #[test]
 fn each_notice_of_shadow_1_5_halves_the_window_after_a_round_trip() {
-    let mut world = older(30);
+    let mut world = connection_of_1_5();
+    write_bursts(&mut world, 30, 1);
     assert_eq!(cwnd(&world), 10 + 30);
     world.censor = Some(|side, segment| side == 0 && segment.ts_val < Instant::from_millis(6200));
     write_cells(&mut world, 2);
@@ -196,17 +198,14 @@ fn each_notice_of_shadow_1_5_halves_the_window_after_a_round_trip() {
 
 #[test]
 fn buffers_of_shadow_1_5_fit_the_path() {
-    let mut world = older(0);
+    let mut world = connection_of_1_5();
     let rates = [DataRate::mbit(8), DataRate::mbit(1)];
     for side in 0..2 {
         world.ends[side].fit_buffers(&world.cfg[side], rates, Duration::from_millis(100));
     }
     assert_eq!(world.ends[0].info(&world.cfg[0]).send_capacity, 125_000);
     // 8 Mbit/s carry 100 kB in a round trip, and 1 Mbit/s 12.5 kB. 5/4 of these are ten packets.
-    for _ in 0..5 {
-        write_cells(&mut world, 1);
-        world.run_for(Duration::from_millis(200));
-    }
+    write_bursts(&mut world, 5, 1);
     write_cells(&mut world, 40);
     assert_eq!(world.ends[0].info(&world.cfg[0]).in_flight, 15_625 / 1448);
     world.run_out();
