@@ -197,6 +197,14 @@ section! {
         /// The time that an interface sends or receives at once; with "0 s", it handles packets one by one. With
         /// "auto", the profile decides: 10 ms for the profiles of Shadow 1.x, and otherwise "0 s".
         interface_batch: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
+        /// The order in which an interface sends its host's packets. With "arrival", it is that of their arrival in the
+        /// interface's queue. With "oldest-write", packets wait in their sockets; the interface sends ACKs first, and
+        /// then the data that were written first, as in Shadow 1.9. With "auto", sockets take turns with "shadow-1.5"
+        /// and "shadow-3.3", and otherwise it is "arrival".
+        interface_order: Option<InterfaceOrder> = Or("auto", Choice(&[
+            ("arrival", InterfaceOrder::Arrival),
+            ("oldest-write", InterfaceOrder::OldestWrite),
+        ])), Is("auto");
         /// With true, each write starts a new segment, as in Shadow 1.x, so small writes make small segments. Congestion
         /// windows count segments. With "auto", only "shadow-1.5" and "shadow-1.9" do this.
         segment_per_write: Option<bool> = Or("auto", Flag), Is("auto");
@@ -233,10 +241,7 @@ impl Tcp {
 
     /// The time that an interface sends or receives at once; `None` if it handles packets one by one.
     pub fn batch(&self) -> Option<Duration> {
-        let default = match self.profile {
-            TcpProfile::Shadow1_5 | TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9 => SHADOW_BATCH,
-            _ => Duration::ZERO,
-        };
+        let default = if self.profile.is_shadow_1() { SHADOW_BATCH } else { Duration::ZERO };
         Some(self.interface_batch.unwrap_or(default)).filter(|batch| !batch.is_zero())
     }
 }
@@ -245,19 +250,20 @@ impl Tcp {
 const SHADOW_BATCH: Duration = Duration::from_millis(10);
 
 impl TcpProfile {
+    /// Whether the profile has the interfaces of Shadow 1.x.
+    fn is_shadow_1(self) -> bool {
+        matches!(self, TcpProfile::Shadow1_5 | TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9)
+    }
+
     /// The queue of a receiving link, unless the scenario sets another one. Linux has no such queue; ModelNet's had 50
     /// packets of 1500 B.
     ///
     /// Deviation: Shadow 3.3.0 has CoDel without a limit there.
     pub fn link_queue(self) -> LinkQueue {
         match self {
-            TcpProfile::Linux3_2 | TcpProfile::Linux6 | TcpProfile::Shadow3_3 => {
-                LinkQueue::Bytes(Bytes::new(75_000))
-            }
             TcpProfile::Ns3 => LinkQueue::Packets(100),
-            TcpProfile::Shadow1_5 | TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9 => {
-                LinkQueue::Bytes(Bytes::new(1_024_000))
-            }
+            _ if self.is_shadow_1() => LinkQueue::Bytes(Bytes::new(1_024_000)),
+            _ => LinkQueue::Bytes(Bytes::new(75_000)),
         }
     }
 }
@@ -279,6 +285,15 @@ impl LinkQueue {
             LinkQueue::Packets(packets) => Bytes::new(u64::from(packets) * 1514),
         }
     }
+}
+
+/// The order in which an interface serves the packets of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceOrder {
+    /// The order of arrival at the interface's queue.
+    Arrival,
+    /// ACKs and retransmissions first, and then the data that were written first.
+    OldestWrite,
 }
 
 /// Congestion control of TCP.

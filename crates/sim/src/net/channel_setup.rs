@@ -36,7 +36,8 @@ impl Net<'_> {
         let Some(step) = next else { return };
         let peer = here.peer.sock;
         let written = FLIGHTS.get(step as usize).map(|bytes| {
-            here.tcp.write(tcp, now, *bytes);
+            host.writes += 1;
+            here.tcp.write(tcp, host.writes, *bytes);
             here.tcp.written_end()
         });
         // The initiator may use the channel after it has sent the last message; the responder, after it has received

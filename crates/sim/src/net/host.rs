@@ -5,12 +5,12 @@ use super::packet::{Arrival, Delivery, SockRef};
 use super::socket::Sock;
 use crate::cell::Request;
 use crate::queue::{HostId, Timers};
-use crate::tcp::{self, TcpConfig};
+use crate::tcp::{self, InterfaceOrder, TcpConfig};
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model::{self, Span};
 use penstock_units::{Bytes, Duration, Instant, Rng};
 use slab::Slab;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 /// The length of the network interface's queue [packet] (the default of Linux's `txqueuelen`).
@@ -40,6 +40,8 @@ pub(crate) struct Host {
     pub(crate) lookahead: Duration,
     pub(crate) timers: Timers<Timer>,
     pub(crate) sent: u64,
+    /// The number of the last write of the host's sockets.
+    pub(crate) writes: u64,
     pub(crate) socks: Slab<Sock>,
     /// The slots of accepted sockets, by host and generation of the peer's socket.
     pub(crate) accepted: BTreeMap<(HostId, u32), u32>,
@@ -51,6 +53,9 @@ pub(crate) struct Host {
     pub(crate) ready: VecDeque<Ready>,
     /// Slots of the sockets that wait for space in the interface's queue.
     pub(crate) nic_waiters: VecDeque<u32>,
+    /// The sockets with waiting segments, if the interface sends the oldest write first: the number of the first
+    /// segment's write, and the slot.
+    pub(crate) line: BTreeSet<(u64, u32)>,
     pub(crate) drain_scheduled: bool,
     /// The time of the next check of the relay's bound; FAR_FUTURE for other hosts.
     pub(crate) next_bound_check: Instant,
@@ -149,6 +154,9 @@ impl Host {
                 link.set_batches(time);
             }
         }
+        if config.interface_order == InterfaceOrder::OldestWrite {
+            up.let_sockets_wait();
+        }
         Host {
             up,
             down,
@@ -169,6 +177,8 @@ impl Host {
             streams: Vec::new(),
             ready: VecDeque::new(),
             nic_waiters: VecDeque::new(),
+            line: BTreeSet::new(),
+            writes: 0,
             drain_scheduled: false,
             next_bound_check: Instant::FAR_FUTURE,
             received: 0,
@@ -246,6 +256,11 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         initial_cwnd: tcp.initial_window.unwrap_or(defaults.initial_cwnd),
         send_buffer: buffer(host.group.send_buffer, tuned),
         receive_buffer: buffer(host.group.receive_buffer, defaults.receive_buffer),
+        interface_order: match tcp.interface_order {
+            None => defaults.interface_order,
+            Some(model::InterfaceOrder::Arrival) => InterfaceOrder::Arrival,
+            Some(model::InterfaceOrder::OldestWrite) => InterfaceOrder::OldestWrite,
+        },
         ..defaults
     }
 }

@@ -90,7 +90,8 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             let fitting = (space / u64::from(CELL_BYTES)).max(1);
             let count = wanted.min(fitting).min(RECORD_CELLS).min(cells.len() as u64);
             let bytes = count * u64::from(CELL_BYTES);
-            here.tcp.write(tcp, now, bytes + RECORD_OVERHEAD);
+            host.writes += 1;
+            here.tcp.write(tcp, host.writes, bytes + RECORD_OVERHEAD);
             // A TLS record is readable only as a whole, so each of its cells ends where the record ends.
             let end = here.tcp.written_end();
             for cell in cells.drain(..count as usize) {
@@ -234,7 +235,8 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
                 let mut requests = Vec::new();
                 while accepted < limit.get() && here.tcp.write_space(tcp) > 0 {
                     let Some(payload) = take_first(payloads) else { break };
-                    here.tcp.write(tcp, now, payload.len.into());
+                    host.writes += 1;
+                    here.tcp.write(tcp, host.writes, payload.len.into());
                     accepted += u64::from(payload.len);
                     if let Some(request) = payload.request {
                         requests.push((here.tcp.written_end(), request));

@@ -33,6 +33,8 @@ struct Foreign {
     /// When the transmission of each packet in the queue begins; only with a limit in packets.
     begins: VecDeque<Instant>,
     batches: Option<Batches>,
+    /// Whether packets wait in their sockets until the interface is idle.
+    sockets_wait: bool,
 }
 
 impl Foreign {
@@ -55,7 +57,7 @@ impl Foreign {
         if self.packets.is_some() {
             self.begins.push_back(Instant::from_nanos(start));
         }
-        self.batches.as_mut().map(|batches| batches.add(now, each))
+        self.batches.as_mut().map(|batches| batches.add(now, each, self.sockets_wait))
     }
 }
 
@@ -74,10 +76,12 @@ struct Batches {
 }
 
 impl Batches {
-    /// Adds a packet with a transmission time of `each`. Returns when its batch begins.
-    fn add(&mut self, now: Instant, each: u64) -> Instant {
+    /// Adds a packet with a transmission time of `each`. Returns when its batch begins. With `at_begin`, a batch takes
+    /// packets also at the moment when it begins.
+    fn add(&mut self, now: Instant, each: u64, at_begin: bool) -> Instant {
         let free_at = Instant::from_nanos(self.begins.as_nanos() + self.used);
-        if now < self.begins && self.used <= self.time {
+        let takes = now < self.begins || (at_begin && now == self.begins);
+        if takes && self.used <= self.time {
             self.used += each;
         } else {
             (self.begins, self.used) = (free_at.max(now), each);
@@ -102,6 +106,11 @@ impl Link {
     pub(crate) fn set_batches(&mut self, time: Duration) {
         let batches = Batches { time: nanos(time), begins: Instant::ZERO, used: 0 };
         self.foreign.get_or_insert_default().batches = Some(batches);
+    }
+
+    /// Lets packets wait in their sockets until the interface is idle.
+    pub(crate) fn let_sockets_wait(&mut self) {
+        self.foreign.get_or_insert_default().sockets_wait = true;
     }
 
     /// The transmission time of a packet of `bytes` [ns].
@@ -138,6 +147,17 @@ impl Link {
     #[inline(never)]
     fn foreign_room(&mut self, now: Instant, bytes: u64) -> u32 {
         u32::from(self.has_room(now, bytes))
+    }
+
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
+        self.free_at <= now
+    }
+
+    /// Whether the interface is idle, or has begun a batch at `now` that takes more packets.
+    pub(crate) fn continues(&self, now: Instant) -> bool {
+        let in_batch = |batches: &Batches| batches.begins == now && batches.used <= batches.time;
+        self.is_idle(now)
+            || self.foreign.as_ref().and_then(|foreign| foreign.batches.as_ref()).is_some_and(in_batch)
     }
 
     /// A packet of `bytes` that enters the queue at `at` or later does not leave before this time.
@@ -180,9 +200,12 @@ impl Link {
         self.rate.bytes_in(self.free_at.since(now))
     }
 
-    /// The time at which `bytes` of the current queue will have left. If the queue has fewer bytes, the time at which
-    /// it will be empty.
+    /// The time at which `bytes` of the current queue will have left. If the queue has fewer bytes, or packets wait in
+    /// their sockets, the time at which it will be empty.
     pub(crate) fn after(&self, now: Instant, bytes: u64) -> Instant {
+        if self.foreign.as_ref().is_some_and(|foreign| foreign.sockets_wait) {
+            return self.free_at.max(now);
+        }
         let gone = Instant::from_nanos(now.as_nanos() + self.rate.nanos_for(bytes));
         gone.min(self.free_at.max(now))
     }
@@ -218,6 +241,30 @@ mod tests {
         assert_eq!(link.send(MS(40), 4000), MS(40), "an idle interface delays nothing");
         assert_eq!(link.send(MS(42), 4000), MS(44));
         assert_eq!(link.backlog(MS(42)), Bytes::new(6000));
+    }
+
+    /// 1 B takes 1 µs. An idle interface takes one packet. When that packet has left, a batch takes the packets that wait.
+    #[test]
+    fn packets_wait_in_sockets_until_the_interface_is_idle() {
+        let mut link = Link::new(DataRate::new(1_000_000).unwrap(), Bytes::mib(1));
+        link.set_batches(Duration::from_millis(10));
+        link.let_sockets_wait();
+        assert!(link.is_idle(MS(5)));
+        assert_eq!(link.send(MS(5), 4000), MS(5));
+        assert!(!link.is_idle(MS(5)) && !link.continues(MS(8)));
+        assert_eq!(link.after(MS(8), 0), MS(9));
+        let mut sent = 0;
+        while link.continues(MS(9)) {
+            assert_eq!(link.send(MS(9), 4000), MS(9));
+            sent += 1;
+        }
+        assert_eq!(
+            (sent, link.after(MS(9), 0)),
+            (3, MS(21)),
+            "8 ms are below the limit of 10 ms, so a third one goes"
+        );
+        link.set_batches(Duration::ZERO);
+        assert!(link.continues(MS(21)));
     }
 
     #[test]

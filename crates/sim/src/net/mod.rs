@@ -16,6 +16,7 @@ mod inspect;
 mod kernel;
 mod link;
 mod mail;
+mod oldest_write;
 mod packet;
 mod plain;
 mod readiness;

@@ -35,7 +35,8 @@ impl Net<'_> {
             app.connected.get_or_insert(now);
             let written = app.to_send.min(here.tcp.write_space(tcp));
             if written > 0 {
-                here.tcp.write(tcp, now, written);
+                host.writes += 1;
+                here.tcp.write(tcp, host.writes, written);
                 requested = app.take(written).map(|request| (here.tcp.written_end(), Item::Request(request)));
             }
         }

@@ -9,7 +9,7 @@ use crate::script::Script;
 use crate::tcp::{Endpoint, TcpConfig};
 use penstock_scenario::markov::Observation;
 use penstock_scenario::model::{Activity, Tgen, Workload};
-use penstock_units::{Duration, Instant, fifo::take_first};
+use penstock_units::{Duration, fifo::take_first};
 
 impl Net<'_> {
     pub(super) fn serve_requests(&mut self, sock: SockRef) {
@@ -52,12 +52,13 @@ impl Net<'_> {
             left = 0;
         } else if let Some(script) = here.cold.as_mut().and_then(|cold| cold.script.as_mut()) {
             if left == 0 || here.tcp.is_writable(tcp) {
-                paused_until =
-                    run_server_script(script, &mut here.tcp, tcp, now, &mut left).map(|pause| now + pause);
+                paused_until = run_server_script(script, &mut here.tcp, tcp, &mut host.writes, &mut left)
+                    .map(|pause| now + pause);
             }
         } else if !thinks && (requested || (left > 0 && here.tcp.is_writable(tcp))) {
             let bytes = left.min(here.tcp.write_space(tcp));
-            here.tcp.write(tcp, now, bytes);
+            host.writes += 1;
+            here.tcp.write(tcp, host.writes, bytes);
             left -= bytes;
             if left == 0 {
                 // Without keep-alive, the server closes the connection at the end of the response.
@@ -97,14 +98,15 @@ fn run_server_script(
     script: &mut Script,
     endpoint: &mut Endpoint,
     tcp: &TcpConfig,
-    now: Instant,
+    writes: &mut u64,
     left: &mut u64,
 ) -> Option<Duration> {
     let mut pause = None;
     loop {
         let bytes = (*left).min(endpoint.write_space(tcp));
         if bytes > 0 {
-            endpoint.write(tcp, now, bytes);
+            *writes += 1;
+            endpoint.write(tcp, *writes, bytes);
             *left -= bytes;
         }
         if *left > 0 || script.ended || script.paused {

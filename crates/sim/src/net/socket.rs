@@ -69,6 +69,9 @@ pub(crate) struct Cold {
     /// At the exit of a traced circuit, the arrival times of bytes from the server.
     pub(crate) traced: Option<Traced>,
     pub(crate) script: Option<Script>,
+    /// Segments that wait for an interface which sends the oldest write first, with the number of their write; 0 for
+    /// ACKs and retransmissions.
+    pub(crate) waiting: VecDeque<(u64, Segment)>,
     /// Whether a server does not answer yet.
     pub(crate) thinks: bool,
 }
@@ -302,9 +305,11 @@ impl Sock {
         self.owner == Owner::Closed && self.tcp.is_closed()
     }
 
-    /// Whether the socket can be removed: it is closed, no segment is on its way to it, and the host does not serve it.
+    /// Whether the socket can be removed: it is closed, no segment is on its way to it or waits in it, and the host does
+    /// not serve it.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_done() && self.inbound.is_empty() && self.ready == Interest::default()
+        let waits = || self.cold.as_ref().is_some_and(|cold| !cold.waiting.is_empty());
+        self.is_done() && self.inbound.is_empty() && self.ready == Interest::default() && !waits()
     }
 }
 

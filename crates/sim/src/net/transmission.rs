@@ -5,7 +5,7 @@ use super::packet::{Peer, SockRef};
 use super::socket::{Owner, Sock, TrainInFlight};
 use super::{Net, TICK};
 use crate::queue::HostId;
-use crate::tcp::Train;
+use crate::tcp::{InterfaceOrder, Train};
 use penstock_scenario::model::LossOf;
 use penstock_units::Instant;
 
@@ -33,6 +33,11 @@ impl Net<'_> {
         if self.sock(sock).tcp.is_settled() {
             return;
         }
+        if self.hosts[sock.host as usize].tcp.interface_order == InterfaceOrder::OldestWrite {
+            self.queue_segments(sock);
+            self.arm_tcp_timer(sock);
+            return;
+        }
         loop {
             let host = &mut self.hosts[sock.host as usize];
             let here = &mut host.socks[sock.slot as usize];
@@ -58,12 +63,21 @@ impl Net<'_> {
     /// has loss or jitter, or a cell is tracked, segments are sent one at a time.
     pub(super) fn send_segments(&mut self, sock: SockRef, most: u32) -> bool {
         let now = self.now();
-        let id = sock.host;
-        let host = &mut self.hosts[id as usize];
+        let host = &mut self.hosts[sock.host as usize];
         let here = &mut host.socks[sock.slot as usize];
         let is_single = self.one_by_one || here.random_wire.is_some() || here.has_leaving();
         let most = if is_single { 1 } else { most };
         let Some(train) = here.tcp.poll_train(&host.tcp, now, most) else { return false };
+        self.put_on_wire(sock, train);
+        true
+    }
+
+    /// Sends polled segments over the interface.
+    pub(super) fn put_on_wire(&mut self, sock: SockRef, train: Train) {
+        let now = self.now();
+        let id = sock.host;
+        let host = &mut self.hosts[id as usize];
+        let here = &mut host.socks[sock.slot as usize];
         let Train { first: segment, count: segments } = train;
         let (left, gap) = host.up.send_train(now, segment.wire_bytes(), segments);
         here.tcp.on_departure(&host.tcp, left, segment.wire_bytes());
@@ -80,7 +94,7 @@ impl Net<'_> {
                 if self.topology.tells(id, to.host, told) {
                     here.tcp.on_dropped(&host.tcp, left, &segment);
                 }
-                return true;
+                return;
             }
             at = (left + self.topology.delay(id, to.host, wire)).max(now + TICK);
             if !wire.jitter.is_zero() {
@@ -92,7 +106,6 @@ impl Net<'_> {
         }
         let train = TrainInFlight { at, gap, count, train, enqueued: 0, delivered: 0 };
         self.post_train(to, from, owner, train);
-        true
     }
 
     pub(super) fn arm_tcp_timer(&mut self, sock: SockRef) {
@@ -155,6 +168,10 @@ impl Net<'_> {
     pub(crate) fn on_nic_drained(&mut self, id: HostId) {
         let now = self.now();
         self.hosts[id as usize].drain_scheduled = false;
+        if self.hosts[id as usize].tcp.interface_order == InterfaceOrder::OldestWrite {
+            self.serve_line(id);
+            return;
+        }
         loop {
             let host = &mut self.hosts[id as usize];
             if !host.up.has_room(now, host.tcp.full_segment()) {

@@ -40,6 +40,18 @@ pub enum Congestion {
     Cubic,
 }
 
+/// The order in which an interface serves the sockets of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceOrder {
+    /// The order in which segments reach the interface's queue.
+    Arrival,
+    /// One segment of each socket in turn. With [`TcpConfig::small_queues`], a socket then has only one segment in the
+    /// interface's queue.
+    Turns,
+    /// Pure ACKs and retransmissions first, and then the data that were written first. Segments wait in their sockets.
+    OldestWrite,
+}
+
 /// How data reach the network interface. Only the tuning of the send buffer depends on this.
 ///
 /// The kernel grows a send buffer only if the congestion window looks unfilled after sending. In every variant, the
@@ -159,9 +171,8 @@ pub struct TcpConfig {
     /// Whether a socket delays new data while much of its earlier data is in the interface's queue (TCP small queues).
     /// This requires calls of [`Endpoint::on_departure`](super::Endpoint::on_departure).
     pub small_queues: bool,
-    /// Whether the interface takes one segment of each socket in turn. With [`small_queues`](Self::small_queues), a socket
-    /// then has only one segment in the interface's queue.
-    pub takes_turns: bool,
+    /// The order in which the interface serves the sockets of a host.
+    pub interface_order: InterfaceOrder,
     /// Whether the window of an idle or application-limited flow shrinks (`tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
     /// Whether TCP delays a small segment while another small segment is unacknowledged (no TCP_NODELAY).
@@ -229,7 +240,7 @@ impl TcpConfig {
             loss_detection: LossDetection::Fack,
             undo: true,
             small_queues: false,
-            takes_turns: false,
+            interface_order: InterfaceOrder::Arrival,
             slow_start_after_idle: true,
             nagle: false,
             reductions: 1,
@@ -293,8 +304,8 @@ impl TcpConfig {
     /// (`worker_schedulePacket`).
     /// Deviation: each recovery reduces the window twice, to 0.64, as in figure 2b of the KIST paper; the release does so
     /// only after bursts of losses. ACKs that wait for the interface merge, and the window then grows by one segment. The
-    /// interface serves packets in the order of their arrival; Shadow's sends ACKs first, and then the oldest write.
-    /// Packets at the interface count once against the send buffer, and twice in Shadow. A segment has 1448 B of payload
+    /// interface serves packets in the order of their arrival, unless [`interface_order`](Self::interface_order) is
+    /// [`InterfaceOrder::OldestWrite`], as in Shadow. Packets at the interface count once against the send buffer, and twice in Shadow. A segment has 1448 B of payload
     /// instead of 1434 B. SACKs name three blocks instead of all.
     pub fn shadow_1_9() -> Self {
         TcpConfig {
@@ -333,7 +344,7 @@ impl TcpConfig {
             initial_receive_window: 10,
             min_rto: Duration::from_secs(60),
             small_queues: true,
-            takes_turns: true,
+            interface_order: InterfaceOrder::Turns,
             reductions: 1,
             drop_notices: Some(DropNotices { share: 1.0, round_trips: 1, reduce: true }),
             ..TcpConfig::shadow_1_9()
@@ -361,7 +372,7 @@ impl TcpConfig {
             loss_detection: LossDetection::Sack,
             undo: false,
             small_queues: true,
-            takes_turns: true,
+            interface_order: InterfaceOrder::Turns,
             slow_start_after_idle: false,
             ..TcpConfig::shadow_1_9_sockets()
         }

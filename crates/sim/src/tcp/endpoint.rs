@@ -150,13 +150,13 @@ impl Endpoint {
         Some(&halves.send).filter(|send| !send.fin)
     }
 
-    /// The application writes `bytes` [B]. Ignored during the handshake and after [`Endpoint::shutdown`].
+    /// The application makes its host's write `number`, of `bytes` [B]. Ignored during the handshake and after [`Endpoint::shutdown`].
     ///
     /// The caller must respect [`Endpoint::write_space`]. Only the last message of a write may exceed the free space,
     /// because the kernel accepts a message whole.
-    pub fn write(&mut self, cfg: &TcpConfig, _now: Instant, bytes: u64) {
+    pub fn write(&mut self, cfg: &TcpConfig, number: u64, bytes: u64) {
         if self.open_send().is_some() {
-            self.with(|halves| halves.send.on_write(cfg, bytes));
+            self.with(|halves| halves.send.on_write(cfg, number, bytes));
         }
     }
 
@@ -338,6 +338,13 @@ impl Endpoint {
             Stage::SynReceived => self.poll_syn(cfg, now, Flags::SYN.with(Flags::ACK)).map(single),
             Stage::Established => self.halves.as_mut()?.poll(cfg, now, most),
         }
+    }
+
+    /// The number of the write whose data the next segment has; 0 if the next segment has no new data, and without
+    /// [`InterfaceOrder::OldestWrite`](super::InterfaceOrder::OldestWrite).
+    pub fn next_write(&mut self, cfg: &TcpConfig) -> u64 {
+        let halves = self.halves.as_mut().filter(|_| self.stage == Stage::Established);
+        halves.map_or(0, |halves| halves.send.next_write(cfg))
     }
 
     /// The host's interface has accepted the last polled segment, and will have sent it at `at`. The segment has

@@ -34,7 +34,9 @@ mod small_queue;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Buffer, Congestion, DropNotices, Kernel, LossDetection, Offload, TcpConfig};
+pub use config::{
+    Buffer, Congestion, DropNotices, InterfaceOrder, Kernel, LossDetection, Offload, TcpConfig,
+};
 pub use endpoint::{Endpoint, Info};
 pub use recovery::CaState;
 pub use segment::{Flags, HEADER_BYTES, Segment, Train};

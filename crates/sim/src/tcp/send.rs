@@ -1,5 +1,5 @@
 use super::buffers;
-use super::config::{Kernel, LossDetection, Offload, TcpConfig};
+use super::config::{InterfaceOrder, Kernel, LossDetection, Offload, TcpConfig};
 use super::congestion::Window;
 use super::recovery::{CaState, Recovery};
 use super::rtt::Rtt;
@@ -54,6 +54,15 @@ enum TailProbe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedOut;
 
+/// A write of the application.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    /// The stream position after the write [B].
+    end: u64,
+    /// The write's number on its host.
+    number: u64,
+}
+
 /// The sending half of a connection: selects the segments to send, and runs the retransmission timer.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
@@ -63,8 +72,8 @@ pub(super) struct Sender {
     pub(super) nxt: u64,
     /// The stream position after the data that the application has written (`write_seq`) [B].
     pub(super) written: u64,
-    /// The stream positions where unsent writes end, with [`TcpConfig::segment_per_write`] [B].
-    ends: VecDeque<u64>,
+    /// The unsent writes, with [`TcpConfig::segment_per_write`] or [`InterfaceOrder::OldestWrite`].
+    writes: VecDeque<Write>,
     /// The peer's receive window, counted from `una` (`snd_wnd`) [B].
     pub(super) peer_window: u64,
     /// The `seq` of the segment that announced `peer_window` (`snd_wl1`).
@@ -111,7 +120,7 @@ impl Sender {
             una: 0,
             nxt: 0,
             written: 0,
-            ends: VecDeque::new(),
+            writes: VecDeque::new(),
             peer_window: 0,
             peer_window_seq: 0,
             capacity: buffers::initial_send_capacity(cfg),
@@ -157,10 +166,10 @@ impl Sender {
     /// (`SOCK_NOSPACE`).
     /// Source: Linux `tcp_sendmsg`, `tcp_poll`.
     /// Deviation: the application waits even if it has no more data.
-    pub(super) fn on_write(&mut self, cfg: &TcpConfig, bytes: u64) {
+    pub(super) fn on_write(&mut self, cfg: &TcpConfig, number: u64, bytes: u64) {
         self.written += bytes;
-        if cfg.segment_per_write && bytes > 0 {
-            self.ends.push_back(self.written);
+        if (cfg.segment_per_write || cfg.interface_order == InterfaceOrder::OldestWrite) && bytes > 0 {
+            self.writes.push_back(Write { end: self.written, number });
         }
         self.wants_space = !buffers::is_writable(cfg, self.queued(), self.capacity);
     }
@@ -174,14 +183,15 @@ impl Sender {
     }
 
     /// The end of the data that the next segment may have: all written data, or those of the first unsent write.
-    fn end_of_next(&self) -> u64 {
-        self.ends.front().copied().unwrap_or(self.written)
+    fn end_of_next(&self, cfg: &TcpConfig) -> u64 {
+        let first = self.writes.front().filter(|_| cfg.segment_per_write);
+        first.map_or(self.written, |write| write.end)
     }
 
     /// Unsent segments, if each write starts a new one.
     pub(super) fn unsent_segments(&self, cfg: &TcpConfig) -> u64 {
-        let starts = iter::once(self.nxt).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| (end - start).div_ceil(cfg.mss.into())).sum()
+        let starts = iter::once(self.nxt).chain(self.writes.iter().map(|write| write.end));
+        starts.zip(&self.writes).map(|(start, write)| (write.end - start).div_ceil(cfg.mss.into())).sum()
     }
 
     /// Unsent sequence numbers, including the FIN [B].
@@ -343,8 +353,7 @@ impl Sender {
     fn poll_retransmission(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
         if cfg.kernel == Kernel::Shadow {
             let (number, seq, numbers) = self.board.next_lost()?;
-            let fits = self.board.place_of(number) < self.packet_window(cfg);
-            return fits.then(|| self.send_again(cfg, now, number, seq, numbers));
+            return self.may_resend(cfg, number).then(|| self.send_again(cfg, now, number, seq, numbers));
         }
         if !self.recovery.state.retransmits() || self.board.in_flight() >= self.window.cwnd {
             return None;
@@ -357,6 +366,11 @@ impl Sender {
             return None;
         }
         Some(self.send_again(cfg, now, number, seq, numbers))
+    }
+
+    /// Whether Shadow's window permits a retransmission of segment `number`.
+    fn may_resend(&self, cfg: &TcpConfig, number: u64) -> bool {
+        self.board.place_of(number) < self.packet_window(cfg)
     }
 
     /// The segment that a partial ACK sends beyond the window: the next lost segment, or new data.
@@ -396,7 +410,7 @@ impl Sender {
     /// 1 ms at the pacing rate, but at least four segments. For retransmissions the limit is multiplied by `times`.
     /// Source: Linux `tcp_small_queue_check`, `tcp_update_pacing_rate`; Shadow 3.3.0 `queuing.rs`.
     fn interface_is_full(&mut self, cfg: &TcpConfig, now: Instant, times: u64) -> bool {
-        if cfg.takes_turns {
+        if cfg.interface_order == InterfaceOrder::Turns {
             return self.small_queue.exceeds(now, 0);
         }
         let least = 4 * times * cfg.full_segment();
@@ -523,7 +537,7 @@ impl Sender {
     /// How many consecutive full segments without FIN [`Self::next_new`] would return.
     fn full_segments(&self, cfg: &TcpConfig) -> u64 {
         let mss = u64::from(cfg.mss);
-        let left = (self.end_of_next() - self.nxt).saturating_sub(u64::from(self.fin));
+        let left = (self.end_of_next(cfg) - self.nxt).saturating_sub(u64::from(self.fin));
         let room = (self.una + self.peer_window).saturating_sub(self.nxt);
         (left.min(room) / mss).min(u64::from(self.places(cfg)))
     }
@@ -544,9 +558,21 @@ impl Sender {
         self.window.cwnd.min(peers.max(1))
     }
 
+    /// The number of the write whose data the next segment has; 0 if the next segment has no new data.
+    pub(super) fn next_write(&mut self, cfg: &TcpConfig) -> u64 {
+        if cfg.interface_order != InterfaceOrder::OldestWrite {
+            return 0;
+        }
+        let resends = self.board.next_lost().is_some_and(|(number, ..)| self.may_resend(cfg, number));
+        if resends || self.next_new(cfg, false).is_none() {
+            return 0;
+        }
+        self.writes.front().map_or(0, |write| write.number)
+    }
+
     fn forget_sent_writes(&mut self) {
-        while self.ends.front().is_some_and(|end| *end <= self.nxt) {
-            self.ends.pop_front();
+        while self.writes.front().is_some_and(|write| write.end <= self.nxt) {
+            self.writes.pop_front();
         }
     }
 
@@ -580,7 +606,7 @@ impl Sender {
             return None;
         }
         let left = self.written - self.nxt;
-        let mut len = (self.end_of_next() - self.nxt).min(u64::from(cfg.mss));
+        let mut len = (self.end_of_next(cfg) - self.nxt).min(u64::from(cfg.mss));
         let room = (self.una + self.peer_window).saturating_sub(self.nxt);
         if self.probe_due {
             len = len.min(room);
@@ -592,7 +618,8 @@ impl Sender {
         }
         let small = len < u64::from(cfg.mss) && !fin;
         // Nagle's rule is for the last write (Linux `tcp_nagle_test`).
-        let waits = self.ends.len() <= 1 && self.small_end > self.una;
+        let is_last = !cfg.segment_per_write || self.writes.len() <= 1;
+        let waits = is_last && self.small_end > self.una;
         if cfg.nagle && small && waits && !beyond {
             return None;
         }

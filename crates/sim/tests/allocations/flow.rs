@@ -31,7 +31,7 @@ impl Flow {
         for segment in back.drain(..) {
             sender.on_segment(cfg, *now, &segment);
             let room = sender.write_space(cfg);
-            sender.write(cfg, *now, room);
+            sender.write(cfg, 0, room);
             while let Some(segment) = sender.poll_transmit(cfg, *now) {
                 sender.on_departure(cfg, *now, segment.wire_bytes());
                 forth.push(segment);

@@ -139,8 +139,15 @@ fn every_profile_carries_downloads() {
 /// Batches of an interface, and queues that count packets, are exact with the look-ahead, too.
 #[test]
 fn look_ahead_does_not_change_other_simulators_links() {
-    for profile in ["ns3", "shadow-1.5", "shadow-1.9-sockets", "shadow-1.9"] {
-        let lab = with_profile(profile, "newreno").set("run.duration", "15 s");
+    for (profile, order) in [
+        ("ns3", "auto"),
+        ("shadow-1.5", "auto"),
+        ("shadow-1.9-sockets", "auto"),
+        ("shadow-1.9", "auto"),
+        ("shadow-1.9", "oldest-write"),
+    ] {
+        let lab =
+            with_profile(profile, "newreno").set("tcp.interface_order", order).set("run.duration", "15 s");
         let document = lab.document();
         let scenario = document.scenario("stock").expect("the variant is in the text");
         let one = penstock_sim::run(scenario, 1, &Control::one_by_one()).expect("the run is not cancelled");
@@ -148,6 +155,33 @@ fn look_ahead_does_not_change_other_simulators_links() {
         assert_eq!(format!("{:?}", one.tables), format!("{:?}", ahead.tables), "{profile}");
         assert_eq!(one.nodes, ahead.nodes);
     }
+}
+
+/// The entry's interface is slow, and holds data for both clients. Their sockets differ.
+#[test]
+fn shadows_interface_sends_the_oldest_write_first() {
+    let overtaken = |profile: &str, order: &str| {
+        let lab = with_profile(profile, "reno")
+            .set("tcp.interface_order", order)
+            .set("network.loss", "0")
+            .set("relay.scheduler", "{ kind = 'vanilla' }")
+            .set("relays.entry.link_up", "64 KiB/s");
+        let outcome = lab.run(1);
+        assert_conserved(&outcome);
+        let mut cells: Vec<_> = ["web", "bulk"]
+            .iter()
+            .flat_map(|client| cells_at(&outcome, client, Position::Guard))
+            .filter_map(|row| Some((row.kernel_ns?, row.nic_out_ns?)))
+            // Windows have grown by then.
+            .filter(|(written, _)| *written >= 10_000_000_000)
+            .collect();
+        cells.sort_unstable();
+        assert!(cells.len() > 1000, "{profile}: {}", cells.len());
+        cells.windows(2).filter(|pair| pair[1].1 < pair[0].1).count()
+    };
+    assert_eq!(overtaken("shadow-1.9", "oldest-write"), 0);
+    let turns = overtaken("shadow-3.3", "auto");
+    assert!(turns > 3, "{turns}: there, sockets take turns");
 }
 
 /// Shadow's interface sends all waiting packets together and then pauses, so cells of a burst have the same time.

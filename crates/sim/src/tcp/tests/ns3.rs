@@ -22,7 +22,7 @@ impl Flow {
         let (cfg, now) = (newreno(), Instant::from_secs(1));
         let mut sender = Sender::new(&cfg, now);
         sender.on_established(&cfg, now, &Segment { window: 1 << 20, ..Segment::default() });
-        sender.on_write(&cfg, 1 << 20);
+        sender.on_write(&cfg, 0, 1 << 20);
         let mut flow = Flow { cfg, now, sender };
         assert_eq!(flow.sent(), (0..10).collect::<Vec<_>>());
         flow

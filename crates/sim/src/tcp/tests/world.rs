@@ -172,7 +172,7 @@ impl World {
         let space = end.write_space(cfg).min(self.backlog[side]);
         if space > 0 {
             self.backlog[side] -= space;
-            end.write(cfg, now, space);
+            end.write(cfg, 0, space);
         }
         loop {
             let settled = self.ends[side].is_settled().then(|| self.ends[side].poll_timeout());
