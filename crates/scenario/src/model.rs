@@ -197,14 +197,13 @@ section! {
         /// The time that an interface sends or receives at once; with "0 s", it handles packets one by one. With
         /// "auto", the profile decides: 10 ms for the profiles of Shadow 1.x, and otherwise "0 s".
         interface_batch: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
-        /// The order in which an interface sends its host's packets. With "arrival", it is that of their arrival in the
-        /// interface's queue. With "oldest-write", packets wait in their sockets; the interface sends ACKs first, and
-        /// then the data that were written first, as in Shadow 1.9. With "auto", sockets take turns with "shadow-1.5"
-        /// and "shadow-3.3", and otherwise it is "arrival".
-        interface_order: Option<InterfaceOrder> = Or("auto", Choice(&[
+        /// The order in which an interface of "shadow-1.9" sends its host's packets. With "arrival", it is that of their
+        /// arrival in the interface's queue. With "oldest-write", packets wait in their sockets, and the interface sends
+        /// ACKs first, and then the data that were written first.
+        interface_order: InterfaceOrder = Choice(&[
             ("arrival", InterfaceOrder::Arrival),
             ("oldest-write", InterfaceOrder::OldestWrite),
-        ])), Is("auto");
+        ]), Is("arrival");
         /// With true, each write starts a new segment, as in Shadow 1.x, so small writes make small segments. Congestion
         /// windows count segments. With "auto", only "shadow-1.5" and "shadow-1.9" do this.
         segment_per_write: Option<bool> = Or("auto", Flag), Is("auto");

@@ -822,7 +822,14 @@ fn a_key_without_effect_gives_a_warning() {
         (
             &["tcp.send_buffer=64 KiB", "tcp.initial_send_buffer=32 KiB"],
             "tcp.initial_send_buffer",
-            "every send buffer has a fixed size; leave tcp.send_buffer and the profile \"ns3\" out",
+            "no send buffer has a first size that the kernel tunes; leave tcp.send_buffer and the profiles \"ns3\" and \
+             \"shadow-1.5\" out",
+        ),
+        (
+            &["tcp.interface_order=oldest-write"],
+            "tcp.interface_order",
+            "only the interfaces of Shadow 1.9 send the oldest write first; set tcp.profile = \"shadow-1.9\", or leave \
+             interface_order out",
         ),
         (
             &["tcp.congestion=reno", "tcp.hystart=false"],

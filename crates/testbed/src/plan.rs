@@ -145,9 +145,6 @@ fn tcp(scenario: &Scenario) -> Result<(), Error> {
     if tcp.batch().is_some() {
         return not("tcp.interface_batch", "write \"auto\"");
     }
-    if tcp.interface_order.is_some() {
-        return not("tcp.interface_order", "write \"auto\"");
-    }
     if tcp.segment_per_write == Some(true) {
         return not("tcp.segment_per_write", "write false");
     }
@@ -280,7 +277,6 @@ mod tests {
             ("tcp.mss='536 B'", "tcp.mss is not"),
             ("tcp.initial_send_buffer='64 KiB'", "tcp.initial_send_buffer is not"),
             ("tcp.interface_batch='1 ms'", "tcp.interface_batch is not"),
-            ("tcp.interface_order='arrival'", "tcp.interface_order is not"),
             ("tcp.segment_per_write=true", "tcp.segment_per_write is not"),
             ("tcp.congestion='newreno'", "tcp.congestion is not supported by the testbed: write \"reno\""),
             (

@@ -1,6 +1,7 @@
 use super::cpu::Cpu;
 use super::event::Timer;
 use super::link::Link;
+use super::oldest_write::Line;
 use super::packet::{Arrival, Delivery, SockRef};
 use super::socket::Sock;
 use crate::cell::Request;
@@ -10,7 +11,7 @@ use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model::{self, Span};
 use penstock_units::{Bytes, Duration, Instant, Rng};
 use slab::Slab;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 /// The length of the network interface's queue [packet] (the default of Linux's `txqueuelen`).
@@ -53,9 +54,8 @@ pub(crate) struct Host {
     pub(crate) ready: VecDeque<Ready>,
     /// Slots of the sockets that wait for space in the interface's queue.
     pub(crate) nic_waiters: VecDeque<u32>,
-    /// The sockets with waiting segments, if the interface sends the oldest write first: the number of the first
-    /// segment's write, and the slot.
-    pub(crate) line: BTreeSet<(u64, u32)>,
+    /// The sockets with waiting segments, if the interface sends the oldest write first.
+    pub(crate) line: Line,
     pub(crate) drain_scheduled: bool,
     /// The time of the next check of the relay's bound; FAR_FUTURE for other hosts.
     pub(crate) next_bound_check: Instant,
@@ -177,7 +177,7 @@ impl Host {
             streams: Vec::new(),
             ready: VecDeque::new(),
             nic_waiters: VecDeque::new(),
-            line: BTreeSet::new(),
+            line: Line::default(),
             writes: 0,
             drain_scheduled: false,
             next_bound_check: Instant::FAR_FUTURE,
@@ -256,10 +256,9 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         initial_cwnd: tcp.initial_window.unwrap_or(defaults.initial_cwnd),
         send_buffer: buffer(host.group.send_buffer, tuned),
         receive_buffer: buffer(host.group.receive_buffer, defaults.receive_buffer),
-        interface_order: match tcp.interface_order {
-            None => defaults.interface_order,
-            Some(model::InterfaceOrder::Arrival) => InterfaceOrder::Arrival,
-            Some(model::InterfaceOrder::OldestWrite) => InterfaceOrder::OldestWrite,
+        interface_order: match (tcp.profile, tcp.interface_order) {
+            (model::TcpProfile::Shadow1_9, model::InterfaceOrder::OldestWrite) => InterfaceOrder::OldestWrite,
+            _ => defaults.interface_order,
         },
         ..defaults
     }

@@ -12,7 +12,7 @@ impl Net<'_> {
     pub(crate) fn link_waits(&self, id: HostId) -> bool {
         let host = &self.hosts[id as usize];
         let packet = Bytes::new(host.tcp.full_segment());
-        host.up.backlog(self.now) > packet || host.down.backlog(self.now) > packet
+        host.up.backlog(self.now) > packet || host.down.backlog(self.now) > packet || !host.line.is_empty()
     }
 
     /// Whether a channel's socket holds bytes that TCP cannot send yet.

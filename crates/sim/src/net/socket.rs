@@ -69,8 +69,8 @@ pub(crate) struct Cold {
     /// At the exit of a traced circuit, the arrival times of bytes from the server.
     pub(crate) traced: Option<Traced>,
     pub(crate) script: Option<Script>,
-    /// Segments that wait for an interface which sends the oldest write first, with the number of their write; 0 for
-    /// ACKs and retransmissions.
+    /// Segments that wait for an interface which sends the oldest write first, with the number of their write; 0 without
+    /// new data.
     pub(crate) waiting: VecDeque<(u64, Segment)>,
     /// Whether a server does not answer yet.
     pub(crate) thinks: bool,

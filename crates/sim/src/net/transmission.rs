@@ -120,7 +120,8 @@ impl Net<'_> {
         }
     }
 
-    /// Sets a timer that wakes waiting sockets after the interface has sent a few packets.
+    /// Sets a timer that wakes waiting sockets after the interface has sent a few packets, or is idle if packets wait in
+    /// their sockets.
     pub(super) fn schedule_nic(&mut self, id: HostId) {
         let now = self.now();
         let host = &mut self.hosts[id as usize];

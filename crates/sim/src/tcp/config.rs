@@ -48,7 +48,7 @@ pub enum InterfaceOrder {
     /// One segment of each socket in turn. With [`TcpConfig::small_queues`], a socket then has only one segment in the
     /// interface's queue.
     Turns,
-    /// Pure ACKs and retransmissions first, and then the data that were written first. Segments wait in their sockets.
+    /// Segments without new data first, and then the data that were written first. Segments wait in their sockets.
     OldestWrite,
 }
 
@@ -304,8 +304,8 @@ impl TcpConfig {
     /// (`worker_schedulePacket`).
     /// Deviation: each recovery reduces the window twice, to 0.64, as in figure 2b of the KIST paper; the release does so
     /// only after bursts of losses. ACKs that wait for the interface merge, and the window then grows by one segment. The
-    /// interface serves packets in the order of their arrival, unless [`interface_order`](Self::interface_order) is
-    /// [`InterfaceOrder::OldestWrite`], as in Shadow. Packets at the interface count once against the send buffer, and twice in Shadow. A segment has 1448 B of payload
+    /// interface sends packets in the order of their arrival; [`InterfaceOrder::OldestWrite`] has that of Shadow. Packets at
+    /// the interface count once against the send buffer, and twice in Shadow. A segment has 1448 B of payload
     /// instead of 1434 B. SACKs name three blocks instead of all.
     pub fn shadow_1_9() -> Self {
         TcpConfig {

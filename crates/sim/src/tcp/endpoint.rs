@@ -150,7 +150,8 @@ impl Endpoint {
         Some(&halves.send).filter(|send| !send.fin)
     }
 
-    /// The application makes its host's write `number`, of `bytes` [B]. Ignored during the handshake and after [`Endpoint::shutdown`].
+    /// The application makes its host's write `number`, of `bytes` [B]. Ignored during the handshake and after
+    /// [`Endpoint::shutdown`].
     ///
     /// The caller must respect [`Endpoint::write_space`]. Only the last message of a write may exceed the free space,
     /// because the kernel accepts a message whole.
@@ -261,7 +262,8 @@ impl Endpoint {
 
     /// The network has dropped `segment`, and tells this endpoint, which sent it ([`TcpConfig::drop_notices`]).
     pub fn on_dropped(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
-        let Some(notices) = cfg.drop_notices.filter(|_| segment.has_data()) else { return };
+        let is_open = self.stage == Stage::Established;
+        let Some(notices) = cfg.drop_notices.filter(|_| is_open && segment.has_data()) else { return };
         self.with(|halves| halves.send.on_dropped(now, segment.seq, notices.round_trips));
     }
 
@@ -340,11 +342,10 @@ impl Endpoint {
         }
     }
 
-    /// The number of the write whose data the next segment has; 0 if the next segment has no new data, and without
+    /// The number of the first write whose data were not sent completely, with
     /// [`InterfaceOrder::OldestWrite`](super::InterfaceOrder::OldestWrite).
-    pub fn next_write(&mut self, cfg: &TcpConfig) -> u64 {
-        let halves = self.halves.as_mut().filter(|_| self.stage == Stage::Established);
-        halves.map_or(0, |halves| halves.send.next_write(cfg))
+    pub fn unsent_write(&self) -> Option<u64> {
+        self.halves.as_ref().and_then(|halves| halves.send.unsent_write())
     }
 
     /// The host's interface has accepted the last polled segment, and will have sent it at `at`. The segment has

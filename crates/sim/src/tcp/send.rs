@@ -353,7 +353,8 @@ impl Sender {
     fn poll_retransmission(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
         if cfg.kernel == Kernel::Shadow {
             let (number, seq, numbers) = self.board.next_lost()?;
-            return self.may_resend(cfg, number).then(|| self.send_again(cfg, now, number, seq, numbers));
+            let fits = self.board.place_of(number) < self.packet_window(cfg);
+            return fits.then(|| self.send_again(cfg, now, number, seq, numbers));
         }
         if !self.recovery.state.retransmits() || self.board.in_flight() >= self.window.cwnd {
             return None;
@@ -366,11 +367,6 @@ impl Sender {
             return None;
         }
         Some(self.send_again(cfg, now, number, seq, numbers))
-    }
-
-    /// Whether Shadow's window permits a retransmission of segment `number`.
-    fn may_resend(&self, cfg: &TcpConfig, number: u64) -> bool {
-        self.board.place_of(number) < self.packet_window(cfg)
     }
 
     /// The segment that a partial ACK sends beyond the window: the next lost segment, or new data.
@@ -558,16 +554,9 @@ impl Sender {
         self.window.cwnd.min(peers.max(1))
     }
 
-    /// The number of the write whose data the next segment has; 0 if the next segment has no new data.
-    pub(super) fn next_write(&mut self, cfg: &TcpConfig) -> u64 {
-        if cfg.interface_order != InterfaceOrder::OldestWrite {
-            return 0;
-        }
-        let resends = self.board.next_lost().is_some_and(|(number, ..)| self.may_resend(cfg, number));
-        if resends || self.next_new(cfg, false).is_none() {
-            return 0;
-        }
-        self.writes.front().map_or(0, |write| write.number)
+    /// The number of the first write whose data were not sent completely.
+    pub(super) fn unsent_write(&self) -> Option<u64> {
+        self.writes.front().map(|write| write.number)
     }
 
     fn forget_sent_writes(&mut self) {

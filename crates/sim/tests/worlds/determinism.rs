@@ -68,6 +68,14 @@ fn saturated() -> Lab {
         .set("run.duration", "10 s")
 }
 
+/// Closing sockets whose interfaces send the oldest write first, so the order of ACKs must not depend on slots.
+fn oldest_first() -> Lab {
+    saturated()
+        .set("tcp.profile", "shadow-1.9")
+        .set("tcp.interface_order", "oldest-write")
+        .set("network.loss", "0.01")
+}
+
 /// Sampled rates and delays: a dumbbell with a trunk.
 fn sampled() -> Lab {
     let latency =
@@ -112,6 +120,7 @@ fn a_run_one_event_at_a_time_gives_the_same_bytes() {
         ("sampled", sampled()),
         ("crowded", crowded()),
         ("saturated", saturated()),
+        ("oldest first", oldest_first()),
         ("stopped", stopped),
     ];
     for (name, lab) in labs {
@@ -134,7 +143,7 @@ fn a_run_one_event_at_a_time_gives_the_same_bytes() {
 #[test]
 fn a_run_in_several_threads_gives_the_same_bytes() {
     let plain = lossy().with("[clients.plain]\nworkload = \"web\"\npath = []\n");
-    let labs = [lossy(), weighted(), sampled(), crowded(), saturated(), plain, network()];
+    let labs = [lossy(), weighted(), sampled(), crowded(), saturated(), oldest_first(), plain, network()];
     for (place, lab) in labs.iter().enumerate() {
         let document = lab.document();
         let scenario = document.scenario("stock").expect("the variant is in the text");

@@ -140,10 +140,10 @@ fn every_profile_carries_downloads() {
 #[test]
 fn look_ahead_does_not_change_other_simulators_links() {
     for (profile, order) in [
-        ("ns3", "auto"),
-        ("shadow-1.5", "auto"),
-        ("shadow-1.9-sockets", "auto"),
-        ("shadow-1.9", "auto"),
+        ("ns3", "arrival"),
+        ("shadow-1.5", "arrival"),
+        ("shadow-1.9-sockets", "arrival"),
+        ("shadow-1.9", "arrival"),
         ("shadow-1.9", "oldest-write"),
     ] {
         let lab =
@@ -180,7 +180,7 @@ fn shadows_interface_sends_the_oldest_write_first() {
         cells.windows(2).filter(|pair| pair[1].1 < pair[0].1).count()
     };
     assert_eq!(overtaken("shadow-1.9", "oldest-write"), 0);
-    let turns = overtaken("shadow-3.3", "auto");
+    let turns = overtaken("shadow-3.3", "arrival");
     assert!(turns > 3, "{turns}: there, sockets take turns");
 }
 
