@@ -129,10 +129,12 @@ def table(rows: list[Row]) -> str:
     )
 
 
-def table_of(rows: list[Row], title: str, name: Callable[[Row], str]) -> str:
-    """The rows of a grid, with `title` above their names."""
+def table_of(
+    rows: list[Row], title: str, name: Callable[[Row], str], choose: Callable[[list[Row]], Row] = chosen
+) -> str:
+    """The rows of a grid, with `title` above their names; `choose` selects the bold one."""
     of_paper = paper()
-    choice = chosen(rows)
+    choice = choose(rows)
     head = [title, "first byte: 10, 50, 90 %", "web: 10, 50, 80 %", "bulk: 10, 50, 90 %"]
     head += ["wait on a circuit: 20, 50, 80 %", "relays write", "misfit"]
     lines = [

@@ -4,14 +4,14 @@
     python benches/kist_exits.py table FILE [--markdown PAGE]
 
 In the paper's figure 4, cells of vanilla wait longest in the kernels of exits. In `kist/authors-tcp`, they wait longest
-in those of middles, exits use a quarter of their capacity, and first bytes spread too much. The grid makes exits scarce:
-some relays lose the flags of 2013, and all of these may be guards, but not exits. Rule and misfit are those of
+in those of middles, exits use a quarter of their capacity, and first bytes spread too much. The grid makes exits
+scarce: some relays lose the flags of 2013, and all of these may be guards, but not exits. Rule and misfit are those of
 benches/kist_delays.py, in networks 101 and 102, which no comparison uses. Figure 4 is not part of the misfit.
 
 An exploration, whose other relays had another name and therefore other draws, had four settings: weights of 2013 with
-270 and 180 relays, and capacities with 150 and 100. KIST's results were known only in `kist/authors-tcp`, and in networks 1
-and 2 of a network with equally loaded relays (docs/validation/kist.md). 150 and capacities fitted best, but relays wrote
-too much, so the other settings have fewer exits or more loss.
+270 and 180 relays, and capacities with 150 and 100. KIST's results were known only in `kist/authors-tcp`, and in
+networks 1 and 2 of a network with equally loaded relays (docs/validation/kist.md). 150 and capacities fitted best, but
+relays wrote too much, so the other settings have fewer exits or more loss.
 """
 
 from typing import NamedTuple

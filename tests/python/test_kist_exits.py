@@ -1,0 +1,50 @@
+"""Tests of the calibration of KIST's network with scarce exits."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import program
+
+from penstock import catalog
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def study() -> dict[str, Any]:
+    return program("kist_exits")
+
+
+@pytest.fixture(scope="module")
+def rows(study: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = study["grids"].read(ROOT / "docs" / "data" / "kist" / "exits.jsonl")
+    return found
+
+
+def test_the_scenario_has_the_setting_that_the_rule_chose(study: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    assert sorted(map(study["setting_of"], rows)) == sorted(study["SETTINGS"])
+    overrides = tuple(study["setting_of"](program("kist_delays")["chosen"](rows)).overrides())
+    name, tuned = catalog.load(study["SCENARIO"], overrides)
+    assert tuned.resolved("vanilla") == catalog.load(name)[1].resolved("vanilla")
+
+
+def test_every_setting_has_the_same_number_of_relays(study: dict[str, Any]) -> None:
+    documents = [catalog.load(study["SCENARIO"], tuple(each.overrides()))[1] for each in study["SETTINGS"]]
+    assert len({document.fingerprint() for document in documents}) == len(study["SETTINGS"])
+    for document in documents:
+        assert len(document.sampled("vanilla", 101)["relays"]) == study["RELAYS"]
+
+
+def test_exits_are_scarce(study: dict[str, Any]) -> None:
+    def exits(scenario: str) -> float:
+        relays = catalog.load(scenario)[1].sampled("vanilla", 101)["relays"]
+        return sum(relay["weight"] for relay in relays if relay["exit"]) / sum(relay["weight"] for relay in relays)
+
+    assert exits(study["SCENARIO"]) < 0.5 * exits("kist/authors-tcp")
+
+
+def test_the_table_marks_the_chosen_row(study: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    lines = study["table"](rows).splitlines()
+    assert [line.split(" | ")[0] for line in lines if "**" in line] == ["| **0.5, 1/24, 135**"]
+    assert lines[-1].startswith("| paper |")
