@@ -18,9 +18,9 @@ slowest first bytes earlier. Expected before the runs: the tail becomes shorter,
 
 This came true, and relays then were too little loaded. So the last three settings have fewer relays for the same
 clients, and half of the chosen loss, so that all relays limit the network equally. In the appendices of the paper,
-relays limit it, too: with twice the clients they write 18 % more. Expected before the runs: the first bytes spread as in the
-paper, from 0.4 s at 10 % to 2 s at 90 %, with one of the three numbers of relays. They did not, so the chosen network
-stays, and benches/kist_exits.py continues.
+relays limit it, too: with twice the clients they write 18 % more. Expected before the runs: the first bytes spread as
+in the paper, from 0.4 s at 10 % to 2 s at 90 %, with one of the three numbers of relays. They did not, so the chosen
+network stays, and benches/kist_exits.py continues.
 """
 
 from typing import NamedTuple
