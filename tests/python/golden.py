@@ -41,6 +41,7 @@ DURATIONS_S = {
     "ewma/network": 4,
     "kist/authors": 3,
     "kist/authors-calibrated": 3,
+    "kist/authors-exits": 3,
     "kist/authors-tenth": 3,
     "kist/authors-writes": 3,
     "kist/authors-tcp": 3,
