@@ -44,9 +44,7 @@ def test_exits_are_scarce(study: dict[str, Any]) -> None:
     assert exits(study["SCENARIO"]) < 0.5 * exits("kist/authors-tcp")
 
 
-def test_the_rule_chooses_the_order_of_the_authors_simulator(
-    study: dict[str, Any], rows: list[dict[str, Any]]
-) -> None:
+def test_the_rule_chooses_the_order_of_the_authors_simulator(study: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     assert study["chosen"](rows)["order"] == "oldest-write"
     lines = study["table"](rows).splitlines()
     marked = [line for line in lines if "**" in line]
