@@ -5,6 +5,7 @@ use super::socket::{Item, Tracked};
 use super::{Net, Owner, Ready, StreamSock};
 use crate::cell::{CELL_BYTES, SimCell, SimPayload};
 use crate::queue::HostId;
+use crate::tcp::InterfaceOrder;
 use penstock_core::cell::Cell;
 use penstock_core::datagram::Message;
 use penstock_core::kernel::{Interest, Kernel, SocketInfo, StreamRead};
@@ -34,6 +35,45 @@ impl<'a, 'b> HostKernel<'a, 'b> {
 
     fn channel(&self, channel: ChannelKey) -> Option<SockRef> {
         self.net.hosts[self.id as usize].channel(channel)
+    }
+
+    /// Writes the first cells as one TLS record, with at most `most` bytes and one cell more. Returns the record's size; 0
+    /// if the socket is full [B].
+    fn write_record(&mut self, sock: SockRef, cells: &mut VecDeque<SimCell>, most: u64) -> u64 {
+        let now = self.net.now();
+        let peer = self.net.sock(sock).peer.sock;
+        let (host, far) = self.net.hosts.pair(sock.host, peer.host);
+        let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
+        let mut there = far.map(|far| &mut far.socks[peer.slot as usize]);
+        let space = here.tcp.write_space(tcp);
+        if space == 0 {
+            return 0;
+        }
+        let wanted = most.div_ceil(CELL_BYTES.into());
+        let fitting = (space / u64::from(CELL_BYTES)).max(1);
+        let count = wanted.min(fitting).min(RECORD_CELLS).min(cells.len() as u64);
+        let bytes = count * u64::from(CELL_BYTES) + RECORD_OVERHEAD;
+        host.writes += 1;
+        here.tcp.write(tcp, host.writes, bytes);
+        // A TLS record is readable only as a whole, so each of its cells ends where the record ends.
+        let end = here.tcp.written_end();
+        for cell in cells.drain(..count as usize) {
+            if let Some(tag) = cell.tag() {
+                self.net.tracker.written(tag, self.id, now);
+                here.cold_mut().leaving.push_back(Tracked { end, tag });
+                let tracked = Tracked { end, tag };
+                match &mut there {
+                    Some(there) => there.cold_mut().arriving.push_back(tracked),
+                    None => self.net.outbox.push(peer.host, Mail::Tracked { slot: peer.slot, tracked }),
+                }
+            }
+            let item = Item::Cell(cell);
+            match &mut there {
+                Some(there) => there.messages.push_back((end, item)),
+                None => self.net.outbox.push(peer.host, Mail::Message { slot: peer.slot, end, item }),
+            }
+        }
+        bytes
     }
 }
 
@@ -74,45 +114,21 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
 
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<SimCell>, limit: Bytes) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
-        let now = self.net.now();
-        let peer = self.net.sock(sock).peer.sock;
-        let (host, far) = self.net.hosts.pair(sock.host, peer.host);
-        let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
-        let mut there = far.map(|far| &mut far.socks[peer.slot as usize]);
+        let at_once = self.net.hosts[self.id as usize].tcp.interface_order == InterfaceOrder::OldestWrite;
         let mut accepted = 0;
         let mut work = Work { calls: 1, ..Work::default() };
         while accepted < limit.get() && !cells.is_empty() {
-            let space = here.tcp.write_space(tcp);
-            if space == 0 {
+            let record = self.write_record(sock, cells, limit.get() - accepted);
+            if record == 0 {
                 break;
             }
-            let wanted = (limit.get() - accepted).div_ceil(CELL_BYTES.into());
-            let fitting = (space / u64::from(CELL_BYTES)).max(1);
-            let count = wanted.min(fitting).min(RECORD_CELLS).min(cells.len() as u64);
-            let bytes = count * u64::from(CELL_BYTES);
-            host.writes += 1;
-            here.tcp.write(tcp, host.writes, bytes + RECORD_OVERHEAD);
-            // A TLS record is readable only as a whole, so each of its cells ends where the record ends.
-            let end = here.tcp.written_end();
-            for cell in cells.drain(..count as usize) {
-                if let Some(tag) = cell.tag() {
-                    self.net.tracker.written(tag, self.id, now);
-                    here.cold_mut().leaving.push_back(Tracked { end, tag });
-                    let tracked = Tracked { end, tag };
-                    match &mut there {
-                        Some(there) => there.cold_mut().arriving.push_back(tracked),
-                        None => self.net.outbox.push(peer.host, Mail::Tracked { slot: peer.slot, tracked }),
-                    }
-                }
-                let item = Item::Cell(cell);
-                match &mut there {
-                    Some(there) => there.messages.push_back((end, item)),
-                    None => self.net.outbox.push(peer.host, Mail::Message { slot: peer.slot, end, item }),
-                }
-            }
-            accepted += bytes + RECORD_OVERHEAD;
-            work.cells += count;
+            accepted += record;
+            work.cells += record / u64::from(CELL_BYTES);
             work.records += 1;
+            if at_once {
+                // Data that wait for the interface use more of the buffer.
+                self.net.pump(sock);
+            }
         }
         self.net.charge(self.id, work);
         if accepted > 0 {

@@ -5,10 +5,12 @@
 //!
 //! Source: Shadow 1.9.0 `networkinterface_wantsSend`, `_networkinterface_scheduleNextSend`,
 //! `_networkinterface_selectFirstInFirstOut`, `_networkinterface_compareSocket`, `packet_new`
-//! (`host_getNextPacketPriority`), `socket_addToOutputBuffer`.
+//! (`host_getNextPacketPriority`), `socket_addToOutputBuffer`,
+//! `_tcp_getBufferSpaceOut`.
 //! Deviation: a retransmission passes all new data; in Shadow, it keeps the number of its write. Segments without new data
 //! leave in the order of arrival; in Shadow, the last one leaves first. Datagrams do not wait in sockets. The delay of a loss
-//! notice is that of the departure; in Shadow, it is that of the write.
+//! notice is that of the departure; in Shadow, it is that of the write. A server that waits for space writes after an ACK; in
+//! Shadow, after a departure, too.
 
 use super::Net;
 use super::packet::SockRef;
@@ -45,7 +47,9 @@ impl Net<'_> {
     pub(super) fn queue_segments(&mut self, sock: SockRef) {
         while let Some((write, segment)) = self.next_segment(sock) {
             let host = &mut self.hosts[sock.host as usize];
-            let waiting = &mut host.socks[sock.slot as usize].cold_mut().waiting;
+            let here = &mut host.socks[sock.slot as usize];
+            here.tcp.hold(segment.len.into());
+            let waiting = &mut here.cold_mut().waiting;
             waiting.push_back((write, segment));
             if waiting.len() == 1 {
                 host.line.push(write, sock.slot);
@@ -76,15 +80,18 @@ impl Net<'_> {
                 break;
             }
             let Some(slot) = host.line.pop() else { return };
-            let waiting = &mut host.socks[slot as usize].cold_mut().waiting;
+            let here = &mut host.socks[slot as usize];
+            let waiting = &mut here.cold_mut().waiting;
             let (_, segment) = take_first(waiting).expect("a socket in the line has a segment");
             if let Some((write, _)) = waiting.front() {
                 host.line.push(*write, slot);
             }
+            here.tcp.release(segment.len.into());
             let sock = SockRef { host: id, slot };
             self.put_on_wire(sock, Train { first: segment, count: 1 });
             // A lost segment sets the timer of its notice.
             self.arm_tcp_timer(sock);
+            self.offer_space(sock);
         }
         if !self.hosts[id as usize].line.is_empty() {
             self.schedule_nic(id);

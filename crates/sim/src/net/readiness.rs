@@ -49,14 +49,23 @@ impl Net<'_> {
             here.ready.readable = true;
             host.ready.push_back(Ready::Readable(sock));
         }
+        self.offer_space(sock);
+        let here = self.sock(sock);
+        let is_channel = matches!(here.owner, Owner::Channel(_));
+        if is_channel && here.interest.readable && !here.ready.readable && here.tcp.readable() > 0 {
+            let host = &mut self.hosts[sock.host as usize];
+            host.socks[sock.slot as usize].take_partial(&host.tcp, self.now);
+            self.pump(sock);
+        }
+    }
+
+    /// Adds a socket to the ready sockets if it is writable and its owner waits for this.
+    pub(super) fn offer_space(&mut self, sock: SockRef) {
+        let host = &mut self.hosts[sock.host as usize];
+        let here = &mut host.socks[sock.slot as usize];
         if here.interest.writable && !here.ready.writable && here.tcp.is_writable(&host.tcp) {
             here.ready.writable = true;
             host.ready.push_back(Ready::Writable(sock));
-        }
-        let is_channel = matches!(here.owner, Owner::Channel(_));
-        if is_channel && here.interest.readable && !here.ready.readable && here.tcp.readable() > 0 {
-            here.take_partial(&host.tcp, self.now);
-            self.pump(sock);
         }
     }
 

@@ -304,9 +304,8 @@ impl TcpConfig {
     /// (`worker_schedulePacket`).
     /// Deviation: each recovery reduces the window twice, to 0.64, as in figure 2b of the KIST paper; the release does so
     /// only after bursts of losses. ACKs that wait for the interface merge, and the window then grows by one segment. The
-    /// interface sends packets in the order of their arrival; [`InterfaceOrder::OldestWrite`] has that of Shadow. Packets at
-    /// the interface count once against the send buffer, and twice in Shadow. A segment has 1448 B of payload
-    /// instead of 1434 B. SACKs name three blocks instead of all.
+    /// interface sends packets in the order of their arrival, and they count once against the send buffer, instead of
+    /// twice; with [`InterfaceOrder::OldestWrite`], both are as in Shadow. A segment has 1448 B of payload instead of 1434 B. SACKs name three blocks instead of all.
     pub fn shadow_1_9() -> Self {
         TcpConfig {
             kernel: Kernel::Shadow,

@@ -135,14 +135,14 @@ impl Endpoint {
 
     /// The free space of the send buffer [B]; 0 corresponds to EWOULDBLOCK.
     pub fn write_space(&self, _cfg: &TcpConfig) -> u64 {
-        self.open_send().map_or(0, |send| send.capacity.saturating_sub(send.queued()))
+        self.open_send().map_or(0, |send| send.capacity.saturating_sub(send.occupied()))
     }
 
     /// Whether `poll()` reports POLLOUT, which in Linux requires that a third of the buffer is free.
     ///
     /// Source: Linux `sk_stream_is_writeable`.
     pub fn is_writable(&self, cfg: &TcpConfig) -> bool {
-        self.open_send().is_some_and(|send| buffers::is_writable(cfg, send.queued(), send.capacity))
+        self.open_send().is_some_and(|send| buffers::is_writable(cfg, send.occupied(), send.capacity))
     }
 
     fn open_send(&self) -> Option<&Sender> {
@@ -357,6 +357,20 @@ impl Endpoint {
     pub fn on_departure(&mut self, cfg: &TcpConfig, at: Instant, bytes: u64) {
         if cfg.small_queues && bytes > u64::from(super::HEADER_BYTES) {
             self.with(|halves| halves.send.on_departure(at, bytes as u32));
+        }
+    }
+
+    /// A polled segment with `bytes` of data waits in the socket for the interface, until [`Endpoint::release`] [B].
+    pub fn hold(&mut self, bytes: u64) {
+        if let Some(halves) = &mut self.halves {
+            halves.send.held += bytes;
+        }
+    }
+
+    /// The interface takes a segment with `bytes` of data from the socket [B].
+    pub fn release(&mut self, bytes: u64) {
+        if let Some(halves) = &mut self.halves {
+            halves.send.held -= bytes;
         }
     }
 

@@ -99,6 +99,8 @@ pub(super) struct Sender {
     /// The sequence number after the last small segment (`snd_sml`) [B].
     small_end: u64,
     pub(super) small_queue: SmallQueue,
+    /// Data that were polled but still wait in the socket for the interface ([`InterfaceOrder::OldestWrite`]) [B].
+    pub(super) held: u64,
     /// The segments that the network has dropped, and when the sender learns it. Only Shadow tells senders.
     #[expect(clippy::box_collection, reason = "few senders hear of drops, and a sender stays small")]
     pub(super) drops: Option<Box<VecDeque<(Instant, u64)>>>,
@@ -137,6 +139,7 @@ impl Sender {
             tail_high: 0,
             small_end: 0,
             small_queue: SmallQueue::default(),
+            held: 0,
             drops: None,
             last_sent: now,
             retransmits: 0,
@@ -171,11 +174,17 @@ impl Sender {
         if (cfg.segment_per_write || cfg.interface_order == InterfaceOrder::OldestWrite) && bytes > 0 {
             self.writes.push_back(Write { end: self.written, number });
         }
-        self.wants_space = !buffers::is_writable(cfg, self.queued(), self.capacity);
+        self.wants_space = !buffers::is_writable(cfg, self.occupied(), self.capacity);
     }
 
     pub(super) fn queued(&self) -> u64 {
         self.written - self.una.min(self.written)
+    }
+
+    /// The used space of the send buffer [B]. Data that wait for the interface count twice, because they are in the queues
+    /// of the socket and of TCP. Source: Shadow 1.9.0 `_tcp_getBufferSpaceOut`.
+    pub(super) fn occupied(&self) -> u64 {
+        self.queued() + self.held
     }
 
     pub(super) fn not_sent(&self) -> u64 {
@@ -302,7 +311,7 @@ impl Sender {
             self.capacity = buffers::grown_send_capacity(cfg, self.capacity, self.window.cwnd, reordering);
             self.window.postpone_validation(now);
         }
-        self.wants_space &= !buffers::is_writable(cfg, self.queued(), self.capacity);
+        self.wants_space &= !buffers::is_writable(cfg, self.occupied(), self.capacity);
     }
 
     /// Updates the window of the peer, unless the segment is older than the last update. Source: Linux

@@ -184,6 +184,31 @@ fn shadows_interface_sends_the_oldest_write_first() {
     assert!(turns > 3, "{turns}: there, sockets take turns");
 }
 
+/// The entry's interface is slow. What waits for it counts twice against the send buffer in Shadow.
+#[test]
+fn data_at_shadows_interface_fill_the_send_buffer_twice() {
+    let wait = |order: &str| {
+        let lab = Lab::only_bulk()
+            .set("tcp.profile", "shadow-1.9")
+            .set("tcp.interface_order", order)
+            .set("tcp.send_buffer", "64 KiB")
+            .set("relay.scheduler", "{ kind = 'vanilla' }")
+            .set("relays.entry.link_up", "64 KiB/s");
+        let outcome = lab.run(1);
+        assert_conserved(&outcome);
+        let cells = cells_at(&outcome, "bulk", Position::Guard);
+        let mut waits: Vec<_> =
+            cells.iter().filter_map(|row| Some(row.nic_out_ns? - row.kernel_ns?)).collect();
+        waits.sort_unstable();
+        waits[waits.len() / 2] as f64 / 1e9
+    };
+    let [once, twice] = ["arrival", "oldest-write"].map(wait);
+    // A cell takes 543 B of the buffer and 609 B of the link.
+    let full = 609.0 / 543.0;
+    assert!((0.9..1.1).contains(&(once / full)), "{once} s");
+    assert!((0.45..0.55).contains(&(twice / full)), "{twice} s");
+}
+
 /// Shadow's interface sends all waiting packets together and then pauses, so cells of a burst have the same time.
 #[test]
 fn shadows_interface_receives_in_batches_of_ten_milliseconds() {

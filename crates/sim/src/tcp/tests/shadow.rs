@@ -166,6 +166,23 @@ fn the_first_unsent_write_has_its_number() {
     assert_eq!(end.poll_transmit(&cfg, Instant::from_secs(1)), None, "the window of ten segments is full");
 }
 
+#[test]
+fn data_that_wait_for_the_interface_count_twice() {
+    let mut world = connection();
+    let (cfg, end) = (&world.cfg[0], &mut world.ends[0]);
+    end.write(cfg, 1, 10_000);
+    let space = end.write_space(cfg);
+    end.hold(1448);
+    assert_eq!(end.write_space(cfg), space - 1448);
+    end.hold(space);
+    assert_eq!(end.write_space(cfg), 0);
+    assert!(!end.is_writable(cfg));
+    end.release(1448);
+    end.release(space);
+    assert_eq!(end.write_space(cfg), space);
+    assert!(end.is_writable(cfg));
+}
+
 /// Segments that wait for the interface leave after a reset, too. A notice about one of them must not set a timer.
 #[test]
 fn a_closed_endpoint_hears_of_no_drops() {
