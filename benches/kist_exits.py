@@ -70,6 +70,8 @@ SETTINGS = (
     Setting(0.75, 1 / 32, 180, CONSENSUS),
     *(Setting(0.5, 1 / 24, flagged, order="oldest-write") for flagged in (150, 170)),
     Setting(0.4, 1 / 24, 160, order="oldest-write"),
+    Setting(0.6, 1 / 24, 150, order="oldest-write"),
+    Setting(0.5, 1 / 24, 135, order="oldest-write"),
 )
 
 
