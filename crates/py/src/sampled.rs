@@ -102,7 +102,6 @@ fn tcp<'py>(py: Python<'py>, tcp: &Tcp) -> PyResult<Bound<'py, PyDict>> {
         TcpProfile::Linux3_2 => "linux-3.2",
         TcpProfile::Linux6 => "linux-6",
         TcpProfile::Ns3 => "ns3",
-        TcpProfile::Shadow1_5 => "shadow-1.5",
         TcpProfile::Shadow1_9Sockets => "shadow-1.9-sockets",
         TcpProfile::Shadow1_9 => "shadow-1.9",
         TcpProfile::Shadow3_3 => "shadow-3.3",

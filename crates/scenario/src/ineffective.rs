@@ -112,10 +112,8 @@ fn of_tcp(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
     let is_cubic = scenario.tcp.congestion == Congestion::Cubic;
     let why = "only CUBIC has HyStart; set tcp.congestion = \"cubic\", or leave hystart out";
     add(keys, (&sections.tcp, &defaults::<Tcp>()), "hystart", is_cubic, why);
-    let is_tuned = !matches!(scenario.tcp.profile, TcpProfile::Ns3 | TcpProfile::Shadow1_5)
-        && scenario.tcp.send_buffer.is_none();
-    let why = "no send buffer has a first size that the kernel tunes; leave tcp.send_buffer and the profiles \"ns3\" and \
-               \"shadow-1.5\" out";
+    let is_tuned = scenario.tcp.profile != TcpProfile::Ns3 && scenario.tcp.send_buffer.is_none();
+    let why = "no send buffer has a first size that the kernel tunes; leave tcp.send_buffer and the profile \"ns3\" out";
     add(keys, (&sections.tcp, &defaults::<Tcp>()), "initial_send_buffer", is_tuned, why);
     let is_shadow = scenario.tcp.profile == TcpProfile::Shadow1_9;
     let why = "only the interfaces of Shadow 1.9 send the oldest write first; set tcp.profile = \"shadow-1.9\", or leave \

@@ -165,7 +165,6 @@ section! {
             ("linux-3.2", TcpProfile::Linux3_2),
             ("linux-6", TcpProfile::Linux6),
             ("ns3", TcpProfile::Ns3),
-            ("shadow-1.5", TcpProfile::Shadow1_5),
             ("shadow-1.9-sockets", TcpProfile::Shadow1_9Sockets),
             ("shadow-1.9", TcpProfile::Shadow1_9),
             ("shadow-3.3", TcpProfile::Shadow3_3),
@@ -189,13 +188,12 @@ section! {
         /// Send buffer of every socket. With "auto", the kernel of the profile tunes its size.
         send_buffer: Option<Bytes> = BUFFER, Is("auto");
         /// First size of a send buffer that the kernel tunes. With "auto", the profile decides: 23.4 kB for
-        /// "linux-3.2", 46 kB for "linux-6" and 131 kB for Shadow. The largest size is 4 MiB. "shadow-1.5" has the size that
-        /// fits the path.
+        /// "linux-3.2", 46 kB for "linux-6" and 131 kB for Shadow. The largest size is 4 MiB.
         initial_send_buffer: Option<Bytes> = Or("auto", Size { least: 4096, most: 4 << 20 }), Is("auto");
         /// Receive buffer of every socket. With "auto", the kernel of the profile tunes its size.
         receive_buffer: Option<Bytes> = BUFFER, Is("auto");
         /// The time that an interface sends or receives at once; with "0 s", it handles packets one by one. With
-        /// "auto", the profile decides: 10 ms for the profiles of Shadow 1.x, and otherwise "0 s".
+        /// "auto", the profile decides: 10 ms for both profiles of Shadow 1.9, and otherwise "0 s".
         interface_batch: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
         /// The order in which an interface of "shadow-1.9" sends its host's packets. With "arrival", it is that of their
         /// arrival in the interface's queue. With "oldest-write", packets wait in their sockets, and the interface sends
@@ -205,7 +203,7 @@ section! {
             ("oldest-write", InterfaceOrder::OldestWrite),
         ]), Is("arrival");
         /// With true, each write starts a new segment, as in Shadow 1.x, so small writes make small segments. Congestion
-        /// windows count segments. With "auto", only "shadow-1.5" and "shadow-1.9" do this.
+        /// windows count segments. With "auto", only "shadow-1.9" does this.
         segment_per_write: Option<bool> = Or("auto", Flag), Is("auto");
     }
 }
@@ -219,8 +217,6 @@ pub enum TcpProfile {
     Linux6,
     /// Default sockets of ns-3: minimum RTO of 1 s, buffers of fixed size. Queues count packets.
     Ns3,
-    /// Sockets, interfaces and TCP of Shadow 1.5.0: buffers that fit the path, and a window that halves at each loss notice.
-    Shadow1_5,
     /// Sockets and interfaces of Shadow 1.9.0 with the TCP of Linux 3.2: large first buffers, batches of 10 ms, and a
     /// TCP_INFO that counts unsent bytes as unacknowledged.
     Shadow1_9Sockets,
@@ -240,18 +236,18 @@ impl Tcp {
 
     /// The time that an interface sends or receives at once; `None` if it handles packets one by one.
     pub fn batch(&self) -> Option<Duration> {
-        let default = if self.profile.is_shadow_1() { SHADOW_BATCH } else { Duration::ZERO };
+        let default = if self.profile.has_batches() { SHADOW_BATCH } else { Duration::ZERO };
         Some(self.interface_batch.unwrap_or(default)).filter(|batch| !batch.is_zero())
     }
 }
 
-/// The time that an interface of Shadow 1.5.0 or 1.9.0 sends or receives at once.
+/// The time that an interface of Shadow 1.9.0 sends or receives at once.
 const SHADOW_BATCH: Duration = Duration::from_millis(10);
 
 impl TcpProfile {
-    /// Whether the profile has the interfaces of Shadow 1.x.
-    fn is_shadow_1(self) -> bool {
-        matches!(self, TcpProfile::Shadow1_5 | TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9)
+    /// Whether the profile has the interfaces of Shadow 1.9.
+    fn has_batches(self) -> bool {
+        matches!(self, TcpProfile::Shadow1_9Sockets | TcpProfile::Shadow1_9)
     }
 
     /// The queue of a receiving link, unless the scenario sets another one. Linux has no such queue; ModelNet's had 50
@@ -261,7 +257,7 @@ impl TcpProfile {
     pub fn link_queue(self) -> LinkQueue {
         match self {
             TcpProfile::Ns3 => LinkQueue::Packets(100),
-            _ if self.is_shadow_1() => LinkQueue::Bytes(Bytes::new(1_024_000)),
+            _ if self.has_batches() => LinkQueue::Bytes(Bytes::new(1_024_000)),
             _ => LinkQueue::Bytes(Bytes::new(75_000)),
         }
     }

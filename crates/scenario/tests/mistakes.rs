@@ -822,8 +822,7 @@ fn a_key_without_effect_gives_a_warning() {
         (
             &["tcp.send_buffer=64 KiB", "tcp.initial_send_buffer=32 KiB"],
             "tcp.initial_send_buffer",
-            "no send buffer has a first size that the kernel tunes; leave tcp.send_buffer and the profiles \"ns3\" and \
-             \"shadow-1.5\" out",
+            "no send buffer has a first size that the kernel tunes; leave tcp.send_buffer and the profile \"ns3\" out",
         ),
         (
             &["tcp.interface_order=oldest-write"],

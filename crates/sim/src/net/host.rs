@@ -233,7 +233,6 @@ pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
         model::TcpProfile::Linux3_2 => TcpConfig::linux_3_2(),
         model::TcpProfile::Linux6 => TcpConfig::linux_6(),
         model::TcpProfile::Ns3 => TcpConfig::ns3(),
-        model::TcpProfile::Shadow1_5 => TcpConfig::shadow_1_5(),
         model::TcpProfile::Shadow1_9Sockets => TcpConfig::shadow_1_9_sockets(),
         model::TcpProfile::Shadow1_9 => TcpConfig::shadow_1_9(),
         model::TcpProfile::Shadow3_3 => TcpConfig::shadow_3_3(),

@@ -48,7 +48,7 @@ impl Net<'_> {
         while let Some((write, segment)) = self.next_segment(sock) {
             let host = &mut self.hosts[sock.host as usize];
             let here = &mut host.socks[sock.slot as usize];
-            here.tcp.hold(segment.len.into());
+            here.tcp.hold(segment.len);
             let waiting = &mut here.cold_mut().waiting;
             waiting.push_back((write, segment));
             if waiting.len() == 1 {
@@ -86,7 +86,7 @@ impl Net<'_> {
             if let Some((write, _)) = waiting.front() {
                 host.line.push(*write, slot);
             }
-            here.tcp.release(segment.len.into());
+            here.tcp.release(segment.len);
             let sock = SockRef { host: id, slot };
             self.put_on_wire(sock, Train { first: segment, count: 1 });
             // A lost segment sets the timer of its notice.

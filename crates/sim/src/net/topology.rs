@@ -4,7 +4,7 @@ use super::{Net, TICK};
 use crate::plan::Plan;
 use crate::queue::HostId;
 use penstock_scenario::model::Wire;
-use penstock_units::{DataRate, Duration, Rng, time::nanos};
+use penstock_units::{Duration, Rng, time::nanos};
 use std::collections::BTreeMap;
 
 /// Delay and loss between each pair of hosts, with the random streams for packet loss.
@@ -39,14 +39,6 @@ impl<'a> Topology<'a> {
 
     pub(super) fn loses(&mut self, from: HostId, to: HostId, loss: f64) -> bool {
         loss > 0.0 && draw(&mut self.loss_rngs, self.plan, (from, to), "loss").bernoulli(loss)
-    }
-
-    /// The rates of the access links on the way between two hosts, first that from `here`, and the round trip without
-    /// queues.
-    pub(super) fn path(&self, here: HostId, there: HostId) -> ([DataRate; 2], Duration) {
-        let (here, there) = (self.plan.host(here), self.plan.host(there));
-        let rates = [here.link_up.min(there.link_down), there.link_up.min(here.link_down)];
-        (rates, self.plan.scenario.network.between(here, there).rtt)
     }
 
     /// Whether the sender hears of a lost packet, of a share `told` of which it does.

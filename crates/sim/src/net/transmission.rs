@@ -90,9 +90,8 @@ impl Net<'_> {
         if let Some(wire) = here.random_wire.as_deref().copied() {
             let loss = if wire.loss_of == LossOf::Data && segment.len == 0 { 0.0 } else { wire.loss };
             if self.topology.loses(id, to.host, loss) {
-                let told = host.tcp.drop_notices.map_or(0.0, |notices| notices.share);
-                if self.topology.tells(id, to.host, told) {
-                    here.tcp.on_dropped(&host.tcp, left, &segment);
+                if self.topology.tells(id, to.host, host.tcp.drop_notices) {
+                    here.tcp.on_dropped(left, &segment);
                 }
                 return;
             }
@@ -139,13 +138,8 @@ impl Net<'_> {
         self.delivered += 1;
         here.take_arriving(&segment, |tag| self.tracker.nic_in(tag, to.host, now));
         let before = here.tcp.received_end();
-        let opens = host.tcp.fits_path() && !here.tcp.is_established();
         here.tcp.on_segment(&host.tcp, now, &segment);
         let after = here.tcp.received_end();
-        if opens && here.tcp.is_established() {
-            let (rates, rtt) = self.topology.path(to.host, here.peer.sock.host);
-            here.tcp.fit_buffers(&host.tcp, rates, rtt);
-        }
         if after > before
             && let Some(traced) = here.cold().and_then(|cold| cold.traced.as_mut())
         {

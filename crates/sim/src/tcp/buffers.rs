@@ -1,19 +1,13 @@
 use super::config::{Buffer, Kernel, TcpConfig};
-use penstock_units::{DataRate, Duration, Instant, time::nanos};
+use penstock_units::{Duration, Instant, time::nanos};
 
 /// The payload capacity of a new connection's send buffer [B].
 /// Source: Linux `tcp_fixup_sndbuf` (3.2), `tcp_init_buffer_space`.
 pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
     match cfg.send_buffer {
         Buffer::Auto { initial, .. } => payload_of(cfg, initial),
-        Buffer::Fixed(bytes) | Buffer::OfPath(bytes) => bytes,
+        Buffer::Fixed(bytes) => bytes,
     }
-}
-
-/// The payload of a buffer that fits a path: 5/4 of what `rate` carries in a round trip, and at least a segment [B].
-/// Source: Shadow 1.5.0 `_tcp_autotune`.
-pub(super) fn fitting(cfg: &TcpConfig, rate: DataRate, rtt: Duration) -> u64 {
-    (rate.bytes_in(rtt).get() * 5 / 4).max(cfg.mss.into())
 }
 
 /// The payload capacity to which a send buffer grows [B]. Its capacity was `current` bytes, and the window is `cwnd`
@@ -29,7 +23,7 @@ pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reor
             let memory = 2 * demanded * u64::from(cfg.mss + cfg.send_reckoning);
             current.max(payload_of(cfg, memory.min(max)))
         }
-        Buffer::Fixed(_) | Buffer::OfPath(_) => current,
+        Buffer::Fixed(_) => current,
     }
 }
 
@@ -76,7 +70,7 @@ impl RightSizing {
     pub(super) fn new(cfg: &TcpConfig, now: Instant) -> Self {
         let window = match cfg.receive_buffer {
             Buffer::Auto { initial, .. } => window_of(cfg, initial),
-            Buffer::Fixed(bytes) | Buffer::OfPath(bytes) => bytes,
+            Buffer::Fixed(bytes) => bytes,
         };
         let first = u64::from(cfg.initial_receive_window) * u64::from(cfg.mss);
         RightSizing { window, space: first.min(window), since: now, ..RightSizing::default() }
@@ -84,10 +78,6 @@ impl RightSizing {
 
     pub(super) fn window(&self) -> u64 {
         self.window
-    }
-
-    pub(super) fn set_window(&mut self, bytes: u64) {
-        self.window = bytes;
     }
 
     /// Adds a round-trip sample from a full segment that echoed a timestamp of this endpoint.

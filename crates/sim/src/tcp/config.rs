@@ -11,7 +11,7 @@ pub enum Kernel {
     Linux6,
     /// The simulator ns-3, release 3.44.
     Ns3,
-    /// The simulator Shadow, releases 1.5.0 of August 2012 and 1.9.0 of March 2014.
+    /// The simulator Shadow, release 1.9.0 of March 2014.
     Shadow,
 }
 
@@ -85,20 +85,6 @@ pub enum Buffer {
     },
     /// The application sets the size with SO_SNDBUF or SO_RCVBUF: a fixed number of payload bytes [B].
     Fixed(u64),
-    /// The given payload [B] during the handshake, and then what fits the path
-    /// ([`Endpoint::fit_buffers`](super::Endpoint::fit_buffers)).
-    OfPath(u64),
-}
-
-/// How a simulator reports lost segments to their senders.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DropNotices {
-    /// The fraction of losses that the simulator reports.
-    pub share: f64,
-    /// The time from a loss to its notice [smoothed round trips].
-    pub round_trips: u32,
-    /// Whether the sender reduces its congestion window at each notice.
-    pub reduce: bool,
 }
 
 /// The sysctls and constants of a host's TCP. The default is [`TcpConfig::linux_3_2`] with CUBIC, because the
@@ -177,10 +163,8 @@ pub struct TcpConfig {
     pub slow_start_after_idle: bool,
     /// Whether TCP delays a small segment while another small segment is unacknowledged (no TCP_NODELAY).
     pub nagle: bool,
-    /// The number of window reductions at a loss (only Shadow).
-    pub reductions: u8,
-    /// The loss notices that senders receive; `None` in a real network.
-    pub drop_notices: Option<DropNotices>,
+    /// The fraction of lost segments that the simulator reports to their senders; 0 in a real network.
+    pub drop_notices: f64,
     /// The number of SYN or SYN-ACK retransmissions before the connection fails (`tcp_syn_retries`).
     pub syn_retries: u8,
     /// The number of consecutive RTOs that end the connection (`tcp_retries2`).
@@ -188,11 +172,6 @@ pub struct TcpConfig {
 }
 
 impl TcpConfig {
-    /// Whether a buffer fits the path, so that [`Endpoint::fit_buffers`](super::Endpoint::fit_buffers) has an effect.
-    pub fn fits_path(&self) -> bool {
-        [self.send_buffer, self.receive_buffer].iter().any(|buffer| matches!(buffer, Buffer::OfPath(_)))
-    }
-
     /// An [`adv_win_scale`](Self::adv_win_scale) beyond the size of any buffer.
     pub const NO_RESERVE: u8 = 63;
 
@@ -243,8 +222,7 @@ impl TcpConfig {
             interface_order: InterfaceOrder::Arrival,
             slow_start_after_idle: true,
             nagle: false,
-            reductions: 1,
-            drop_notices: None,
+            drop_notices: 0.0,
             syn_retries: 5,
             retries: 15,
         }
@@ -315,38 +293,8 @@ impl TcpConfig {
             reordering: 4,
             undo: false,
             slow_start_after_idle: false,
-            reductions: 2,
-            drop_notices: Some(DropNotices { share: 0.9, round_trips: 2, reduce: false }),
+            drop_notices: 0.9,
             ..TcpConfig::shadow_1_9_sockets()
-        }
-    }
-
-    /// The TCP of the simulator Shadow 1.5.0. Segments, ACKs and windows are those of [`shadow_1_9`](Self::shadow_1_9).
-    /// Buffers hold 5/4 of what the path carries in a round trip. The simulator reports each lost segment to its sender after
-    /// a round trip, and each notice halves the window. Sockets take turns at the interface. Use Reno, its only algorithm.
-    ///
-    /// Source: Shadow 1.5.0 `shd-tcp.c` (`_tcp_autotune`, `_tcp_updateCongestionWindow`, `tcp_droppedPacket`, `_tcp_flush`),
-    /// `shd-network.c` (`network_scheduleRetransmit`), `shd-network-interface.c` (`_networkinterface_scheduleNextSend`).
-    /// Deviation: a full receive queue drops segments without a notice. The sender then detects the loss by SACKs, or by
-    /// an RTO of a minute; Shadow 1.5.0 has neither, and hardly drops there. A notice comes after the smoothed round trip,
-    /// which includes queues; a later SACK of the same loss halves the window again. The receive window has the size of the
-    /// receive buffer, and unread data close it. Shadow's has the size of the send buffer, and unread data cause drops. A
-    /// packet at the interface counts once against the send buffer, and twice in Shadow. Buffers follow the mean delay;
-    /// Shadow's follow its 80th percentile. Each loss sets ssthresh; in Shadow, only the first one does.
-    pub fn shadow_1_5() -> Self {
-        TcpConfig {
-            congestion: Congestion::Reno,
-            byte_counting: true,
-            send_buffer: Buffer::OfPath(131_072),
-            receive_buffer: Buffer::OfPath(174_760),
-            info_counts_unsent: false,
-            initial_receive_window: 10,
-            min_rto: Duration::from_secs(60),
-            small_queues: true,
-            interface_order: InterfaceOrder::Turns,
-            reductions: 1,
-            drop_notices: Some(DropNotices { share: 1.0, round_trips: 1, reduce: true }),
-            ..TcpConfig::shadow_1_9()
         }
     }
 

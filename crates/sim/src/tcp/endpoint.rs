@@ -1,11 +1,11 @@
 use super::buffers;
-use super::config::{Buffer, TcpConfig};
+use super::config::TcpConfig;
 use super::receive::Receiver;
 use super::recovery::CaState;
 use super::segment::{Flags, Segment, Train};
 use super::send::{Chunk, Outgoing, Sender, TimedOut};
 use super::small_queue::SmallQueue;
-use penstock_units::{DataRate, Duration, Instant};
+use penstock_units::{Duration, Instant};
 
 /// The stage of the handshake. After the handshake, `halves` has the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,24 +261,11 @@ impl Endpoint {
     }
 
     /// The network has dropped `segment`, and tells this endpoint, which sent it ([`TcpConfig::drop_notices`]).
-    pub fn on_dropped(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
+    pub fn on_dropped(&mut self, now: Instant, segment: &Segment) {
         let is_open = self.stage == Stage::Established;
-        let Some(notices) = cfg.drop_notices.filter(|_| is_open && segment.has_data()) else { return };
-        self.with(|halves| halves.send.on_dropped(now, segment.seq, notices.round_trips));
-    }
-
-    /// Fits the buffers of a connection that has just opened to its path, if they are [`Buffer::OfPath`]. The path carries
-    /// `rates` in both directions, first that of sending, and has the round trip `rtt` without queues.
-    pub fn fit_buffers(&mut self, cfg: &TcpConfig, rates: [DataRate; 2], rtt: Duration) {
-        let [send, receive] = rates.map(|rate| buffers::fitting(cfg, rate, rtt));
-        self.with(|halves| {
-            if matches!(cfg.send_buffer, Buffer::OfPath(_)) {
-                halves.send.capacity = send;
-            }
-            if matches!(cfg.receive_buffer, Buffer::OfPath(_)) {
-                halves.receive.fit_buffer(receive);
-            }
-        });
+        if is_open && segment.has_data() {
+            self.with(|halves| halves.send.on_dropped(now, segment.seq));
+        }
     }
 
     /// Handles expired timers. Calls that are early or repeated have no effect.
@@ -361,14 +348,14 @@ impl Endpoint {
     }
 
     /// A polled segment with `bytes` of data waits in the socket for the interface, until [`Endpoint::release`] [B].
-    pub fn hold(&mut self, bytes: u64) {
+    pub fn hold(&mut self, bytes: u32) {
         if let Some(halves) = &mut self.halves {
             halves.send.held += bytes;
         }
     }
 
     /// The interface takes a segment with `bytes` of data from the socket [B].
-    pub fn release(&mut self, bytes: u64) {
+    pub fn release(&mut self, bytes: u32) {
         if let Some(halves) = &mut self.halves {
             halves.send.held -= bytes;
         }

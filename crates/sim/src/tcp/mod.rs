@@ -34,9 +34,7 @@ mod small_queue;
 #[cfg(test)]
 mod tests;
 
-pub use config::{
-    Buffer, Congestion, DropNotices, InterfaceOrder, Kernel, LossDetection, Offload, TcpConfig,
-};
+pub use config::{Buffer, Congestion, InterfaceOrder, Kernel, LossDetection, Offload, TcpConfig};
 pub use endpoint::{Endpoint, Info};
 pub use recovery::CaState;
 pub use segment::{Flags, HEADER_BYTES, Segment, Train};

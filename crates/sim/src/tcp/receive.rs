@@ -118,12 +118,6 @@ impl Receiver {
         }
     }
 
-    /// Sets the size of the buffer, which is then offered as window [B].
-    pub(super) fn fit_buffer(&mut self, bytes: u64) {
-        self.sizing.set_window(bytes);
-        self.window_limit = bytes;
-    }
-
     /// The stream position after the data that arrived in order, without FIN [B].
     pub(super) fn received_end(&self) -> u64 {
         self.nxt.min(self.fin_at)

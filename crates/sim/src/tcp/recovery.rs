@@ -220,11 +220,9 @@ impl Sender {
         self.tail_high = 0;
         self.window.on_loss(cfg, self.board.in_flight());
         if cfg.kernel == Kernel::Shadow {
-            // The window is reduced at once (`tcpCongestion_packetLoss`).
-            for _ in 1..cfg.reductions {
-                self.window.leave_recovery();
-                self.window.on_loss(cfg, self.board.in_flight());
-            }
+            // The window is reduced at once (`tcpCongestion_packetLoss`), and twice, to 0.64 in figure 2b of the KIST paper.
+            self.window.leave_recovery();
+            self.window.on_loss(cfg, self.board.in_flight());
             self.window.leave_recovery();
         }
     }

@@ -100,7 +100,7 @@ pub(super) struct Sender {
     small_end: u64,
     pub(super) small_queue: SmallQueue,
     /// Data that were polled but still wait in the socket for the interface ([`InterfaceOrder::OldestWrite`]) [B].
-    pub(super) held: u64,
+    pub(super) held: u32,
     /// The segments that the network has dropped, and when the sender learns it. Only Shadow tells senders.
     #[expect(clippy::box_collection, reason = "few senders hear of drops, and a sender stays small")]
     pub(super) drops: Option<Box<VecDeque<(Instant, u64)>>>,
@@ -184,7 +184,7 @@ impl Sender {
     /// The used space of the send buffer [B]. Data that wait for the interface count twice, because they are in the queues
     /// of the socket and of TCP. Source: Shadow 1.9.0 `_tcp_getBufferSpaceOut`.
     pub(super) fn occupied(&self) -> u64 {
-        self.queued() + self.held
+        self.queued() + u64::from(self.held)
     }
 
     pub(super) fn not_sent(&self) -> u64 {
@@ -440,26 +440,22 @@ impl Sender {
         self.timer.min(self.small_queue.wake).min(heard)
     }
 
-    /// The network has dropped the segment at `seq`. The sender receives a notice after `round_trips`.
+    /// The network has dropped the segment at `seq`. The sender receives a notice after two round trips.
     /// Source: Shadow 1.9.0 `_tcp_createPacket`, `worker_schedulePacket`.
-    pub(super) fn on_dropped(&mut self, now: Instant, seq: u64, round_trips: u32) {
+    pub(super) fn on_dropped(&mut self, now: Instant, seq: u64) {
         if self.rtt.srtt() > Duration::ZERO {
             let drops = self.drops.get_or_insert_default();
             let last = drops.back().map_or(now, |(last, _)| *last);
-            drops.push_back((last.max(now + round_trips * self.rtt.srtt()), seq));
+            drops.push_back((last.max(now + 2 * self.rtt.srtt()), seq));
         }
     }
 
-    /// Handles the loss notices that are due. Source: Shadow 1.5.0 `tcp_droppedPacket`.
-    fn on_loss_notices(&mut self, cfg: &TcpConfig, now: Instant) {
+    /// Handles the loss notices that are due. Source: Shadow 1.9.0 `tcp_dropPacket`.
+    fn on_loss_notices(&mut self, now: Instant) {
         let Some(drops) = &mut self.drops else { return };
         while let Some((_, seq)) = drops.front().filter(|(at, _)| *at <= now) {
             self.board.mark_dropped(*seq);
             drops.pop_front();
-            if cfg.drop_notices.is_some_and(|notices| notices.reduce) {
-                self.window.on_loss(cfg, self.board.in_flight());
-                self.window.leave_recovery();
-            }
         }
     }
 
@@ -677,7 +673,7 @@ impl Sender {
         if now >= self.small_queue.wake {
             self.small_queue.wake = Instant::FAR_FUTURE;
         }
-        self.on_loss_notices(cfg, now);
+        self.on_loss_notices(now);
         if now < self.timer {
             return Ok(());
         }

@@ -123,7 +123,6 @@ fn every_profile_carries_downloads() {
         ("linux-3.2", "newreno"),
         ("linux-6", "newreno"),
         ("ns3", "newreno"),
-        ("shadow-1.5", "reno"),
         ("shadow-1.9-sockets", "cubic"),
         ("shadow-1.9", "cubic"),
         ("shadow-3.3", "reno"),
@@ -141,7 +140,6 @@ fn every_profile_carries_downloads() {
 fn look_ahead_does_not_change_other_simulators_links() {
     for (profile, order) in [
         ("ns3", "arrival"),
-        ("shadow-1.5", "arrival"),
         ("shadow-1.9-sockets", "arrival"),
         ("shadow-1.9", "arrival"),
         ("shadow-1.9", "oldest-write"),
