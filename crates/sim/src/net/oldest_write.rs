@@ -5,12 +5,11 @@
 //!
 //! Source: Shadow 1.9.0 `networkinterface_wantsSend`, `_networkinterface_scheduleNextSend`,
 //! `_networkinterface_selectFirstInFirstOut`, `_networkinterface_compareSocket`, `packet_new`
-//! (`host_getNextPacketPriority`), `socket_addToOutputBuffer`,
-//! `_tcp_getBufferSpaceOut`.
+//! (`host_getNextPacketPriority`), `socket_addToOutputBuffer`, `_tcp_getBufferSpaceOut`.
 //! Deviation: a retransmission passes all new data; in Shadow, it keeps the number of its write. Segments without new data
 //! leave in the order of arrival; in Shadow, the last one leaves first. Datagrams do not wait in sockets. The delay of a loss
-//! notice is that of the departure; in Shadow, it is that of the write. A server that waits for space writes after an ACK; in
-//! Shadow, after a departure, too.
+//! notice is that of the departure; in Shadow, it is that of the write. A server writes as much as it can
+//! at once, and waits for an ACK; Shadow's write counts at most 64 KiB before data wait, and a departure lets it continue.
 
 use super::Net;
 use super::packet::SockRef;

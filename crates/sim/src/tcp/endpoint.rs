@@ -357,7 +357,7 @@ impl Endpoint {
     /// The interface takes a segment with `bytes` of data from the socket [B].
     pub fn release(&mut self, bytes: u32) {
         if let Some(halves) = &mut self.halves {
-            halves.send.held -= bytes;
+            halves.send.held = halves.send.held.checked_sub(bytes).expect("only held bytes are released");
         }
     }
 
