@@ -207,6 +207,29 @@ fn data_at_shadows_interface_fill_the_send_buffer_twice() {
     assert!((0.45..0.55).contains(&(twice / full)), "{twice} s");
 }
 
+/// Until the first ACK comes after a second, only departures free space in the entry's send buffer.
+#[test]
+fn a_departure_from_shadows_interface_lets_a_relay_write_again() {
+    let lab = Lab::only_bulk()
+        .set("tcp.profile", "shadow-1.9")
+        .set("tcp.interface_order", "oldest-write")
+        .set("tcp.initial_window", "60")
+        .set("tcp.send_buffer", "20 KiB")
+        .set("network.rtt", "1 s")
+        .set("relay.scheduler", "{ kind = 'vanilla' }")
+        .set("relays.middle.link", "10 MiB/s")
+        .set("relays.entry.link_up", "40 KiB/s")
+        .set("run.duration", "60 s");
+    let outcome = lab.run(1);
+    assert_conserved(&outcome);
+    let cells = cells_at(&outcome, "bulk", Position::Guard);
+    let mut departures: Vec<_> = cells.iter().filter_map(|row| row.nic_out_ns).collect();
+    departures.sort_unstable();
+    let early = departures.iter().filter(|at| **at < departures[0] + 900_000_000).count();
+    // The buffer has 37 cells. Half of them fill it while they wait.
+    assert!((30..=40).contains(&early), "{early} cells");
+}
+
 /// Shadow's interface sends all waiting packets together and then pauses, so cells of a burst have the same time.
 #[test]
 fn shadows_interface_receives_in_batches_of_ten_milliseconds() {
