@@ -1,4 +1,4 @@
-"""The estimated cost of runs, which a terminal shows before they begin. Long runs need a confirmation there."""
+"""The estimated cost of runs, which a terminal shows before they begin, and a log if they are long."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -55,16 +55,15 @@ def duration(seconds: float) -> str:
     return f"{max(seconds, 1):.0f} s"
 
 
-def on_terminal(*, yes: bool) -> Confirm | None:
-    """Shows a cost on the terminal, and asks before long runs unless `yes`; None if there is no terminal to ask."""
-    if not (sys.stderr.isatty() and sys.stdin.isatty()):
-        return None
+def stated(*, yes: bool) -> Confirm:
+    """States a cost on a terminal, and that of long runs also in a log. Asks before long runs unless `yes`."""
+    on_terminal = sys.stderr.isatty() and sys.stdin.isatty()
 
     def confirm(cost: Cost) -> None:
-        if not cost.runs:
-            return
-        print(f"penstock: {cost.text()}", file=sys.stderr, flush=True)
-        if yes or cost.wall_seconds < ASK_S:
+        is_long = cost.wall_seconds >= ASK_S
+        if cost.runs and (on_terminal or is_long):
+            print(f"penstock: {cost.text()}", file=sys.stderr, flush=True)
+        if yes or not (on_terminal and is_long):
             return
         print("penstock: continue? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -195,7 +195,7 @@ def run(
             shard=shard,
             ray=ray,
             watch=watch,
-            confirm=estimates.on_terminal(yes=yes),
+            confirm=estimates.stated(yes=yes),
         )
     _tell(result.directory, report=report and not shard, csv=csv and not shard, as_json=as_json)
 
@@ -244,7 +244,7 @@ def sweep(
             shard=shard,
             ray=ray,
             watch=watch,
-            confirm=estimates.on_terminal(yes=yes),
+            confirm=estimates.stated(yes=yes),
         )
     _tell(result.directory, report=report and not shard, csv=csv and not shard, as_json=as_json)
 
@@ -300,7 +300,7 @@ def paper(
     from penstock.tables import console
 
     with raised():
-        confirm = estimates.on_terminal(yes=yes)
+        confirm = estimates.stated(yes=yes)
         if tradeoffs is not None:
             runner.check_tradeoffs(name, figure, scenario)
         outcome = runner.run(
@@ -378,7 +378,7 @@ def attack(
             shard=shard,
             ray=ray,
             watch=watch,
-            confirm=estimates.on_terminal(yes=yes),
+            confirm=estimates.stated(yes=yes),
         )
     if shard:
         _tell_shard(result)

@@ -50,7 +50,7 @@ def test_durations_have_their_largest_unit(seconds: float, text: str) -> None:
 def test_a_refused_run_leaves_no_directory(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = terminal(monkeypatch)
     monkeypatch.setattr(estimates, "ASK_S", 0.0)
-    confirm = estimates.on_terminal(yes=False)
+    confirm = estimates.stated(yes=False)
     with pytest.raises(PenstockError, match="nothing was run; --yes answers the question"):
         penstock.run(small, runs=1, out=tmp_path / "out", confirm=confirm)
     assert not (tmp_path / "out").exists()
@@ -60,12 +60,8 @@ def test_a_refused_run_leaves_no_directory(small: Path, tmp_path: Path, monkeypa
 
 def test_short_runs_and_yes_ask_nothing(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = terminal(monkeypatch)
-    penstock.run(
-        small, sets={"run.duration": "1 s"}, runs=1, out=tmp_path / "out", confirm=estimates.on_terminal(yes=False)
-    )
-    confirm = estimates.on_terminal(yes=True)
-    assert confirm is not None
-    confirm(Cost(200, 5e5, 2, 1e9))
+    penstock.run(small, sets={"run.duration": "1 s"}, runs=1, out=tmp_path / "out", confirm=estimates.stated(yes=False))
+    estimates.stated(yes=True)(Cost(200, 5e5, 2, 1e9))
     assert "continue?" not in screen.getvalue()
     assert "200 runs, 2 at the same time: about 5.79 days, 1000 MB of memory" in screen.getvalue()
 
@@ -104,6 +100,10 @@ def test_an_attack_asks_before_it_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_log_gets_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr", io.StringIO())
-    assert estimates.on_terminal(yes=False) is None
+def test_a_log_gets_the_cost_of_long_runs_and_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr("sys.stderr", log)
+    confirm = estimates.stated(yes=False)
+    confirm(Cost(2, 5.0, 2, 1e9))
+    confirm(Cost(200, 5e5, 2, 1e9))
+    assert log.getvalue() == "penstock: 200 runs, 2 at the same time: about 5.79 days, 1000 MB of memory\n"
