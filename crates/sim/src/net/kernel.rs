@@ -21,6 +21,11 @@ const RECORD_OVERHEAD: u64 = 29;
 /// The maximum number of cells in a TLS record [cell]. C tor passes at most a 4 KiB chunk to TLS in one call.
 const RECORD_CELLS: u64 = 8;
 
+/// The size of a TLS record with these cells [B].
+fn record_bytes(cells: u64) -> u64 {
+    cells * u64::from(CELL_BYTES) + RECORD_OVERHEAD
+}
+
 /// The simulated kernel of one host. It exists only during one call of the relay.
 #[derive(Debug)]
 pub(crate) struct HostKernel<'a, 'b> {
@@ -37,8 +42,8 @@ impl<'a, 'b> HostKernel<'a, 'b> {
         self.net.hosts[self.id as usize].channel(channel)
     }
 
-    /// Writes the first cells as one TLS record, with at most `most` bytes and one cell more. Returns the record's size; 0
-    /// if the socket is full [B].
+    /// Writes the first cells as one TLS record, with at most `most` bytes [B] and one cell more. Returns how many; 0 if the
+    /// socket is full [cell].
     fn write_record(&mut self, sock: SockRef, cells: &mut VecDeque<SimCell>, most: u64) -> u64 {
         let now = self.net.now();
         let peer = self.net.sock(sock).peer.sock;
@@ -52,9 +57,8 @@ impl<'a, 'b> HostKernel<'a, 'b> {
         let wanted = most.div_ceil(CELL_BYTES.into());
         let fitting = (space / u64::from(CELL_BYTES)).max(1);
         let count = wanted.min(fitting).min(RECORD_CELLS).min(cells.len() as u64);
-        let bytes = count * u64::from(CELL_BYTES) + RECORD_OVERHEAD;
         host.writes += 1;
-        here.tcp.write(tcp, host.writes, bytes);
+        here.tcp.write(tcp, host.writes, record_bytes(count));
         // A TLS record is readable only as a whole, so each of its cells ends where the record ends.
         let end = here.tcp.written_end();
         for cell in cells.drain(..count as usize) {
@@ -73,7 +77,7 @@ impl<'a, 'b> HostKernel<'a, 'b> {
                 None => self.net.outbox.push(peer.host, Mail::Message { slot: peer.slot, end, item }),
             }
         }
-        bytes
+        count
     }
 }
 
@@ -118,12 +122,12 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
         let mut accepted = 0;
         let mut work = Work { calls: 1, ..Work::default() };
         while accepted < limit.get() && !cells.is_empty() {
-            let record = self.write_record(sock, cells, limit.get() - accepted);
-            if record == 0 {
+            let written = self.write_record(sock, cells, limit.get() - accepted);
+            if written == 0 {
                 break;
             }
-            accepted += record;
-            work.cells += record / u64::from(CELL_BYTES);
+            accepted += record_bytes(written);
+            work.cells += written;
             work.records += 1;
             if at_once {
                 // Data that wait for the interface use more of the buffer.
@@ -131,7 +135,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             }
         }
         self.net.charge(self.id, work);
-        if accepted > 0 {
+        if accepted > 0 && !at_once {
             self.net.pump(sock);
         }
         Bytes::new(accepted)

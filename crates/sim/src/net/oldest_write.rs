@@ -8,8 +8,9 @@
 //! (`host_getNextPacketPriority`), `socket_addToOutputBuffer`, `_tcp_getBufferSpaceOut`.
 //! Deviation: a retransmission passes all new data; in Shadow, it keeps the number of its write. Segments without new data
 //! leave in the order of arrival; in Shadow, the last one leaves first. Datagrams do not wait in sockets. The delay of a loss
-//! notice is that of the departure; in Shadow, it is that of the write. A server writes as much as it can
-//! at once, and waits for an ACK; Shadow's write counts at most 64 KiB before data wait, and a departure lets it continue.
+//! notice is that of the departure; in Shadow, it is that of the write. Servers and exit streams write
+//! as much as the buffer takes before any of it waits, and servers then need an ACK; Shadow writes at most 64 KiB at once, and
+//! a departure lets a server continue. A retransmission does not wait for space.
 
 use super::Net;
 use super::packet::SockRef;
