@@ -182,6 +182,19 @@ fn data_that_wait_for_the_interface_count_twice() {
     assert!(end.is_writable(cfg));
 }
 
+#[test]
+fn data_that_wait_during_a_reset_are_released_once() {
+    let mut world = connection();
+    let (cfg, now, end) = (&world.cfg[0], world.now, &mut world.ends[0]);
+    end.write(cfg, 1, 3000);
+    end.hold(1448);
+    end.reset(now);
+    end.release(1448);
+    assert_eq!(end.write_space(cfg), 0);
+    let twice = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| end.release(1448)));
+    assert!(twice.is_err(), "nothing is held any more");
+}
+
 /// Segments that wait for the interface leave after a reset, too. A notice about one of them must not set a timer.
 #[test]
 fn a_closed_endpoint_hears_of_no_drops() {
