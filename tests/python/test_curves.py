@@ -9,6 +9,7 @@ import pytest
 
 from penstock import catalog, figures, runs
 from penstock.errors import PenstockError
+from penstock.figures import of_paper, style
 from penstock.paper import curves, quantiles
 from penstock.paper.measures import MEASURES, sample
 from penstock.result import Result
@@ -83,6 +84,29 @@ def test_a_figure_shows_both_curves_and_the_table_their_quantiles(
     ]
     assert f"2 s, {ours:.3g} s" in table
     assert "| - |" not in table
+
+
+def test_panels_of_other_variants_have_their_own_colours_and_legend(
+    make_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, write: Callable[[str, str], Path]
+) -> None:
+    result = Result(make_up(seeds=1))
+    variants = list(result.variants)[:2]
+    rows = "".join(
+        f"{panel},web,ttfb_s,,{variant},{share},{value}\n"
+        for panel, variant in zip(("1a", "1b"), variants, strict=True)
+        for share, value in ((0.1, 1), (0.5, 2), (0.9, 4))
+    )
+    monkeypatch.setattr(of_paper, "COLOURS", style.COLOURS[:1])
+    picture = of_paper.draw(result, "1", curves.read(write("curves.csv", HEAD + rows)))
+    assert picture is not None
+    panels = picture.figure.axes
+    legends = [legend for axes in panels if (legend := axes.get_legend())]
+    assert [[text.get_text() for text in legend.get_texts()] for legend in legends] == [
+        [result.variants[variant]] for variant in variants
+    ]
+    assert {axes.lines[-1].get_color() for axes in panels} == {style.COLOURS[0]}
+    [legend] = picture.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["Penstock", "the paper"]
 
 
 @pytest.mark.parametrize(

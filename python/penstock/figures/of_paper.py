@@ -5,11 +5,12 @@ from functools import partial
 from itertools import groupby
 
 from matplotlib.artist import Artist
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from penstock.figures.downloads import curve_of, draw_distributions, how_drawn
 from penstock.figures.picture import Picture
-from penstock.figures.style import curve_styles, grid_of, legend_above
+from penstock.figures.style import COLOURS, curve_styles, grid_of, legend_above
 from penstock.paper import quantiles
 from penstock.paper.curves import Curve, Panel
 from penstock.paper.measures import MEASURES
@@ -48,20 +49,30 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
     samples = {(curve.panel, curve.variant): quantiles.samples(result, curve) for curve in curves}
     if not any(samples.values()):
         return None
-    styles = {variant: style._replace(line="-", marker="") for variant, style in curve_styles(result.variants).items()}
+    drawn_in = {panel: [curve for curve in curves if curve.panel == panel] for panel in panels}
+    variants = {panel: tuple(curve.variant for curve in drawn) for panel, drawn in drawn_in.items()}
+    # Panels of other variants have a legend of their own, because there are too few colours for all.
+    has_groups = len(set(map(frozenset, variants.values()))) > 1 and len(result.variants) > len(COLOURS)
     columns = min(COLUMNS, len(panels))
     figure, rows = grid_of(-(-len(panels) // columns), columns, 3.9 if columns < COLUMNS else 3.3, 2.8)
     for axes in figure.axes[len(panels) :]:
         axes.set_visible(False)
     handles: dict[str, Artist] = {}
     for axes, panel in zip(figure.axes, panels, strict=False):
-        drawn = [curve for curve in curves if curve.panel == panel]
+        drawn = drawn_in[panel]
+        shown = {name: result.variants[name] for name in variants[panel]} if has_groups else result.variants
+        styles = {variant: style._replace(line="-", marker="") for variant, style in curve_styles(shown).items()}
         ours = {styles[curve.variant]: curve_of(samples[panel, curve.variant]) for curve in drawn}
-        handles |= dict(zip((style.label for style in ours), draw_distributions(axes, ours), strict=True))
+        mine = dict(zip((style.label for style in ours), draw_distributions(axes, ours), strict=True))
+        if not has_groups:
+            handles |= mine
+        elif panel == next(each for each in panels if variants[each] == variants[panel]):
+            axes.legend(list(mine.values()), list(mine), fontsize=5.5, loc="lower right")
         for curve in drawn:
             style = styles[curve.variant]
             [line] = axes.plot(curve.values, curve.shares, color=style.colour, linestyle=(0, (4, 2)), linewidth=1.2)
-            handles[f"{style.label}, the paper"] = line
+            if not has_groups:
+                handles[f"{style.label}, the paper"] = line
         axes.set_title(f"{panel.figure}: {_title(panel)}")
         axes.set_xlabel(f"[{unit}]" if (unit := MEASURES[panel.measure].unit) else "")
         values = [value for curve in drawn for value in curve.values] + [
@@ -78,6 +89,8 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
             axes.set_xlim(0 if least < most / 3 else 0.9 * least, 1.02 * most)
     for first, *_ in rows:
         first.set_ylabel("cumulative fraction")
+    if has_groups:
+        handles = {"Penstock": Line2D([], [], color="gray"), "the paper": Line2D([], [], color="gray", linestyle="--")}
     legend_above(figure, list(handles.values()), list(handles))
     caption = (
         f"Figure {number} of the paper. Dashed curves are the paper's, read from its public PDF. Other curves are "
