@@ -23,6 +23,8 @@ VARIANTS = {"4": "off", "5": "all"}
 LINES = {"queued": "enters the circuit queue", "outbuf": "enters the output buffer", "left": "leaves the output buffer"}
 WAITS = {"unprioritized": "off", "prioritized": "all"}
 """The variant of each line of figure 6."""
+ONE = ("network", "seed", "circuit")
+"""What identifies the circuit of a download."""
 COLORS = ("tab:green", "tab:blue", "tab:red")
 
 
@@ -30,7 +32,7 @@ def life(result: Result, variant: str) -> pl.DataFrame:
     """The cells of a download in the middle relay: `queued`, `outbuf` and `left`, since the first cell came [s]."""
     download = first_download(result, variant, "web")
     start, end = (int(1e9 * at) for at in (download["start_s"], download["start_s"] + download["ttlb_s"]))
-    cells = result.cells.filter(variant=variant, workload="web", hop="middle", circuit=download["circuit"])
+    cells = result.cells.filter(variant=variant, workload="web", hop="middle", **{key: download[key] for key in ONE})
     during = cells.filter(pl.col("queued_ns").is_between(start, end)).sort("queued_ns")
     since = {"queued": "queued_ns", "outbuf": "outbuf_ns", "left": "kernel_ns"}
     return during.select(

@@ -50,9 +50,12 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
     if not any(samples.values()):
         return None
     drawn_in = {panel: [curve for curve in curves if curve.panel == panel] for panel in panels}
-    variants = {panel: tuple(curve.variant for curve in drawn) for panel, drawn in drawn_in.items()}
+    variants = {
+        panel: tuple(name for name in result.variants if any(curve.variant == name for curve in drawn))
+        for panel, drawn in drawn_in.items()
+    }
     # Panels of other variants have a legend of their own, because there are too few colours for all.
-    has_groups = len(set(map(frozenset, variants.values()))) > 1 and len(result.variants) > len(COLOURS)
+    has_groups = len(set(variants.values())) > 1 and len(result.variants) > len(COLOURS)
     columns = min(COLUMNS, len(panels))
     figure, rows = grid_of(-(-len(panels) // columns), columns, 3.9 if columns < COLUMNS else 3.3, 2.8)
     for axes in figure.axes[len(panels) :]:
