@@ -91,7 +91,7 @@ impl Net<'_> {
             self.put_on_wire(sock, Train { first: segment, count: 1 });
             // A lost segment sets the timer of its notice.
             self.arm_tcp_timer(sock);
-            self.offer_space(sock);
+            self.hosts[id as usize].offer_space(sock);
         }
         if !self.hosts[id as usize].line.is_empty() {
             self.schedule_nic(id);

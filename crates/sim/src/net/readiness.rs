@@ -1,6 +1,6 @@
 //! Which sockets are ready for their owners, and whose turn is next.
 
-use super::host::Ready;
+use super::host::{Host, Ready};
 use super::packet::SockRef;
 use super::socket::{Owner, Sock};
 use super::{Net, NetEvent};
@@ -49,23 +49,12 @@ impl Net<'_> {
             here.ready.readable = true;
             host.ready.push_back(Ready::Readable(sock));
         }
-        self.offer_space(sock);
-        let here = self.sock(sock);
+        host.offer_space(sock);
+        let here = &mut host.socks[sock.slot as usize];
         let is_channel = matches!(here.owner, Owner::Channel(_));
         if is_channel && here.interest.readable && !here.ready.readable && here.tcp.readable() > 0 {
-            let host = &mut self.hosts[sock.host as usize];
-            host.socks[sock.slot as usize].take_partial(&host.tcp, self.now);
+            here.take_partial(&host.tcp, self.now);
             self.pump(sock);
-        }
-    }
-
-    /// Adds a socket to the ready sockets if it is writable and its owner waits for this.
-    pub(super) fn offer_space(&mut self, sock: SockRef) {
-        let host = &mut self.hosts[sock.host as usize];
-        let here = &mut host.socks[sock.slot as usize];
-        if here.interest.writable && !here.ready.writable && here.tcp.is_writable(&host.tcp) {
-            here.ready.writable = true;
-            host.ready.push_back(Ready::Writable(sock));
         }
     }
 
@@ -95,6 +84,17 @@ impl Net<'_> {
         let holds = is_channel && here.tcp.not_sent() > 0;
         if std::mem::replace(&mut here.holds, holds) != holds {
             host.holding = if holds { host.holding + 1 } else { host.holding - 1 };
+        }
+    }
+}
+
+impl Host {
+    /// Adds a socket to the ready sockets if it is writable and its owner waits for this.
+    pub(super) fn offer_space(&mut self, sock: SockRef) {
+        let here = &mut self.socks[sock.slot as usize];
+        if here.interest.writable && !here.ready.writable && here.tcp.is_writable(&self.tcp) {
+            here.ready.writable = true;
+            self.ready.push_back(Ready::Writable(sock));
         }
     }
 }
