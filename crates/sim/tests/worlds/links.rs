@@ -2,7 +2,7 @@
 
 use crate::util::{Lab, assert_conserved, cells_at, complete, node, quantile};
 use penstock_record::Position;
-use penstock_sim::Control;
+use penstock_sim::{Control, Outcome};
 use std::collections::BTreeMap;
 
 /// The rate at which the client reads cells after the first 10 s [B/s].
@@ -155,17 +155,20 @@ fn look_ahead_does_not_change_other_simulators_links() {
     }
 }
 
-/// The entry's interface is slow, and holds data for both clients. Their sockets differ.
+/// A run in which the entry's interface is slow and sends in this order.
+fn behind_a_slow_entry(lab: Lab, order: &str, link_up: &str) -> Outcome {
+    let lab = lab.set("tcp.interface_order", order).set("relay.scheduler", "{ kind = 'vanilla' }");
+    let outcome = lab.set("relays.entry.link_up", link_up).run(1);
+    assert_conserved(&outcome);
+    outcome
+}
+
+/// The entry's interface holds data for both clients. Their sockets differ.
 #[test]
 fn shadows_interface_sends_the_oldest_write_first() {
     let overtaken = |profile: &str, order: &str| {
-        let lab = with_profile(profile, "reno")
-            .set("tcp.interface_order", order)
-            .set("network.loss", "0")
-            .set("relay.scheduler", "{ kind = 'vanilla' }")
-            .set("relays.entry.link_up", "64 KiB/s");
-        let outcome = lab.run(1);
-        assert_conserved(&outcome);
+        let lab = with_profile(profile, "reno").set("network.loss", "0");
+        let outcome = behind_a_slow_entry(lab, order, "64 KiB/s");
         let mut cells: Vec<_> = ["web", "bulk"]
             .iter()
             .flat_map(|client| cells_at(&outcome, client, Position::Guard))
@@ -182,18 +185,12 @@ fn shadows_interface_sends_the_oldest_write_first() {
     assert!(turns > 3, "{turns}: there, sockets take turns");
 }
 
-/// The entry's interface is slow. What waits for it counts twice against the send buffer in Shadow.
+/// In Shadow, data that wait for the interface use the send buffer twice, so a full buffer holds half as much.
 #[test]
 fn data_at_shadows_interface_fill_the_send_buffer_twice() {
     let wait = |order: &str| {
-        let lab = Lab::only_bulk()
-            .set("tcp.profile", "shadow-1.9")
-            .set("tcp.interface_order", order)
-            .set("tcp.send_buffer", "64 KiB")
-            .set("relay.scheduler", "{ kind = 'vanilla' }")
-            .set("relays.entry.link_up", "64 KiB/s");
-        let outcome = lab.run(1);
-        assert_conserved(&outcome);
+        let lab = Lab::only_bulk().set("tcp.profile", "shadow-1.9").set("tcp.send_buffer", "64 KiB");
+        let outcome = behind_a_slow_entry(lab, order, "64 KiB/s");
         let cells = cells_at(&outcome, "bulk", Position::Guard);
         let mut waits: Vec<_> =
             cells.iter().filter_map(|row| Some(row.nic_out_ns? - row.kernel_ns?)).collect();
@@ -212,16 +209,12 @@ fn data_at_shadows_interface_fill_the_send_buffer_twice() {
 fn a_departure_from_shadows_interface_lets_a_relay_write_again() {
     let lab = Lab::only_bulk()
         .set("tcp.profile", "shadow-1.9")
-        .set("tcp.interface_order", "oldest-write")
         .set("tcp.initial_window", "60")
         .set("tcp.send_buffer", "20 KiB")
         .set("network.rtt", "1 s")
-        .set("relay.scheduler", "{ kind = 'vanilla' }")
         .set("relays.middle.link", "10 MiB/s")
-        .set("relays.entry.link_up", "40 KiB/s")
         .set("run.duration", "60 s");
-    let outcome = lab.run(1);
-    assert_conserved(&outcome);
+    let outcome = behind_a_slow_entry(lab, "oldest-write", "40 KiB/s");
     let cells = cells_at(&outcome, "bulk", Position::Guard);
     let mut departures: Vec<_> = cells.iter().filter_map(|row| row.nic_out_ns).collect();
     departures.sort_unstable();
