@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 import polars as pl
-from figures_over_time import first_download
+from figures_over_time import cells_of_page
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,29 +23,21 @@ VARIANTS = {"4": "off", "5": "all"}
 LINES = {"queued": "enters the circuit queue", "outbuf": "enters the output buffer", "left": "leaves the output buffer"}
 WAITS = {"unprioritized": "off", "prioritized": "all"}
 """The variant of each line of figure 6."""
-ONE = ("network", "seed", "circuit")
-"""What identifies the circuit of a download."""
 COLORS = ("tab:green", "tab:blue", "tab:red")
 
 
 def life(result: Result, variant: str) -> pl.DataFrame:
     """The cells of a download in the middle relay: `queued`, `outbuf` and `left`, since the first cell came [s]."""
-    download = first_download(result, variant, "web")
-    start, end = (int(1e9 * at) for at in (download["start_s"], download["start_s"] + download["ttlb_s"]))
-    cells = result.cells.filter(variant=variant, workload="web", hop="middle", **{key: download[key] for key in ONE})
-    during = cells.filter(pl.col("queued_ns").is_between(start, end)).sort("queued_ns")
     since = {"queued": "queued_ns", "outbuf": "outbuf_ns", "left": "kernel_ns"}
-    return during.select(
+    return cells_of_page(result, variant, "middle").select(
         (pl.col(at) - pl.col("queued_ns").first()).truediv(1e9).alias(name) for name, at in since.items()
     )
 
 
-def draw(axes: Axes, paper: pl.DataFrame, ours: pl.DataFrame, labels: dict[str, str]) -> None:
-    """The paper's points, and our lines: the column `x` and one column for each label."""
-    for (line, label), color in zip(labels.items(), COLORS, strict=False):
-        points = paper.filter(line=line)
-        axes.plot(points["x"], points["y"], "x", color=color, markersize=3, label=f"{label}, the paper")
-        axes.plot(ours["x"], ours[line], "-", color=color, label=label)
+def draw(axes: Axes, paper: pl.DataFrame, ours: tuple[pl.Series, pl.Series], label: str, color: str) -> None:
+    """The points of a line of the paper, and our line: x and y."""
+    axes.plot(paper["x"], paper["y"], "x", color=color, markersize=3, label=f"{label}, the paper")
+    axes.plot(*ours, "-", color=color, label=label)
     axes.set_xlabel("cell enters the circuit queue [s]")
     axes.grid(alpha=0.3)
 
@@ -62,13 +54,13 @@ def main() -> None:
     figure = Figure(figsize=(13, 4), layout="constrained")
     panels = figure.subplots(1, 3)
     for axes, (number, variant) in zip(panels, VARIANTS.items(), strict=False):
-        draw(axes, paper.filter(figure=number), lives[variant].with_columns(x="queued"), LINES)
+        for (line, label), color in zip(LINES.items(), COLORS, strict=True):
+            ours = lives[variant]["queued"], lives[variant][line]
+            draw(axes, paper.filter(figure=number, line=line), ours, label, color)
         axes.set(title=f"{number}: {result.variants[variant]}", ylabel="time [s]", ylim=(0, 2.6))
     for (line, variant), color in zip(WAITS.items(), COLORS, strict=False):
-        ours = lives[variant].select(x="queued", **{line: pl.col("outbuf") - pl.col("queued")})
-        draw(panels[2], paper.filter(figure="6"), ours, {line: line})
-        for drawn in panels[2].lines[-2:]:
-            drawn.set_color(color)
+        ours = lives[variant]["queued"], lives[variant]["outbuf"] - lives[variant]["queued"]
+        draw(panels[2], paper.filter(figure="6", line=line), ours, line, color)
     panels[1].legend(fontsize="small", loc="upper left")
     panels[2].set(title="6: wait in the circuit queue", ylabel="wait [s]", ylim=(0, 1.9))
     panels[2].legend(fontsize="small", loc="upper right")

@@ -39,13 +39,18 @@ def queue(result: Result, variant: str) -> pl.DataFrame:
     return once.select(x=pl.col("t_s") - download["start_s"], y="queue_cells")
 
 
-def waits(result: Result, variant: str) -> pl.DataFrame:
-    """The wait of each cell of a page in the exit's circuit queue: columns `x`, the number of the cell, and `y` [s]."""
+def cells_of_page(result: Result, variant: str, hop: str) -> pl.DataFrame:
+    """The cells of the first page after the warm-up at a relay, in the order in which they joined its circuit queue."""
     page = first_download(result, variant, "web")
     start, end = (int(1e9 * at) for at in (page["start_s"], page["start_s"] + page["ttlb_s"]))
-    cells = result.cells.filter(variant=variant, workload="web", hop="exit").sort("queued_ns")
-    during = cells.filter(pl.col("queued_ns").is_between(start, end))
-    return during.select(x=pl.col("cell") - pl.col("cell").first(), y="circuit_queue_s")
+    circuit = {key: page[key] for key in ("network", "seed", "circuit")}
+    cells = result.cells.filter(variant=variant, workload="web", hop=hop, **circuit).sort("queued_ns")
+    return cells.filter(pl.col("queued_ns").is_between(start, end))
+
+
+def waits(result: Result, variant: str) -> pl.DataFrame:
+    """The wait of each cell of a page in the exit's circuit queue: columns `x`, the number of the cell, and `y` [s]."""
+    return cells_of_page(result, variant, "exit").select(x=pl.col("cell") - pl.col("cell").first(), y="circuit_queue_s")
 
 
 def draw(axes: Axes, points: pl.DataFrame, figure: str, ours: pl.DataFrame, title: str) -> None:
