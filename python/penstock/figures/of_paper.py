@@ -55,7 +55,8 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
         for panel, drawn in drawn_in.items()
     }
     # Panels of other variants have a legend of their own, because there are too few colours for all.
-    has_groups = len(set(variants.values())) > 1 and len(result.variants) > len(COLOURS)
+    first_of = {variants[panel]: panel for panel in reversed(panels)}
+    has_groups = len(first_of) > 1 and len(result.variants) > len(COLOURS)
     columns = min(COLUMNS, len(panels))
     figure, rows = grid_of(-(-len(panels) // columns), columns, 3.9 if columns < COLUMNS else 3.3, 2.8)
     for axes in figure.axes[len(panels) :]:
@@ -69,7 +70,7 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
         mine = dict(zip((style.label for style in ours), draw_distributions(axes, ours), strict=True))
         if not has_groups:
             handles |= mine
-        elif panel == next(each for each in panels if variants[each] == variants[panel]):
+        elif panel == first_of[variants[panel]]:
             axes.legend(list(mine.values()), list(mine), fontsize=5.5, loc="lower right")
         for curve in drawn:
             style = styles[curve.variant]
