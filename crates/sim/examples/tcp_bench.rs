@@ -23,7 +23,7 @@ fn send(cfg: &TcpConfig, segments: u64, lost: u64) -> u64 {
         }
         for ack in back.drain(..) {
             sender.on_segment(cfg, now, &ack);
-            let room = sender.write_space(cfg);
+            let room = sender.write_space();
             sender.write(cfg, 0, room);
             while let Some(segment) = sender.poll_transmit(cfg, now) {
                 forth.push(segment);

@@ -45,15 +45,14 @@ impl Net<'_> {
     /// Closes the owner's side. If the owner has read all data and the FIN of the peer, TCP still sends the written
     /// bytes. Otherwise it aborts the connection, as in Linux `tcp_close()`.
     pub(crate) fn close(&mut self, sock: SockRef) {
-        let now = self.now();
         let host = &mut self.hosts[sock.host as usize];
         let here = &mut host.socks[sock.slot as usize];
         here.owner = Owner::Closed;
         here.interest = Default::default();
         if here.tcp.receive_closed() {
-            here.tcp.shutdown(&host.tcp, now);
+            here.tcp.shutdown();
         } else {
-            here.tcp.reset(now);
+            here.tcp.reset();
         }
         self.pump(sock);
         self.discard(sock);

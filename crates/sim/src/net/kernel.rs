@@ -50,7 +50,7 @@ impl<'a, 'b> HostKernel<'a, 'b> {
         let (host, far) = self.net.hosts.pair(sock.host, peer.host);
         let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
         let mut there = far.map(|far| &mut far.socks[peer.slot as usize]);
-        let space = here.tcp.write_space(tcp);
+        let space = here.tcp.write_space();
         if space == 0 {
             return 0;
         }
@@ -253,7 +253,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
                 let (tcp, here) = (&host.tcp, &mut host.socks[sock.slot as usize]);
                 let peer = here.peer.sock;
                 let mut requests = Vec::new();
-                while accepted < limit.get() && here.tcp.write_space(tcp) > 0 {
+                while accepted < limit.get() && here.tcp.write_space() > 0 {
                     let Some(payload) = take_first(payloads) else { break };
                     host.writes += 1;
                     here.tcp.write(tcp, host.writes, payload.len.into());

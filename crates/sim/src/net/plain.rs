@@ -33,7 +33,7 @@ impl Net<'_> {
         };
         if here.tcp.is_established() {
             app.connected.get_or_insert(now);
-            let written = app.to_send.min(here.tcp.write_space(tcp));
+            let written = app.to_send.min(here.tcp.write_space());
             if written > 0 {
                 host.writes += 1;
                 here.tcp.write(tcp, host.writes, written);

@@ -56,19 +56,19 @@ impl Net<'_> {
                     .map(|pause| now + pause);
             }
         } else if !thinks && (requested || (left > 0 && here.tcp.is_writable(tcp))) {
-            let bytes = left.min(here.tcp.write_space(tcp));
+            let bytes = left.min(here.tcp.write_space());
             host.writes += 1;
             here.tcp.write(tcp, host.writes, bytes);
             left -= bytes;
             if left == 0 {
                 // Without keep-alive, the server closes the connection at the end of the response.
-                here.tcp.shutdown(tcp, now);
+                here.tcp.shutdown();
             }
         }
         here.owner = Owner::Server(left);
         let done = here.tcp.receive_closed() && left == 0;
         if done {
-            here.tcp.shutdown(tcp, now);
+            here.tcp.shutdown();
             here.owner = Owner::Closed;
         }
         let generation = here.generation;
@@ -103,7 +103,7 @@ fn run_server_script(
 ) -> Option<Duration> {
     let mut pause = None;
     loop {
-        let bytes = (*left).min(endpoint.write_space(tcp));
+        let bytes = (*left).min(endpoint.write_space());
         if bytes > 0 {
             *writes += 1;
             endpoint.write(tcp, *writes, bytes);

@@ -134,7 +134,7 @@ impl Endpoint {
     }
 
     /// The free space of the send buffer [B]; 0 corresponds to EWOULDBLOCK.
-    pub fn write_space(&self, _cfg: &TcpConfig) -> u64 {
+    pub fn write_space(&self) -> u64 {
         self.open_send().map_or(0, |send| send.capacity.saturating_sub(send.occupied()))
     }
 
@@ -162,12 +162,12 @@ impl Endpoint {
     }
 
     /// The application ends its stream. The FIN follows the queued data.
-    pub fn shutdown(&mut self, _cfg: &TcpConfig, _now: Instant) {
+    pub fn shutdown(&mut self) {
         self.with(|halves| halves.send.fin = true);
     }
 
     /// Aborts the connection. Queued data are lost, and the next poll returns a RST.
-    pub fn reset(&mut self, _now: Instant) {
+    pub fn reset(&mut self) {
         self.reset_due = matches!(self.stage, Stage::SynReceived | Stage::Established);
         self.abort();
     }

@@ -30,7 +30,7 @@ impl Flow {
         sender.on_timer(cfg, *now);
         for segment in back.drain(..) {
             sender.on_segment(cfg, *now, &segment);
-            let room = sender.write_space(cfg);
+            let room = sender.write_space();
             sender.write(cfg, 0, room);
             while let Some(segment) = sender.poll_transmit(cfg, *now) {
                 sender.on_departure(cfg, *now, segment.wire_bytes());

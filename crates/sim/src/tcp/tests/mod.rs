@@ -77,16 +77,14 @@ fn a_lost_handshake_segment_is_repeated() {
 fn both_sides_close_after_all_data() {
     let mut world = World::connected(cubic(), Path::new(10, 30));
     world.write(0, 10_000);
-    let (now, cfg) = (world.now, world.cfg[0].clone());
-    world.ends[0].shutdown(&cfg, now);
+    world.ends[0].shutdown();
     world.drain(0);
     world.run_out();
     assert!(world.ends[0].send_closed() && !world.ends[0].is_closed());
     assert!(world.ends[1].receive_closed());
     assert_eq!(world.ends[1].received_end(), 10_000);
     world.write(1, 20_000);
-    let now = world.now;
-    world.ends[1].shutdown(&cfg, now);
+    world.ends[1].shutdown();
     world.drain(1);
     world.run_out();
     assert!(world.ends.iter().all(Endpoint::is_closed));
@@ -98,8 +96,7 @@ fn a_reset_reaches_the_peer_even_if_the_first_one_is_lost() {
     let mut world = World::connected(cubic(), Path::new(10, 30));
     world.censor =
         Some(|_, segment| segment.flags.has(Flags::RST) && segment.ts_val < Instant::from_millis(150));
-    let now = world.now;
-    world.ends[1].reset(now);
+    world.ends[1].reset();
     world.drain(1);
     world.run_for(Duration::from_millis(200));
     assert!(!world.ends[0].is_reset());
@@ -131,7 +128,7 @@ fn shadows_tcp_info_counts_unsent_bytes_as_unacknowledged() {
         assert_eq!(world.ends[0].info(&world.cfg[0]).unacked, unacked);
     }
     let world = World::connected(TcpConfig::shadow_1_9_sockets(), Path::new(10, 100));
-    assert_eq!(world.ends[0].write_space(&world.cfg[0]), 131_072);
+    assert_eq!(world.ends[0].write_space(), 131_072);
     assert_eq!(TcpConfig::shadow_1_9_sockets().initial_cwnd, 10);
 }
 
@@ -171,7 +168,7 @@ fn a_small_segment_is_retransmitted_with_its_size() {
             let start = world.ends[1].received_end();
             world.lose_once = Some(start + lost);
             (0..60).for_each(|_| world.write(0, 500));
-            world.ends[0].shutdown(&world.cfg[0].clone(), world.now);
+            world.ends[0].shutdown();
             world.drain(0);
             world.run_out();
             assert_eq!(world.lose_once, None, "the segment at {lost} was lost");
@@ -712,7 +709,7 @@ fn kist_writes(world: &mut World, most: u64) -> u32 {
     let info = world.ends[0].info(&world.cfg[0]);
     let room = u64::from(info.cwnd) * u64::from(info.mss);
     let room = room.saturating_sub(u64::from(info.unacked) * u64::from(info.mss) + info.not_sent);
-    let bytes = room.min(most).min(world.ends[0].write_space(&world.cfg[0]));
+    let bytes = room.min(most).min(world.ends[0].write_space());
     world.write(0, bytes);
     let used = world.ends[0].info(&world.cfg[0]).unacked;
     world.run_for(Duration::from_millis(10));
@@ -756,7 +753,7 @@ fn socket_info_for_kist_is_consistent() {
             assert_eq!(info.not_sent, end.written_end() - end.sent_end(), "{name}");
             let sent = info.queued - info.not_sent;
             assert!(sent <= u64::from(info.unacked) * 1448, "{name}: {info:?}");
-            assert_eq!(end.write_space(cfg), info.send_capacity.saturating_sub(info.queued), "{name}");
+            assert_eq!(end.write_space(), info.send_capacity.saturating_sub(info.queued), "{name}");
             assert!(info.cwnd >= 1 && info.mss == 1448, "{name}");
         }
     }
@@ -823,8 +820,7 @@ proptest! {
                 world.write(0, *bytes);
                 world.run_for(Duration::from_millis(*pause));
             }
-            let (cfg, now) = (world.cfg[0].clone(), world.now);
-            world.ends[0].shutdown(&cfg, now);
+            world.ends[0].shutdown();
             world.drain(0);
             world.run_out();
             world.trace.take()
@@ -861,8 +857,7 @@ proptest! {
             prop_assert!(world.step(Instant::FAR_FUTURE), "stuck");
         }
         for side in 0..2 {
-            let now = world.now;
-            world.ends[side].shutdown(&cfg, now);
+            world.ends[side].shutdown();
             world.drain(side);
         }
         world.run_out();

@@ -146,7 +146,7 @@ fn a_reset_forgets_the_notices() {
     let lost = lose_a_cell(&mut world);
     world.ends[0].on_dropped(world.now, &lost);
     assert!(world.ends[0].poll_timeout().is_some());
-    world.ends[0].reset(world.now);
+    world.ends[0].reset();
     assert_eq!(world.ends[0].poll_timeout(), None);
 }
 
@@ -170,27 +170,27 @@ fn data_that_wait_for_the_interface_count_twice() {
     let mut world = connection();
     let (cfg, end) = (&world.cfg[0], &mut world.ends[0]);
     end.write(cfg, 1, 10_000);
-    let space = end.write_space(cfg);
+    let space = end.write_space();
     end.hold(1448);
-    assert_eq!(end.write_space(cfg), space - 1448);
+    assert_eq!(end.write_space(), space - 1448);
     end.hold(space as u32);
-    assert_eq!(end.write_space(cfg), 0);
+    assert_eq!(end.write_space(), 0);
     assert!(!end.is_writable(cfg));
     end.release(1448);
     end.release(space as u32);
-    assert_eq!(end.write_space(cfg), space);
+    assert_eq!(end.write_space(), space);
     assert!(end.is_writable(cfg));
 }
 
 #[test]
 fn data_that_wait_during_a_reset_are_released_once() {
     let mut world = connection();
-    let (cfg, now, end) = (&world.cfg[0], world.now, &mut world.ends[0]);
+    let (cfg, end) = (&world.cfg[0], &mut world.ends[0]);
     end.write(cfg, 1, 3000);
     end.hold(1448);
-    end.reset(now);
+    end.reset();
     end.release(1448);
-    assert_eq!(end.write_space(cfg), 0);
+    assert_eq!(end.write_space(), 0);
     let twice = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| end.release(1448)));
     assert!(twice.is_err(), "nothing is held any more");
 }
@@ -202,7 +202,7 @@ fn a_closed_endpoint_hears_of_no_drops() {
     write_cells(&mut world, 5);
     world.run_for(Duration::from_millis(400));
     let lost = lose_a_cell(&mut world);
-    world.ends[0].reset(world.now);
+    world.ends[0].reset();
     world.ends[0].on_dropped(world.now, &lost);
     assert_eq!(world.ends[0].poll_timeout(), None);
 }

@@ -169,7 +169,7 @@ impl World {
             let bytes = end.readable();
             end.read(cfg, now, bytes);
         }
-        let space = end.write_space(cfg).min(self.backlog[side]);
+        let space = end.write_space().min(self.backlog[side]);
         if space > 0 {
             self.backlog[side] -= space;
             end.write(cfg, 0, space);
