@@ -197,7 +197,8 @@ section! {
         interface_batch: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
         /// The order in which an interface of "shadow-1.9" sends its host's packets. With "arrival", it is that of their
         /// arrival in the interface's queue. With "oldest-write", packets wait in their sockets, and the interface sends
-        /// ACKs first, and then the data that were written first; data that wait use the send buffer twice.
+        /// ACKs first, and then the data that were written first; data that wait use the send buffer twice, and
+        /// a full socket takes a part of a TLS record.
         interface_order: InterfaceOrder = Choice(&[
             ("arrival", InterfaceOrder::Arrival),
             ("oldest-write", InterfaceOrder::OldestWrite),

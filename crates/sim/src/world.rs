@@ -291,7 +291,7 @@ impl<'a> World<'a> {
             }
             // Most packets are TCP segments that do not affect the relay.
             if matches!(step, Step::Timer(Timer::Relay | Timer::Client(..) | Timer::ClientScript(..)))
-                || self.net.has_work(id)
+                || (self.net.has_work(id) && !self.net.is_in_batch(id))
             {
                 self.process(id);
             }

@@ -50,6 +50,7 @@ impl Net<'_> {
         here.owner = Owner::Closed;
         here.interest = Default::default();
         if here.tcp.receive_closed() {
+            debug_assert!(!here.has_record_rest(), "a channel that ends with a FIN was reset before");
             here.tcp.shutdown();
         } else {
             here.tcp.reset();
@@ -63,6 +64,7 @@ impl Net<'_> {
         let here = self.sock(sock);
         here.owner = Owner::Closed;
         here.interest = Default::default();
+        here.drop_record_rest();
         self.update_unsent(sock);
         self.mark_closed(sock);
     }

@@ -41,9 +41,12 @@ impl Net<'_> {
         sockets.map(|sock| self.tcp_info(*sock).queued).sum()
     }
 
+    /// The state of a socket's TCP. The rest of a TLS record counts as queued.
     pub(crate) fn tcp_info(&self, sock: SockRef) -> Info {
         let host = &self.hosts[sock.host as usize];
-        host.socks[sock.slot as usize].tcp.info(&host.tcp)
+        let here = &host.socks[sock.slot as usize];
+        let (info, rest) = (here.tcp.info(&host.tcp), here.record_rest());
+        Info { queued: info.queued + rest, not_sent: info.not_sent + rest, ..info }
     }
 
     pub(crate) fn is_done(&self, sock: SockRef) -> bool {

@@ -42,9 +42,15 @@ impl<'a, 'b> HostKernel<'a, 'b> {
         self.net.hosts[self.id as usize].channel(channel)
     }
 
-    /// Writes the first cells as one TLS record, with at most `most` bytes [B] and one cell more. Returns how many; 0 if the
-    /// socket is full [cell].
-    fn write_record(&mut self, sock: SockRef, cells: &mut VecDeque<SimCell>, most: u64) -> u64 {
+    /// Writes the first cells as one TLS record, with at most `most` bytes [B] and one cell more. With `in_parts`, the socket
+    /// takes what fits, and TLS keeps the rest ([`Net::write_rest`]). Returns how many cells; 0 if the socket is full [cell].
+    fn write_record(
+        &mut self,
+        sock: SockRef,
+        cells: &mut VecDeque<SimCell>,
+        most: u64,
+        in_parts: bool,
+    ) -> u64 {
         let now = self.net.now();
         let peer = self.net.sock(sock).peer.sock;
         let (host, far) = self.net.hosts.pair(sock.host, peer.host);
@@ -55,12 +61,17 @@ impl<'a, 'b> HostKernel<'a, 'b> {
             return 0;
         }
         let wanted = most.div_ceil(CELL_BYTES.into());
-        let fitting = (space / u64::from(CELL_BYTES)).max(1);
+        let fitting = if in_parts { RECORD_CELLS } else { (space / u64::from(CELL_BYTES)).max(1) };
         let count = wanted.min(fitting).min(RECORD_CELLS).min(cells.len() as u64);
+        let bytes = record_bytes(count);
+        let accepted = if in_parts { bytes.min(space) } else { bytes };
         host.writes += 1;
-        here.tcp.write(tcp, host.writes, record_bytes(count));
+        here.tcp.write(tcp, host.writes, accepted);
         // A TLS record is readable only as a whole, so each of its cells ends where the record ends.
-        let end = here.tcp.written_end();
+        let end = here.tcp.written_end() + bytes - accepted;
+        if accepted < bytes {
+            here.cold_mut().record_rest = bytes - accepted;
+        }
         for cell in cells.drain(..count as usize) {
             if let Some(tag) = cell.tag() {
                 self.net.tracker.written(tag, self.id, now);
@@ -78,6 +89,34 @@ impl<'a, 'b> HostKernel<'a, 'b> {
             }
         }
         count
+    }
+}
+
+impl Net<'_> {
+    /// Writes the rest of a socket's TLS record as far as there is space. Returns whether nothing is left.
+    ///
+    /// Source: OpenSSL keeps the rest of a record, and C tor writes no further cells before it (`tor_tls_write`).
+    /// Deviation: the record's cells leave the output buffer with its first part; in C tor, with the last part. C tor 0.2.3
+    /// neither moves cells into this buffer nor counts written bytes until a flush ends without a full socket
+    /// (`connection_handle_write_impl`).
+    pub(super) fn write_rest(&mut self, sock: SockRef) -> bool {
+        let host = &mut self.hosts[sock.host as usize];
+        let here = &mut host.socks[sock.slot as usize];
+        if !here.has_record_rest() {
+            return true;
+        }
+        let space = here.tcp.write_space();
+        let rest = &mut here.cold_mut().record_rest;
+        let bytes = space.min(*rest);
+        *rest -= bytes;
+        let is_written = *rest == 0;
+        if bytes > 0 {
+            host.writes += 1;
+            here.tcp.write(&host.tcp, host.writes, bytes);
+            self.charge(sock.host, Work { calls: 1, ..Work::default() });
+            self.pump(sock);
+        }
+        is_written
     }
 }
 
@@ -118,24 +157,25 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
 
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<SimCell>, limit: Bytes) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
-        let at_once = self.net.hosts[self.id as usize].tcp.interface_order == InterfaceOrder::OldestWrite;
+        // The other orders keep their results without parts.
+        let in_parts = self.net.hosts[self.id as usize].tcp.interface_order == InterfaceOrder::OldestWrite;
         let mut accepted = 0;
         let mut work = Work { calls: 1, ..Work::default() };
-        while accepted < limit.get() && !cells.is_empty() {
-            let written = self.write_record(sock, cells, limit.get() - accepted);
+        while accepted < limit.get() && !cells.is_empty() && (!in_parts || self.net.write_rest(sock)) {
+            let written = self.write_record(sock, cells, limit.get() - accepted, in_parts);
             if written == 0 {
                 break;
             }
             accepted += record_bytes(written);
             work.cells += written;
             work.records += 1;
-            if at_once {
-                // Data that wait for the interface use more of the buffer.
+            if in_parts {
+                // Waiting data use the buffer twice, so TCP queues each part before the relay writes the next one.
                 self.net.pump(sock);
             }
         }
         self.net.charge(self.id, work);
-        if accepted > 0 && !at_once {
+        if accepted > 0 && !in_parts {
             self.net.pump(sock);
         }
         Bytes::new(accepted)

@@ -6,11 +6,13 @@
 //! Source: Shadow 1.9.0 `networkinterface_wantsSend`, `_networkinterface_scheduleNextSend`,
 //! `_networkinterface_selectFirstInFirstOut`, `_networkinterface_compareSocket`, `packet_new`
 //! (`host_getNextPacketPriority`), `socket_addToOutputBuffer`, `_tcp_getBufferSpaceOut`.
+//! Relays write records in parts ([`super::kernel`]), and wait for the end of a received batch, as their epoll does.
 //! Deviation: a retransmission passes all new data; in Shadow, it keeps the number of its write. Segments without new data
 //! leave in the order of arrival; in Shadow, the last one leaves first. Datagrams do not wait in sockets. The delay of a loss
 //! notice is that of the departure; in Shadow, it is that of the write. Servers and exit streams write
 //! as much as the buffer takes before any of it waits, and servers then need an ACK; Shadow writes at most 64 KiB at once, and
-//! a departure lets a server continue. A retransmission does not wait for space.
+//! a departure lets a server continue. A retransmission does not wait for space. Exit streams may
+//! exceed the free space by a payload.
 
 use super::Net;
 use super::packet::SockRef;

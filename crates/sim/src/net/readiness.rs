@@ -66,6 +66,10 @@ impl Net<'_> {
             Ready::App(_) => return None,
         };
         let host = &mut self.hosts[sock.host as usize];
+        if !reading && host.socks.get(sock.slot as usize).is_some_and(Sock::has_record_rest) {
+            self.write_rest(sock);
+        }
+        let host = &mut self.hosts[sock.host as usize];
         let here = host.socks.get_mut(sock.slot as usize)?;
         let possible = if reading {
             here.ready.readable = false;
@@ -81,7 +85,7 @@ impl Net<'_> {
         let host = &mut self.hosts[sock.host as usize];
         let here = &mut host.socks[sock.slot as usize];
         let is_channel = matches!(here.owner, Owner::Channel(_) | Owner::Linking(Some(_)));
-        let holds = is_channel && here.tcp.not_sent() > 0;
+        let holds = is_channel && (here.tcp.not_sent() > 0 || here.has_record_rest());
         if std::mem::replace(&mut here.holds, holds) != holds {
             host.holding = if holds { host.holding + 1 } else { host.holding - 1 };
         }
@@ -89,10 +93,11 @@ impl Net<'_> {
 }
 
 impl Host {
-    /// Adds a socket to the ready sockets if it is writable and its owner waits for this.
+    /// Adds a socket to the ready sockets if it is writable, and its owner or the rest of a record waits for this.
     pub(super) fn offer_space(&mut self, sock: SockRef) {
         let here = &mut self.socks[sock.slot as usize];
-        if here.interest.writable && !here.ready.writable && here.tcp.is_writable(&self.tcp) {
+        let is_wanted = here.interest.writable || here.has_record_rest();
+        if is_wanted && !here.ready.writable && here.tcp.is_writable(&self.tcp) {
             here.ready.writable = true;
             self.ready.push_back(Ready::Writable(sock));
         }

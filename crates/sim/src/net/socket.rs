@@ -72,6 +72,8 @@ pub(crate) struct Cold {
     /// Segments that wait for an interface which sends the oldest write first, with the number of their write; 0 without
     /// new data.
     pub(crate) waiting: VecDeque<(u64, Segment)>,
+    /// Bytes of a TLS record that the socket has not taken yet, if the interface sends the oldest write first [B].
+    pub(crate) record_rest: u64,
     /// Whether a server does not answer yet.
     pub(crate) thinks: bool,
 }
@@ -271,6 +273,21 @@ impl Sock {
 
     pub(crate) fn has_datagrams(&self) -> bool {
         self.cold.as_ref().is_some_and(|cold| !cold.unread.is_empty())
+    }
+
+    /// Bytes of a TLS record that the socket has not taken yet [B].
+    pub(crate) fn record_rest(&self) -> u64 {
+        self.cold.as_ref().map_or(0, |cold| cold.record_rest)
+    }
+
+    pub(crate) fn has_record_rest(&self) -> bool {
+        self.record_rest() > 0
+    }
+
+    pub(crate) fn drop_record_rest(&mut self) {
+        if let Some(cold) = &mut self.cold {
+            cold.record_rest = 0;
+        }
     }
 
     /// Whether a tracked message waits to be sent.

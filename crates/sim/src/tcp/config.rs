@@ -284,7 +284,7 @@ impl TcpConfig {
     /// only after bursts of losses. ACKs that wait for the interface merge, and the window then grows by one segment. The
     /// interface sends packets in the order of their arrival, and they count once against the send buffer, instead of
     /// twice; with [`InterfaceOrder::OldestWrite`], both are as in Shadow. A segment has 1448 B of payload instead of 1434 B.
-    /// SACKs name three blocks instead of all. A relay writes whole cells; Shadow takes any free bytes. SIOCOUTQ counts bytes
+    /// SACKs name three blocks instead of all. In the order of arrival, a relay writes whole cells; Shadow takes any free bytes. SIOCOUTQ counts bytes
     /// until their ACK; Shadow's counts what waits for the interface. POLLOUT needs free space; Shadow also reports it at each
     /// departure.
     pub fn shadow_1_9() -> Self {
