@@ -1,19 +1,21 @@
 """Figures of a paper beside ours: its curves, and those of the same variants and measures in an output directory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from penstock.figures.downloads import curve_of, draw_distributions, how_drawn
 from penstock.figures.picture import Picture
-from penstock.figures.style import COLOURS, curve_styles, grid_of, legend_above
+from penstock.figures.style import COLOURS, CurveStyle, curve_styles, grid_of, legend_above
 from penstock.paper import quantiles
 from penstock.paper.curves import Curve, Panel
 from penstock.paper.measures import MEASURES
+from penstock.paper.quantiles import Samples
 from penstock.paper.totals import EVERY
 from penstock.result import Result
 
@@ -22,6 +24,9 @@ LOGARITHMIC = 300.0
 
 COLUMNS = 3
 """The most panels in a row."""
+
+OF_PAPER = ", the paper"
+"""The end of the label of a paper's curve."""
 
 TITLES = {
     "ttfb_s": "time to first byte",
@@ -63,34 +68,14 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
         axes.set_visible(False)
     handles: dict[str, Artist] = {}
     for axes, panel in zip(figure.axes, panels, strict=False):
-        drawn = drawn_in[panel]
         shown = {name: result.variants[name] for name in variants[panel]} if has_groups else result.variants
         styles = {variant: style._replace(line="-", marker="") for variant, style in curve_styles(shown).items()}
-        ours = {styles[curve.variant]: curve_of(samples[panel, curve.variant]) for curve in drawn}
-        mine = dict(zip((style.label for style in ours), draw_distributions(axes, ours), strict=True))
+        lines = _draw_panel(axes, panel, {curve: samples[panel, curve.variant] for curve in drawn_in[panel]}, styles)
         if not has_groups:
-            handles |= mine
+            handles |= lines
         elif panel == first_of[variants[panel]]:
-            axes.legend(list(mine.values()), list(mine), fontsize=5.5, loc="lower right")
-        for curve in drawn:
-            style = styles[curve.variant]
-            [line] = axes.plot(curve.values, curve.shares, color=style.colour, linestyle=(0, (4, 2)), linewidth=1.2)
-            if not has_groups:
-                handles[f"{style.label}, the paper"] = line
-        axes.set_title(f"{panel.figure}: {_title(panel)}")
-        axes.set_xlabel(f"[{unit}]" if (unit := MEASURES[panel.measure].unit) else "")
-        values = [value for curve in drawn for value in curve.values] + [
-            float(curve.x[curve.y >= 0.01][0]) for curve in ours.values() if curve.x.size
-        ]
-        least, most = min((value for value in values if value > 0), default=1.0), max(values)
-        if most / least > LOGARITHMIC:
-            axes.set_xscale("log")
-            axes.xaxis.set_major_locator(FixedLocator([10.0**power for power in range(-4, 10)]))
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.set_xlim(least, most)
-        else:
-            axes.set_xlim(0 if least < most / 3 else 0.9 * least, 1.02 * most)
+            ours = {label: line for label, line in lines.items() if not label.endswith(OF_PAPER)}
+            axes.legend(list(ours.values()), list(ours), fontsize=5.5, loc="lower right")
     for first, *_ in rows:
         first.set_ylabel("cumulative fraction")
     if has_groups:
@@ -100,6 +85,43 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
         f"Figure {number} of the paper. Dashed curves are the paper's, read from its public PDF. Other curves are "
         f"Penstock's. {how_drawn(result.replicates)}"
     )
+    return Picture(
+        f"paper-{number}", f"Figure {number}, the paper's and ours", caption, figure, _medians(result, samples, curves)
+    )
+
+
+def _draw_panel(
+    axes: Axes, panel: Panel, samples: Mapping[Curve, Samples], styles: Mapping[str, CurveStyle]
+) -> dict[str, Artist]:
+    """Draw our curves and the paper's into one panel. Returns the lines by their labels."""
+    ours = {styles[curve.variant]: curve_of(sample) for curve, sample in samples.items()}
+    lines: dict[str, Artist] = dict(zip((style.label for style in ours), draw_distributions(axes, ours), strict=True))
+    for curve in samples:
+        style = styles[curve.variant]
+        [line] = axes.plot(curve.values, curve.shares, color=style.colour, linestyle=(0, (4, 2)), linewidth=1.2)
+        lines[f"{style.label}{OF_PAPER}"] = line
+    axes.set_title(f"{panel.figure}: {_title(panel)}")
+    axes.set_xlabel(f"[{unit}]" if (unit := MEASURES[panel.measure].unit) else "")
+    of_us = [float(curve.x[curve.y >= 0.01][0]) for curve in ours.values() if curve.x.size]
+    _set_scale(axes, [value for curve in samples for value in curve.values] + of_us)
+    return lines
+
+
+def _set_scale(axes: Axes, values: Sequence[float]) -> None:
+    """Choose the x axis for these values: logarithmic if their range is large."""
+    least, most = min((value for value in values if value > 0), default=1.0), max(values)
+    if most / least > LOGARITHMIC:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator([10.0**power for power in range(-4, 10)]))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(least, most)
+    else:
+        axes.set_xlim(0 if least < most / 3 else 0.9 * least, 1.02 * most)
+
+
+def _medians(result: Result, samples: Mapping[tuple[Panel, str], Samples], curves: Sequence[Curve]) -> str:
+    """The medians of all curves, as the picture's alternative text."""
     said = []
     for curve in curves:
         [(paper, of_us)] = quantiles.pairs(curve, samples[curve.panel, curve.variant], [0.5])
@@ -107,8 +129,7 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
             f"{curve.panel.figure}, {result.variants[curve.variant]}: paper {quantiles.shown(paper, curve)}, "
             f"ours {quantiles.shown(of_us, curve)}"
         )
-    alt = f"Medians. {'; '.join(said)}."
-    return Picture(f"paper-{number}", f"Figure {number}, the paper's and ours", caption, figure, alt)
+    return f"Medians. {'; '.join(said)}."
 
 
 def _title(panel: Panel) -> str:
