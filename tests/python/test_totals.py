@@ -29,6 +29,17 @@ def test_throttled_clients_are_counted_once_and_their_bytes_by_interval() -> Non
     assert found == [[0.5], [1.0], [0.5], [1.0]]
 
 
+def test_bytes_of_a_run_count_downloads_of_the_warm_up() -> None:
+    rows = [("web", True, 10.0), ("web", False, 30.0), ("bulk", True, 50.0), ("bulk", False, 10.0)]
+    names = ["workload", "warmup", "bytes_received"]
+    transfers = [{**dict(zip(names, row, strict=True)), "direction": "download"} for row in rows]
+    made = synthetic.in_memory({}, transfers=transfers)
+    found = [totals.run_bytes(made, "it", name, "")["value"].to_list() for name in ("web", "bulk", totals.EVERY)]
+    assert found == [[40.0], [60.0], [100.0]]
+    assert totals.run_byte_share(made, "it", "bulk", "")["value"].to_list() == [0.6]
+    assert totals.byte_share(made, "it", "bulk", "")["value"].to_list() == [0.25]
+
+
 def test_windows_count_after_the_warm_up() -> None:
     transfers = [{"warmup": warmup, "start_s": at} for warmup, at in ((True, 1.0), (False, 10.0))]
     rows = [

@@ -40,6 +40,8 @@ MEASURES = {
     "completed_of_expected": Measure("transfers", "", ("downloads",), of_runs=rates.of_expected),
     "bytes_received": Measure("transfers", "B", ("downloads",)),
     "byte_share": Measure("transfers", "", ("loads",), of_runs=totals.byte_share),
+    "run_bytes": Measure("transfers", "B", (), of_runs=totals.run_bytes),
+    "run_byte_share": Measure("transfers", "", (), of_runs=totals.run_byte_share),
     "written_bytes": Measure("relays", "B", ()),
     "network_written_bytes": Measure("transfers", "B", (), of_runs=totals.written),
     "written_per_client": Measure("transfers", "B/s", (), of_runs=totals.written_per_client),

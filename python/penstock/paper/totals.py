@@ -3,6 +3,7 @@
 import tomllib
 
 import polars as pl
+from polars.dataframe.group_by import GroupBy
 
 from penstock import catalog
 from penstock.replicates import RUN
@@ -27,6 +28,30 @@ def byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.Dat
     received = pl.col("bytes_received")
     share = received.filter(workload=workload).sum() / received.sum()
     return after_warmup(result.transfers, variant=variant).group_by(RUN).agg(value=share).sort(RUN)
+
+
+def run_bytes(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """The bytes that a workload downloaded in a whole run, the warm-up included: one number for each run [B].
+
+    A throttled download that began in the warm-up can last until the end, and measures after the warm-up ignore it.
+    """
+    received = pl.col("bytes_received").filter((pl.col("workload") == workload) | pl.lit(workload == EVERY))
+    return _downloads(result, variant).agg(value=received.sum().cast(pl.Float64)).sort(RUN)
+
+
+def run_byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """A workload's share of the bytes of a whole run, the warm-up included: one number for each run.
+
+    Source: throttling section 3, table 1.
+    """
+    received = pl.col("bytes_received")
+    share = received.filter(workload=workload).sum() / received.sum()
+    return _downloads(result, variant).agg(value=share).sort(RUN)
+
+
+def _downloads(result: Result, variant: str) -> GroupBy:
+    """All downloads of a variant, by run."""
+    return result.transfers.filter(variant=variant, direction="download").group_by(RUN)
 
 
 def written(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
