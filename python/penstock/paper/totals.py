@@ -3,7 +3,6 @@
 import tomllib
 
 import polars as pl
-from polars.dataframe.group_by import GroupBy
 
 from penstock import catalog
 from penstock.replicates import RUN
@@ -25,9 +24,7 @@ Source: KIST section 5.2, "Managing Socket Output". C tor needs two calls.
 
 def byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
     """A workload's share of all downloaded bytes after the warm-up: one number for each run."""
-    received = pl.col("bytes_received")
-    share = received.filter(workload=workload).sum() / received.sum()
-    return after_warmup(result.transfers, variant=variant).group_by(RUN).agg(value=share).sort(RUN)
+    return _byte_share(after_warmup(result.transfers, variant=variant), workload)
 
 
 def run_bytes(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
@@ -35,8 +32,9 @@ def run_bytes(result: Result, variant: str, workload: str, _hop: str) -> pl.Data
 
     A throttled download that began in the warm-up can last until the end, and measures after the warm-up ignore it.
     """
-    received = pl.col("bytes_received").filter((pl.col("workload") == workload) | pl.lit(workload == EVERY))
-    return _downloads(result, variant).agg(value=received.sum().cast(pl.Float64)).sort(RUN)
+    received = pl.col("bytes_received")
+    of_workload = received if workload == EVERY else received.filter(workload=workload)
+    return _downloads(result, variant).group_by(RUN).agg(value=of_workload.sum().cast(pl.Float64)).sort(RUN)
 
 
 def run_byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
@@ -44,14 +42,19 @@ def run_byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl
 
     Source: throttling section 3, table 1.
     """
+    return _byte_share(_downloads(result, variant), workload)
+
+
+def _downloads(result: Result, variant: str) -> pl.DataFrame:
+    """All downloads of a variant, the warm-up included."""
+    return result.transfers.filter(variant=variant, direction="download")
+
+
+def _byte_share(downloads: pl.DataFrame, workload: str) -> pl.DataFrame:
+    """A workload's share of the bytes of these downloads: one number for each run."""
     received = pl.col("bytes_received")
     share = received.filter(workload=workload).sum() / received.sum()
-    return _downloads(result, variant).agg(value=share).sort(RUN)
-
-
-def _downloads(result: Result, variant: str) -> GroupBy:
-    """All downloads of a variant, by run."""
-    return result.transfers.filter(variant=variant, direction="download").group_by(RUN)
+    return downloads.group_by(RUN).agg(value=share).sort(RUN)
 
 
 def written(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:

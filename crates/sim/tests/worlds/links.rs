@@ -158,10 +158,14 @@ fn look_ahead_does_not_change_other_simulators_links() {
 
 /// A run in which the entry's interface is slow and sends in this order.
 fn behind_a_slow_entry(lab: Lab, order: &str, link_up: &str) -> Outcome {
-    let lab = lab.set("tcp.interface_order", order).set("relay.scheduler", "{ kind = 'vanilla' }");
-    let outcome = lab.set("relays.entry.link_up", link_up).run(1);
+    let outcome = with_slow_entry(lab, order, link_up).run(1);
     assert_conserved(&outcome);
     outcome
+}
+
+fn with_slow_entry(lab: Lab, order: &str, link_up: &str) -> Lab {
+    let lab = lab.set("tcp.interface_order", order).set("relay.scheduler", "{ kind = 'vanilla' }");
+    lab.set("relays.entry.link_up", link_up)
 }
 
 /// The entry's interface holds data for both clients. Their sockets differ.
@@ -222,8 +226,7 @@ fn a_record_enters_a_full_buffer_of_shadow_in_parts() {
     let whole = records.values().filter(|count| **count == 8).count();
     assert!(records.len() > 100, "{} records", records.len());
     assert!(10 * whole > 9 * records.len(), "{whole} of {} records are whole", records.len());
-    let slow = lab.set("relays.entry.link_up", "64 KiB/s").set("tcp.interface_order", "oldest-write");
-    let [up, _, cells] = carried(&slow, "entry", [10, 40]);
+    let [up, _, cells] = carried(&with_slow_entry(lab, "oldest-write", "64 KiB/s"), "entry", [10, 40]);
     println!("{:.3} bytes on the link for each byte of cells", up / cells);
     // It is less than 1.2 if whole records enter, in three segments for 8 cells. ACKs of received data are included.
     assert!(up / cells > 1.25, "{}", up / cells);
