@@ -49,6 +49,7 @@ def run_paper(
     *,
     figure: str | None = None,
     scenario: str | None = None,
+    variants: Sequence[str] = (),
     scale: float = 1.0,
     runs: int = 5,
     out: str | Path | None = None,
@@ -63,7 +64,9 @@ def run_paper(
     from penstock.paper import runner
     from penstock.report import write
 
-    outcome = runner.run(name, figure=figure, scenario=scenario, scale=scale, seeds=runs, out=out, jobs=jobs, ray=ray)
+    outcome = runner.run(
+        name, figure=figure, scenario=scenario, variants=variants, scale=scale, seeds=runs, out=out, jobs=jobs, ray=ray
+    )
     write(outcome.shown, outcome.directory / "report.html", outcome)
     return runner.write(outcome)
 

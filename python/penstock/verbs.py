@@ -266,6 +266,10 @@ def paper(
     scenario: Annotated[
         str | None, typer.Option(help="Check only claims that this scenario of the paper decides.", metavar="NAME")
     ] = None,
+    variant: Annotated[
+        list[str] | None,
+        Name(help="Run only this variant, and check only claims between such variants; may be repeated."),
+    ] = None,
     scale: Annotated[
         float,
         typer.Option(
@@ -307,6 +311,7 @@ def paper(
             name,
             figure=figure,
             scenario=scenario,
+            variants=variant or (),
             scale=scale,
             seeds=runs,
             out=out,

@@ -172,6 +172,33 @@ def test_a_paper_runs_all_variants_of_its_table_and_writes_it(tmp_path: Path) ->
     assert queue.filter(variant="50KiB")["mean"][0] < queue.filter(variant="stock")["mean"][0]
 
 
+def test_chosen_variants_run_alone_beside_the_baseline(tmp_path: Path, penstock: Command) -> None:
+    from penstock.catalog import SHIPPED
+
+    three = SHIPPED.joinpath("quickstart.toml").read_text(encoding="utf-8").replace(
+        'name = "50KiB"', 'name = "same"\n\n[[variants]]\nname = "50KiB"', 1
+    )  # fmt: skip
+    (tmp_path / "quickstart.toml").write_text(three, encoding="utf-8")
+    other = SMALL[SMALL.index("[[claims]]") :].replace('id = "a"', 'id = "b"').replace("50KiB", "same")
+    (tmp_path / "claims.toml").write_text(SMALL + other, encoding="utf-8")
+    page = tmp_path / "page.md"
+    asked = ["paper", str(tmp_path), "--scale", "0.1", "--runs", "1", "--out", str(tmp_path / "out")]
+    refused = penstock(*asked, "--variant", "50KiB", "--variant", "none")
+    assert refused.status == 2
+    assert "--variant is none; these experiments have the variants 50KiB, same, stock" in refused.err
+    assert not (tmp_path / "out").exists()
+    block = "penstock paper small --variant 50KiB"
+    page.write_text(f"<!-- begin generated: {block} -->\n<!-- end generated -->\n", encoding="utf-8")
+    assert penstock(*asked, "--variant", "50KiB", "--markdown", str(page)).status == 0
+    rows = [line.split(" |")[0] for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert [row for row in rows if "`" in row] == ["| `a`"]
+    assert [row for row in rows if "same" in row] == []
+    assert any("50 KiB windows" in row for row in rows)
+    kept = json.loads((tmp_path / "out" / "quickstart" / "manifest.json").read_text(encoding="utf-8"))
+    assert kept["asked"]["variants"] == ["stock", "50KiB"]
+    assert json.loads((tmp_path / "out" / runner.VERDICTS).read_text(encoding="utf-8"))["variants"] == ["50KiB"]
+
+
 def test_the_page_of_tradeoffs_has_only_the_tables(tmp_path: Path, penstock: Command) -> None:
     from penstock.catalog import SHIPPED
 

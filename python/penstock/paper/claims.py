@@ -203,6 +203,11 @@ class Claim(Strict):
         return {name for side in self.sides if side.scenario == scenario for name in side.variants}
 
     @property
+    def all_variants(self) -> set[str]:
+        """The variants of all sides."""
+        return {name for side in self.sides for name in side.variants}
+
+    @property
     def is_share(self) -> bool:
         """Whether the claim measures the share of values above a threshold."""
         return any(side.statistic == SHARE for side in self.sides)

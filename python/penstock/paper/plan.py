@@ -1,7 +1,7 @@
 """Plans the experiments of a paper: the variants, overrides and replays of its scenarios and settings."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 
 from penstock import catalog
@@ -31,12 +31,18 @@ class Experiment:
 
 
 def plan(
-    claims: Claims, measured: Sequence[Claim], *, figure: str | None, scenario: str | None, scale: float
+    claims: Claims,
+    measured: Sequence[Claim],
+    *,
+    figure: str | None,
+    scenario: str | None,
+    rows: Set[str] | None = None,
+    scale: float,
 ) -> list[Experiment]:
     """The experiments that the claims, the tables of trade-offs and the sensitivity need, in their order.
 
     `measured` are the selected claims that need runs. The other arguments are those of `penstock.paper.runner.run`;
-    `figure` and `scenario` also select tables and settings.
+    `figure` and `scenario` also select tables and settings, and `rows` their variants.
 
     Raises:
         PenstockError: if a claim or a table names an unknown variant, or a scenario or its scale is wrong.
@@ -52,10 +58,12 @@ def plan(
     tables = claims.tradeoffs_of(figure, scenario)
     # A companion has all variants even without a table, because a later command can need them in the same directory.
     companions = [name for name in claims.companions if tables or name in wanted]
-    for name in [*tables, *companions]:
+    for name in companions:
         wanted[name] = _all_variants(claims, name)
+    for name in tables:
+        wanted[name] = _of(_all_variants(claims, name), rows)
     if settings := claims.settings_of(figure, scenario):
-        compared = _sensitive_variants(claims)
+        compared = _of(_sensitive_variants(claims), rows)
         for name in settings:
             wanted.setdefault(name, set()).update(compared - set(claims.settings[name].without))
     for name in list(wanted):
@@ -65,6 +73,25 @@ def plan(
     order = [name for name in wanted if name not in claims.settings]
     order += [name for name in claims.settings if name in wanted]
     return [_experiment(claims, name, wanted[name], scale) for name in order]
+
+
+def rows_of(
+    claims: Claims, chosen: Sequence[Claim], *, figure: str | None, scenario: str | None, variants: Collection[str]
+) -> set[str]:
+    """The given variants, and the baseline of the tables. `chosen` are the claims of `figure` and `scenario`.
+
+    Raises:
+        PenstockError: if no selected claim, table or setting has one of the variants.
+    """
+    known = {name for claim in chosen for name in claim.all_variants}
+    for table in claims.tradeoffs_of(figure, scenario):
+        known |= _all_variants(claims, table)
+    if claims.settings_of(figure, scenario):
+        known |= _sensitive_variants(claims)
+    for name in variants:
+        if name not in known:
+            raise PenstockError(f"--variant is {name}; these experiments have the variants {', '.join(sorted(known))}")
+    return {*variants, *([claims.baseline] if claims.tradeoffs else [])}
 
 
 def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
@@ -141,6 +168,10 @@ def _all_variants(claims: Claims, scenario: str) -> set[str]:
             f"{', '.join(sorted(known))}"
         )
     return set(known)
+
+
+def _of(variants: set[str], rows: Set[str] | None) -> set[str]:
+    return variants if rows is None else variants & rows
 
 
 def _sensitive_variants(claims: Claims) -> set[str]:

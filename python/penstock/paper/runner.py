@@ -14,7 +14,7 @@ from penstock.output import Job, fresh, read_json, read_manifest, same_replay, w
 from penstock.paper import sensitivity, tradeoffs
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.measures import MEASURES
-from penstock.paper.plan import Experiment, plan
+from penstock.paper.plan import Experiment, plan, rows_of
 from penstock.paper.verdicts import Checked, decide, undecidable, unit_of
 from penstock.progress import Watch
 from penstock.ray_runs import Cluster
@@ -48,6 +48,8 @@ class Outcome:
     scale: float
     figure: str | None
     scenario: str | None
+    variants: tuple[str, ...]
+    """The variants that `--variant` selected."""
     made: str
     """Version, commit and date of the first run into the directory."""
     compared: Sequence[tradeoffs.Compared] = ()
@@ -62,9 +64,9 @@ class Outcome:
 
     @property
     def block(self) -> str:
-        """The name of the generated block of Markdown: claims of one scenario have a block of their own."""
+        """The name of the generated block of Markdown: claims of one scenario or of some variants have their own."""
         only = f" --scenario {self.scenario}" if self.scenario else ""
-        return f"penstock paper {self.claims.paper}{only}"
+        return f"penstock paper {self.claims.paper}{only}" + "".join(f" --variant {name}" for name in self.variants)
 
     @property
     def missed(self) -> list[Checked]:
@@ -77,6 +79,7 @@ def run(
     *,
     figure: str | None = None,
     scenario: str | None = None,
+    variants: Sequence[str] = (),
     scale: float = 1.0,
     seeds: int = RUNS,
     out: str | Path | None = None,
@@ -91,6 +94,7 @@ def run(
         name: a shipped paper, or a folder with a claims file.
         figure: only claims about this figure, and only the variants that they compare.
         scenario: only claims that this scenario decides, by its name in the claims file.
+        variants: only claims between these variants, and only these rows of tables beside their baseline.
         scale: multiplies the numbers of downloads and the durations after the warm-up that the claims file lists.
         seeds: the number of seeds, from the first seed of each scenario upwards.
         out: the paper's directory, with a subdirectory for each scenario; by default `runs/paper-<name>-<n>`.
@@ -106,9 +110,13 @@ def run(
     """
     claims = load(name)
     chosen = claims.of(figure, scenario)
+    rows = None
+    if variants:
+        rows = rows_of(claims, chosen, figure=figure, scenario=scenario, variants=variants)
+        chosen = [claim for claim in chosen if claim.all_variants <= rows]
     first = {claim.id: undecidable(claim, claims.has) for claim in chosen}
     measured = [claim for claim in chosen if first[claim.id] is None]
-    experiments = plan(claims, measured, figure=figure, scenario=scenario, scale=scale)
+    experiments = plan(claims, measured, figure=figure, scenario=scenario, rows=rows, scale=scale)
     left = _unfinished(experiments, seeds, out)
     with _connected(ray, left, jobs) as cluster:
         if confirm:
@@ -129,7 +137,9 @@ def run(
     checked = [first[claim.id] or decide(claim, results) for claim in chosen]
     compared = tradeoffs.of(claims.tradeoffs, results)
     sensitive = sensitivity.of(claims, results)
-    return Outcome(claims, directory, checked, results, scale, figure, scenario, made, compared, sensitive)
+    return Outcome(
+        claims, directory, checked, results, scale, figure, scenario, tuple(variants), made, compared, sensitive
+    )
 
 
 def check_tradeoffs(name: str, figure: str | None, scenario: str | None) -> None:
@@ -171,6 +181,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "finished": True,
         "figure": outcome.figure,
         "scenario": outcome.scenario,
+        "variants": list(outcome.variants) or None,
         "claims": [_entry(each) for each in outcome.checked],
     }
 
@@ -285,7 +296,8 @@ def _directory(claims: Claims, out: str | Path | None, scale: float) -> tuple[Pa
             raise OutputError(f"{directory} exists and is not an output of penstock paper; choose another --out")
         directory.mkdir(parents=True, exist_ok=True)
     made = generated.origin()
-    write_json(path, {**head, "made": made, "finished": False, "figure": None, "scenario": None, "claims": []})
+    asked = {"figure": None, "scenario": None, "variants": None}
+    write_json(path, {**head, "made": made, "finished": False, **asked, "claims": []})
     return directory, made
 
 
