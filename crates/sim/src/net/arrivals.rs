@@ -5,7 +5,6 @@ use super::event::{Step, Timer};
 use super::host::Host;
 use super::packet::{Arrival, Delivery, Packet, SockRef};
 use crate::queue::HostId;
-use crate::tcp::InterfaceOrder;
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::binary_heap::PeekMut;
 
@@ -88,14 +87,9 @@ impl Net<'_> {
     }
 
     /// Whether further packets of a received batch follow at the current time, before the relay runs.
-    ///
-    /// Source: Shadow 1.9.0 `_networkinterface_scheduleNextReceive`, and `_epoll_trySchedule`, which notifies the relay once,
-    /// after the batch.
-    /// Deviation: in the order of arrival, relays run after each packet, so that earlier results stay valid.
     pub(crate) fn is_in_batch(&self, id: HostId) -> bool {
         let host = &self.hosts[id as usize];
-        host.tcp.interface_order == InterfaceOrder::OldestWrite
-            && host.deliveries.front().is_some_and(|delivery| delivery.at == self.now)
+        host.tcp.runs_after_batch() && host.deliveries.front().is_some_and(|delivery| delivery.at == self.now)
     }
 
     /// Registers the time of a host's next event in the queue of hosts.

@@ -154,7 +154,7 @@ impl Host {
                 link.set_batches(time);
             }
         }
-        if config.interface_order == InterfaceOrder::OldestWrite {
+        if config.sockets_wait() {
             up.let_sockets_wait();
         }
         Host {

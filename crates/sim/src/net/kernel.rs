@@ -5,7 +5,6 @@ use super::socket::{Item, Tracked};
 use super::{Net, Owner, Ready, StreamSock};
 use crate::cell::{CELL_BYTES, SimCell, SimPayload};
 use crate::queue::HostId;
-use crate::tcp::InterfaceOrder;
 use penstock_core::cell::Cell;
 use penstock_core::datagram::Message;
 use penstock_core::kernel::{Interest, Kernel, SocketInfo, StreamRead};
@@ -157,8 +156,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
 
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<SimCell>, limit: Bytes) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
-        // The other orders keep their results without parts.
-        let in_parts = self.net.hosts[self.id as usize].tcp.interface_order == InterfaceOrder::OldestWrite;
+        let in_parts = self.net.hosts[self.id as usize].tcp.takes_parts();
         let mut accepted = 0;
         let mut work = Work { calls: 1, ..Work::default() };
         while accepted < limit.get() && !cells.is_empty() && (!in_parts || self.net.write_rest(sock)) {

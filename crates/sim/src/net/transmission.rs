@@ -5,7 +5,7 @@ use super::packet::{Peer, SockRef};
 use super::socket::{Owner, Sock, TrainInFlight};
 use super::{Net, TICK};
 use crate::queue::HostId;
-use crate::tcp::{InterfaceOrder, Train};
+use crate::tcp::Train;
 use penstock_scenario::model::LossOf;
 use penstock_units::Instant;
 
@@ -33,7 +33,7 @@ impl Net<'_> {
         if self.sock(sock).tcp.is_settled() {
             return;
         }
-        if self.hosts[sock.host as usize].tcp.interface_order == InterfaceOrder::OldestWrite {
+        if self.hosts[sock.host as usize].tcp.sockets_wait() {
             self.queue_segments(sock);
             self.arm_tcp_timer(sock);
             return;
@@ -163,7 +163,7 @@ impl Net<'_> {
     pub(crate) fn on_nic_drained(&mut self, id: HostId) {
         let now = self.now();
         self.hosts[id as usize].drain_scheduled = false;
-        if self.hosts[id as usize].tcp.interface_order == InterfaceOrder::OldestWrite {
+        if self.hosts[id as usize].tcp.sockets_wait() {
             self.serve_line(id);
             return;
         }

@@ -179,6 +179,28 @@ impl TcpConfig {
     pub fn full_segment(&self) -> u64 {
         u64::from(self.mss + super::HEADER_BYTES)
     }
+
+    /// Whether segments wait in their sockets until the interface takes them.
+    pub fn sockets_wait(&self) -> bool {
+        self.interface_order == InterfaceOrder::OldestWrite
+    }
+
+    /// Whether a socket takes a part of a TLS record, up to its free space. Otherwise it takes whole cells.
+    ///
+    /// Source: Shadow 1.9.0 `tcp_sendUserData`.
+    /// Deviation: interfaces with another order keep whole cells, so that earlier results stay valid.
+    pub fn takes_parts(&self) -> bool {
+        self.interface_order == InterfaceOrder::OldestWrite
+    }
+
+    /// Whether a relay runs once after all packets of a received batch. Otherwise it runs after each packet.
+    ///
+    /// Source: Shadow 1.9.0 `_networkinterface_scheduleNextReceive`, and `_epoll_trySchedule`, which notifies the relay once,
+    /// after the batch.
+    /// Deviation: with another order, relays run after each packet, so that earlier results stay valid.
+    pub fn runs_after_batch(&self) -> bool {
+        self.interface_order == InterfaceOrder::OldestWrite
+    }
 }
 
 impl TcpConfig {

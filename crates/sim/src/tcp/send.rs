@@ -171,7 +171,7 @@ impl Sender {
     /// Deviation: the application waits even if it has no more data.
     pub(super) fn on_write(&mut self, cfg: &TcpConfig, number: u64, bytes: u64) {
         self.written += bytes;
-        if (cfg.segment_per_write || cfg.interface_order == InterfaceOrder::OldestWrite) && bytes > 0 {
+        if (cfg.segment_per_write || cfg.sockets_wait()) && bytes > 0 {
             self.writes.push_back(Write { end: self.written, number });
         }
         self.wants_space = !buffers::is_writable(cfg, self.occupied(), self.capacity);
