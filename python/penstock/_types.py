@@ -162,6 +162,8 @@ class SampledRelay(SampledHost):
     weight: int
     guard: bool
     exit: bool
+    family: list[int]
+    """The other relays of its family, as places in the list of relays."""
     tor: SampledTor
 
 
