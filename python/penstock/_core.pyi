@@ -9,8 +9,10 @@ from penstock._types import Algorithm, ConsensusRelays, Estimate, Head, NetworkF
 __all__ = [
     "Cancelled",
     "Control",
+    "Descriptors",
     "Document",
     "OutputError",
+    "PathHistory",
     "Paths",
     "PenstockError",
     "Replay",
@@ -19,6 +21,7 @@ __all__ = [
     "Violation",
     "algorithms",
     "compiled",
+    "consensus_period",
     "cores",
     "countries",
     "eras",
@@ -160,10 +163,45 @@ class Control:
         """Simulated time so far [s], and the finished share of the run in [0, 1]."""
 
 @final
+class Descriptors:
+    """Server descriptors and microdescriptors of relays."""
+
+    def __new__(cls) -> Descriptors:
+        """No descriptors."""
+
+    def read(self, text: bytes, name: str) -> None:
+        """Add the descriptors of the document `text`, which errors call `name`; releases the GIL."""
+
+    def has_bandwidths(self) -> bool:
+        """Whether there is a server descriptor, which has a bandwidth."""
+
+@final
+class PathHistory:
+    """Circuits of clients over several consensuses."""
+
+    def __new__(cls, clients: int, every: int, seed: int) -> PathHistory:
+        """Clients that need a new circuit every `every` seconds."""
+
+    def advance(
+        self, text: bytes, name: str, descriptors: Descriptors | None
+    ) -> tuple[NetworkFacts, list[str], tuple[list[int], list[int], list[int], list[int], list[int]]]:
+        """Sample the circuits of the next consensus; releases the GIL.
+
+        Returns a summary, the names of the relays, and of all circuits the time [s since 1970], the client, and the
+        guard, middle and exit as places in the list of names.
+        """
+
+    def used_guards(self) -> dict[int, int]:
+        """The number of clients by the number of guards that they have used."""
+
+    def failures(self) -> int:
+        """The number of circuits that were sampled again, because no relay was compatible with the others."""
+
+@final
 class Paths:
     """Pairs of circuits through the network of a consensus document."""
 
-    def __new__(cls, text: bytes, name: str, seed: int) -> Paths:
+    def __new__(cls, text: bytes, name: str, seed: int, descriptors: Descriptors | None) -> Paths:
         """Read the document `text`, which errors call `name`; `seed` samples the circuits."""
 
     def network(self) -> NetworkFacts:
@@ -220,8 +258,11 @@ def workload_presets() -> list[tuple[str, str]]:
 def presets() -> list[tuple[str, str]]:
     """The presets of relays and clients, each with one line of description."""
 
-def of_consensus(text: bytes, name: str, descriptors: Sequence[tuple[bytes, str]]) -> ConsensusRelays:
-    """The relays of a consensus that clients may choose, with data of descriptor documents (text, name)."""
+def of_consensus(text: bytes, name: str, descriptors: Descriptors | None) -> ConsensusRelays:
+    """The relays of a consensus that clients may choose, with data of descriptors."""
+
+def consensus_period(text: bytes, name: str) -> tuple[int, int]:
+    """The times from which and until which clients use a consensus [s since 1970]; `text` may be its beginning."""
 
 def sample(relays: Sequence[tuple[bool, bool, int]], count: int, seed: int) -> list[int]:
     """The positions of `count` sampled relays in the list (guard, exit, weight), in order; at most all."""

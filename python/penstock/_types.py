@@ -72,6 +72,10 @@ class NetworkFacts(TypedDict):
     exits: int
     weights: str
     """The source of position weights: `document`, `computed`, or `even` if there are none."""
+    described: int | None
+    """The number of relays with a descriptor; none if no descriptors were given."""
+    kin: int
+    """The number of relays that have another relay in their family."""
 
 
 class PairCounts(TypedDict):
@@ -96,12 +100,13 @@ class ConsensusRelays(TypedDict):
 
     flavor: str
     valid_after: str
-    relays: list[tuple[str, bool, bool, int, int, int | None, int | None]]
-    """Nickname, guard, exit, weight and link [B/s], rate [B/s] and burst [B] of its buckets if they are known."""
+    relays: list[tuple[str, bool, bool, int, int, int | None, int | None, list[int]]]
+    """Nickname, guard, exit, weight and link [B/s], rate [B/s] and burst [B] of its buckets if they are known, and the
+    other relays of its family, as places in this list."""
     unused: int
     """The number of relays that are left out because no client may choose them."""
     undescribed: int
-    """The number of relays without a descriptor, if descriptors were given."""
+    """The number of relays without a server descriptor, if server descriptors were given."""
 
 
 class SampledTor(TypedDict):
@@ -162,6 +167,8 @@ class SampledRelay(SampledHost):
     weight: int
     guard: bool
     exit: bool
+    family: list[int]
+    """The other relays of its family, as places in the list of relays."""
     tor: SampledTor
 
 

@@ -23,3 +23,19 @@ def read(path: Path, largest: int, usual: str) -> bytes:
     if len(data) > largest:
         raise PenstockError(f"{path}: it has more than {largest >> 20} MiB, and {usual}")
     return data
+
+
+def head(path: Path, size: int) -> bytes:
+    """The whole lines in the first `size` bytes of a document."""
+    try:
+        with naming(path, "read"), path.open("rb") as raw:
+            packed = raw.read(len(MAGIC)) == MAGIC
+            raw.seek(0)
+            if packed:
+                with lzma.open(raw) as unpacked:
+                    data = unpacked.read(size)
+            else:
+                data = raw.read(size)
+    except (lzma.LZMAError, EOFError) as error:
+        raise PenstockError(f"{path}: the xz compression is damaged or incomplete") from error
+    return data if len(data) < size else data[: data.rfind(b"\n") + 1]

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,8 +19,15 @@ AT_LEAST = 99.775
 LARGEST = 256 << 20
 """The largest accepted document [B]; a consensus has about 3 MiB."""
 
+LARGEST_DESCRIPTORS = 2 << 30
+"""The largest accepted file of descriptors [B]; a month of them has about 1 GiB."""
+
+PAIRS = 10_000_000
+
 STEP = 100_000
 """The number of pairs to sample between two checks for Ctrl-C."""
+
+NO_FAMILIES = "relays have no families, because no descriptors were given; add --descriptors FILE"
 
 WEIGHTS = {
     "document": "position weights from the document",
@@ -100,9 +108,28 @@ def read(path: Path) -> bytes:
     return packed.read(path, LARGEST, "a consensus some 3 MiB")
 
 
-def sample(path: Path, pairs: int, seed: int) -> Outcome:
+def described(files: Sequence[Path]) -> _core.Descriptors | None:
+    """The descriptors of these files; none without files."""
+    if not files:
+        return None
+    found = _core.Descriptors()
+    for file in files:
+        found.read(packed.read(file, LARGEST_DESCRIPTORS, "a day of server descriptors has some 30 MiB"), str(file))
+    return found
+
+
+def families(networks: Sequence[NetworkFacts]) -> str:
+    """A sentence on the families of consensuses, without a full stop."""
+    last = networks[-1]
+    if last["described"] is None:
+        return NO_FAMILIES
+    of = "the last consensus" if len(networks) > 1 else "the consensus"
+    return f"{last['kin']} relays of {of} are in a family; {last['described']} of {last['relays']} have a descriptor"
+
+
+def sample(path: Path, pairs: int, seed: int, descriptors: _core.Descriptors | None = None) -> Outcome:
     """Sample pairs of circuits through the network of a consensus."""
-    drawing = _core.Paths(read(path), str(path), seed)
+    drawing = _core.Paths(read(path), str(path), seed, descriptors)
     began = time.perf_counter()
     for start in range(0, pairs, STEP):
         drawing.advance(min(STEP, pairs - start))
@@ -116,6 +143,7 @@ def show(path: Path, seed: int, outcome: Outcome, to: Console) -> None:
         f"{path}: {network['flavor']} consensus, valid after {network['valid_after']} UTC\n"
         f"{network['relays']} relays: {network['guards']} candidates for guards, "
         f"{network['middles']} for middles and {network['exits']} for exits; {WEIGHTS[network['weights']]}\n"
+        f"{families([network])}\n"
         f"{counts['pairs']:,} pairs of circuits with seed {seed} in {outcome.seconds:.1f} s"
         + (f"; {counts['failures']:,} circuits had no fitting relay and were drawn again" if counts["failures"] else "")
         + "\n",

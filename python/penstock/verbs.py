@@ -557,17 +557,60 @@ def merge(
 
 @app.command()
 def paths(
-    consensus: Annotated[
-        Path, typer.Argument(help="A consensus, plain or with microdescriptors; also as .xz.", metavar="FILE")
+    consensuses: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A consensus, plain or with microdescriptors, also as .xz; several in the order of their times, or a "
+            "directory of them.",
+            metavar="FILE...",
+        ),
     ],
-    pairs: Annotated[int, Number(help="The number of pairs of circuits to sample.", min=1, max=2**63 - 1)] = 10_000_000,
+    pairs: Annotated[
+        int | None, Number(help="The number of pairs of circuits to sample; by default 10000000.", min=1, max=2**63 - 1)
+    ] = None,
+    clients: Annotated[
+        int | None, Number(help="Sample circuits of this number of clients over time.", min=1, max=10_000_000)
+    ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option(help="The time between two circuits of a client [s].", min=1, max=2**31 - 1, metavar="SECONDS"),
+    ] = None,
+    descriptors: Annotated[
+        list[Path] | None,
+        File(help="Server descriptors or microdescriptors, which have the families of relays; may be repeated."),
+    ] = None,
+    out: Annotated[Path | None, File(help="Write the circuits of clients as CSV.")] = None,
     seed: Annotated[int, Number(help="The seed of all circuits.", min=0, max=2**63 - 1)] = 1,
 ) -> None:
-    """Draw pairs of circuits as Tor clients do, and count the pairs that share relays or connections."""
+    """Draw circuits as Tor clients do: pairs through one consensus, or those of clients over several consensuses."""
+    from penstock import path_history
     from penstock import paths as drawing
+    from penstock.errors import PenstockError
     from penstock.tables import console
 
-    drawing.show(consensus, seed, drawing.sample(consensus, pairs, seed), console())
+    of_clients = clients is not None or every is not None or out is not None
+    if len(consensuses) > 1 or consensuses[0].is_dir() or of_clients:
+        if pairs is not None:
+            raise PenstockError(
+                "--pairs samples pairs of circuits of one consensus; leave it out, or name one file without --clients, "
+                "--every and --out"
+            )
+        found = path_history.ordered(consensuses)
+        described = drawing.described(descriptors or ())
+        outcome = path_history.sample(
+            found,
+            clients=clients or path_history.CLIENTS,
+            every=every or path_history.EVERY,
+            seed=seed,
+            descriptors=described,
+            out=out,
+        )
+        path_history.show(outcome, seed, out, console())
+        return
+    described = drawing.described(descriptors or ())
+    drawing.show(
+        consensuses[0], seed, drawing.sample(consensuses[0], pairs or drawing.PAIRS, seed, described), console()
+    )
 
 
 @app.command()
@@ -648,7 +691,8 @@ def network(
         ),
     ] = None,
     descriptors: Annotated[
-        list[Path] | None, File(help="Server descriptors of the consensus' relays; may be repeated.")
+        list[Path] | None,
+        File(help="Server descriptors or microdescriptors of the consensus' relays; may be repeated."),
     ] = None,
     graph: Annotated[
         Path | None,

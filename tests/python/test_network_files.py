@@ -1,6 +1,7 @@
 """`penstock network`: networks of a consensus, of tornettools' relays and Shadow's graph, and runs in them."""
 
 import base64
+import hashlib
 import json
 import lzma
 import re
@@ -126,7 +127,7 @@ def test_a_consensus_gives_relays_with_their_weight_as_link(write: Any) -> None:
     assert text.splitlines()[:4] == [
         f"# A network, made by penstock {_core.version()}.",
         "# consensus.xz, microdesc consensus, valid after 2030-01-01 00:00:00 UTC.",
-        "# links are consensus weights: no descriptors were given.",
+        "# links are consensus weights, and relays have no families: no descriptors were given.",
         "# 1 relay left out: not Fast, Running and Valid, or without weight or rate.",
     ]
     assert re.findall(r"^\[.*\]$", text, re.MULTILINE) == [
@@ -183,6 +184,49 @@ def test_descriptors_set_the_bandwidth_of_a_relay(write: Any) -> None:
     assert "bandwidth_rate" not in table(text, "relays.relay2-0003")
     assert "# 1 relay without descriptor" in text
     resolved(text)
+
+
+def test_descriptors_set_the_family_of_a_relay(write: Any) -> None:
+    path = write("consensus", consensus([(ALL, 100), ("Fast", 7), *[(ALL, 50)] * 4]))
+    families = {0: "relay4 $" + identity(2).hex(), 1: "relay0", 2: "relay0 relay3", 3: "relay4", 4: "relay0 relay2"}
+    texts = [
+        descriptor(place, "5 5 5").replace("bandwidth", f"family {family}\nbandwidth")
+        for place, family in families.items()
+    ]
+    text = file.make(path, descriptors=[write("descriptors", "".join(texts))])
+    assert table(text, "relays.relay0-0001")["family"] == '["relay2-0002", "relay4-0004"]'
+    # Relay 4 declares relay 2, which does not declare relay 4.
+    assert table(text, "relays.relay4-0004")["family"] == '["relay0-0001"]'
+    assert "family" not in table(text, "relays.relay3-0003")
+    assert "# 3 of 5 relays are in a family." in text
+    assert "relays have no families: no descriptors were given" in file.make(path)
+    resolved(text)
+
+
+def test_microdescriptors_set_families_only(write: Any) -> None:
+    micro = [f"onion-key\nntor-onion-key {place}\nfamily-ids ed25519:x\n" for place in range(2)]
+    digests = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode().rstrip("=") for each in micro]
+    text = consensus([(ALL, 100)] * 3)
+    for place, digest in enumerate(digests):
+        text = re.sub(rf"(r relay{place} .*\n)", rf"\1m {digest}\n", text)
+    path, descriptors = write("consensus", text), write("microdescs", "".join(micro))
+    text = file.make(path, descriptors=[descriptors])
+    assert table(text, "relays.relay0-0001")["family"] == '["relay1-0002"]'
+    assert "# links are consensus weights: no server descriptors were given." in text
+    assert "bandwidth_rate" not in text
+    assert "without descriptor" not in text
+
+
+def test_a_sample_keeps_its_families(write: Any) -> None:
+    path = write("consensus", consensus([(ALL, place + 1) for place in range(20)]))
+    every = " ".join(f"relay{place}" for place in range(20))
+    texts = [descriptor(place, "5 5 5").replace("bandwidth", f"family {every}\nbandwidth") for place in range(20)]
+    text = file.make(path, descriptors=[write("descriptors", "".join(texts))], relays=4)
+    names = re.findall(r"\[relays\.(.*)\]", text)
+    assert len(names) == 4
+    for name in names:
+        others = ", ".join(f'"{other}"' for other in names if other != name)
+        assert table(text, f"relays.{name}")["family"] == f"[{others}]"
 
 
 def test_a_sample_keeps_the_shape_and_a_seed_repeats(write: Any) -> None:

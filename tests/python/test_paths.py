@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Command, sentence
+from documents import descriptor
 
 from penstock import paths
 from penstock.errors import PenstockError
@@ -131,8 +132,25 @@ def test_a_wrong_option_is_refused(penstock: Command, document: Path, option: li
     assert option[0] in sentence(penstock("paths", document, *option))
 
 
-def test_a_directory_is_refused(penstock: Command) -> None:
-    assert "Is a directory" in sentence(penstock("paths", "."))
+def test_families_come_from_descriptors(penstock: Command, document: Path) -> None:
+    done = penstock("paths", document, "--pairs", "100")
+    assert "relays have no families, because no descriptors were given; add --descriptors FILE" in done.out
+    relays = document.with_name("descriptors")
+    # All relays are of one family, except the last two.
+    family = " ".join(f"${place.to_bytes(20, 'big').hex()}" for place in range(18))
+    relays.write_text("".join(descriptor(place, family) for place in range(20)))
+    done = penstock("paths", document, "--pairs", "100", "--descriptors", relays)
+    assert done.status == 0, done
+    assert "18 relays of the consensus are in a family; 20 of 20 have a descriptor" in done.out
+    found = paths.described([relays])
+    # Without the two middles, guards or exits of other families, no circuit is possible.
+    outcome = paths.sample(document, 2000, 1, found)
+    assert outcome.counts["relay"] > 1000 > paths.sample(document, 2000, 1).counts["relay"]
+    assert outcome.counts == paths.sample(document, 2000, 1, paths.described([relays])).counts
+    relays.write_text(descriptor(99, family))
+    assert "none of its relays has one of the descriptors" in sentence(
+        penstock("paths", document, "--descriptors", relays)
+    )
 
 
 def wait_until_busy(process: subprocess.Popen[str], seconds: float) -> None:

@@ -227,6 +227,19 @@ def test_authorities_vote_with_the_weights_and_flags_of_the_scenario(penstock: C
     assert {*guards[1].split(",")} == {each["fingerprint"] for each in facts["relays"] if each["guard"]}
 
 
+def test_relays_have_the_families_of_the_scenario(penstock: Command, programs: list[str]) -> None:
+    text = NETWORK.replace("[relays.guards]", '[relays.guards]\nfamily = "exits0001"')
+    # Only the relays guards0002 and exits0001 declare each other.
+    text = text.replace("[relays.exits]", '[relays.exits]\nfamily = "guards0002"')
+    out = export(penstock, programs, text)
+    facts = json.loads((out / "penstock.json").read_text())
+    keys = {relay["name"]: relay["fingerprint"] for relay in facts["relays"]}
+    torrcs = {name: (out / "template/hosts" / name / "torrc").read_text() for name in keys}
+    assert f"MyFamily ${keys['exits0001']}\n" in torrcs["guards0002"]
+    assert f"MyFamily ${keys['guards0002']}\n" in torrcs["exits0001"]
+    assert sum("MyFamily" in torrc for torrc in torrcs.values()) == 2
+
+
 def test_delays_between_places_are_those_of_the_network_with_this_seed(penstock: Command, programs: list[str]) -> None:
     out = export(penstock, programs, NETWORK, "--seed", "5")
     first = (out / "network.gml").read_text()

@@ -15,14 +15,20 @@ pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
     let (text, more) = cut.map_or((input, None), |at| (&input[..at + 1], Some(&input[at + mark.len()..])));
     let mut descriptors = Descriptors::default();
     let described = more.is_some_and(|more| checked(descriptors.read(more, "descriptors")).is_some());
-    let consensus = checked(Consensus::parse(text, "consensus"))?;
+    let mut consensus = checked(Consensus::parse(text, "consensus"))?;
     assert_eq!(consensus.relays.len(), consensus.lines.len(), "each relay has its line");
+    checked(Consensus::period(text, "consensus"));
+    if described {
+        checked(descriptors.connect(&mut consensus, "consensus"));
+    }
     let given = checked(Imported::new(&consensus, described.then_some(&descriptors), "consensus"));
     let selector = checked(Selector::new(&consensus.relays, &consensus.weights, "consensus"));
     if let Some(selector) = selector {
         let mut rng = Seed(1).stream("paths");
         if let Some([guard, middle, exit]) = selector.draw(&mut rng, &[]) {
             assert!(guard != middle && middle != exit && guard != exit, "each relay is on a path once");
+            let is_kin = |relay: usize| consensus.relays[relay].family.contains(&(middle as u32));
+            assert!(!is_kin(guard) && !is_kin(exit), "no path has two relays of a family");
         }
         let mut sampler = Sampler::new(selector, Seed(2));
         if checked(sampler.advance(20, "consensus")).is_some() {

@@ -9,6 +9,8 @@ use crate::relay::{Flags, Relay};
 use crate::weights::PositionWeights;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::ops::Range;
+use std::time::SystemTime;
 
 /// The parts of a consensus that path selection needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,12 +19,16 @@ pub struct Consensus {
     pub flavor: String,
     /// The valid-after time in UTC, such as `2022-11-19 10:00:00`.
     pub valid_after: String,
+    /// The fresh-until time in UTC, if the document has one.
+    pub fresh_until: Option<String>,
     /// The consensus parameters by name.
     pub params: BTreeMap<String, i64>,
     /// The relays in the order of the document.
     pub relays: Vec<Relay>,
     /// For each relay, the number of the line in which it begins.
     pub lines: Vec<u32>,
+    /// For each relay, the digest of its microdescriptor; `None` in the flavour `ns`.
+    pub digests: Vec<Option<[u8; 32]>>,
     /// The position weight of each class of relays at each position.
     pub weights: PositionWeights,
     /// Where the position weights come from.
@@ -40,7 +46,42 @@ pub enum Origin {
     Even,
 }
 
+/// The longest accepted time from valid-after to fresh-until [s]. It is an hour in the Tor network.
+const LONGEST_PERIOD: u64 = 7 * 86_400;
+
 impl Consensus {
+    /// The time from valid-after to fresh-until [s since 1970], in which clients use this consensus and no later one.
+    /// `text` is a document, or its beginning with all lines before the first relay. Its name in error messages is
+    /// `file`.
+    ///
+    /// Deviation: C tor's clients download the next consensus at a random time after fresh-until, and use this one until
+    /// then (`update_consensus_networkstatus_fetch_time_impl()`). TorPS has the same simplification.
+    pub fn period(text: &[u8], file: &str) -> Result<Range<u64>, Error> {
+        let mut reader = Reader::new(file);
+        for item in items(text).take_while(|item| !matches!(item.keyword(), b"r" | b"directory-footer")) {
+            reader.item(&item).map_err(|error| Error::in_line(file, item.line, error.0))?;
+        }
+        if reader.part == Part::Start {
+            return Err(Error::in_line(
+                file,
+                1,
+                no_consensus(text.split(|byte| *byte == b'\n').next().unwrap_or(text)).0,
+            ));
+        }
+        let times = [("valid-after", reader.valid_after), ("fresh-until", reader.fresh_until)];
+        let [Some(from), Some(until)] = times.each_ref().map(|(_, time)| time.as_deref().map(seconds)) else {
+            let (lacking, _) = times.iter().find(|(_, time)| time.is_none()).expect("one is missing");
+            return Err(Error::of(file, format!("it has no line {lacking} before its relays")));
+        };
+        if from >= until {
+            return Err(Error::of(file, "its fresh-until is not after its valid-after"));
+        }
+        if until - from > LONGEST_PERIOD {
+            return Err(Error::of(file, "its fresh-until is more than a week after its valid-after"));
+        }
+        Ok(from..until)
+    }
+
     /// Reads a document. Its name in error messages is `file`.
     pub fn parse(text: &[u8], file: &str) -> Result<Self, Error> {
         if text.is_empty() {
@@ -97,6 +138,7 @@ struct Entry {
     weight: Option<u32>,
     /// Whether the relay's policy accepts port 443; `None` if the document has no policy for it.
     policy: Option<bool>,
+    digest: Option<[u8; 32]>,
 }
 
 struct Reader<'a> {
@@ -109,10 +151,12 @@ struct Reader<'a> {
     flavor: String,
     is_consensus: bool,
     valid_after: Option<String>,
+    fresh_until: Option<String>,
     params: Option<BTreeMap<String, i64>>,
     entry: Option<Entry>,
     relays: Vec<Relay>,
     lines: Vec<u32>,
+    digests: Vec<Option<[u8; 32]>>,
     /// The line number of each relay, by identity.
     seen: BTreeMap<[u8; 20], u32>,
     weights: Option<PositionWeights>,
@@ -129,10 +173,12 @@ impl<'a> Reader<'a> {
             flavor: String::new(),
             is_consensus: false,
             valid_after: None,
+            fresh_until: None,
             params: None,
             entry: None,
             relays: Vec::new(),
             lines: Vec::new(),
+            digests: Vec::new(),
             seen: BTreeMap::new(),
             weights: None,
         }
@@ -162,6 +208,10 @@ impl<'a> Reader<'a> {
                 let time = time(item)?;
                 once(&mut self.valid_after, time, "valid-after")?;
             }
+            b"fresh-until" => {
+                let time = time(item)?;
+                once(&mut self.fresh_until, time, "fresh-until")?;
+            }
             b"params" => {
                 let words = item.words()?;
                 let params: BTreeMap<_, _> =
@@ -177,6 +227,10 @@ impl<'a> Reader<'a> {
             b"w" => {
                 let weight = weight(&item.words()?)?;
                 once(&mut self.entry("w")?.weight, weight, "w")?;
+            }
+            b"m" if self.flavor == "microdesc" => {
+                let digest = digest(&item.words()?)?;
+                once(&mut self.entry("m")?.digest, digest, "m")?;
             }
             b"p" => {
                 let policy = accepts(&item.words()?, 443)?;
@@ -254,6 +308,7 @@ impl<'a> Reader<'a> {
             flags: None,
             weight: None,
             policy: None,
+            digest: None,
         };
         if let Some(line) = self.seen.insert(id, self.number) {
             return Err(format!("relay {} is in line {line} already", entry.name).into());
@@ -268,7 +323,7 @@ impl<'a> Reader<'a> {
     }
 
     fn end_relay(&mut self) -> Result<(), LineError> {
-        let Some(Entry { line, name, address, flags, weight, policy }) = self.entry.take() else {
+        let Some(Entry { line, name, address, flags, weight, policy, digest }) = self.entry.take() else {
             return Ok(());
         };
         let lacks = |what: &str| format!("relay {name} of line {line} ends here without {what}");
@@ -276,6 +331,7 @@ impl<'a> Reader<'a> {
         let weight = weight.ok_or_else(|| lacks("its weight, a w line"))?;
         let exits = policy.unwrap_or(flags.exit);
         self.lines.push(line);
+        self.digests.push(digest);
         self.relays.push(Relay { name, weight, flags, address: Some(address), family: Vec::new(), exits });
         Ok(())
     }
@@ -310,8 +366,8 @@ impl<'a> Reader<'a> {
             None => computed().unwrap_or((PositionWeights::even(), Origin::Even)),
         };
         let params = self.params.unwrap_or_default();
-        let (flavor, relays, lines) = (self.flavor, self.relays, self.lines);
-        Ok(Consensus { flavor, valid_after, params, relays, lines, weights, origin })
+        let Reader { flavor, fresh_until, relays, lines, digests, .. } = self;
+        Ok(Consensus { flavor, valid_after, fresh_until, params, relays, lines, digests, weights, origin })
     }
 }
 
@@ -349,6 +405,12 @@ pub(crate) fn time(item: &Item<'_>) -> Result<String, LineError> {
     }
 }
 
+/// A time in UTC that [`time`] has checked [s since 1970].
+fn seconds(time: &str) -> u64 {
+    let time = humantime::parse_rfc3339_weak(time).expect("the reader has checked the time");
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, LineError> {
     let mut pairs = BTreeMap::new();
     for word in words {
@@ -362,6 +424,13 @@ fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, LineError> {
         }
     }
     Ok(pairs)
+}
+
+fn digest(words: &[&str]) -> Result<[u8; 32], LineError> {
+    let word = words.first().copied().unwrap_or_default();
+    let wrong =
+        |_| format!("{} is not a digest, which is 32 bytes in base64", quoted(word.as_bytes())).into();
+    document::base64(word).map_err(wrong)
 }
 
 /// The value of `Bandwidth=` in a w line [kB/s].

@@ -1,12 +1,18 @@
-//! Reads server descriptors, which contain the bandwidth of each relay.
+//! Reads server descriptors, which contain the bandwidth and the family of each relay, and microdescriptors, which
+//! contain its family.
 //!
-//! A document contains many descriptors, as in a Tor client's `cached-descriptors` or in an archive. If a relay has
-//! several descriptors, the reader uses the latest. If their times are equal, it uses the first. Signatures are not
-//! checked. Source: dir-spec section 2.1.1.
+//! A document contains many descriptors, as in a Tor client's `cached-descriptors` and `cached-microdescs`, or in an
+//! archive. If a relay has several server descriptors, the reader uses the latest. If their times are equal, it uses the
+//! first. A consensus with microdescriptors names the digest of each one. Signatures are not checked.
+//! Source: dir-spec sections 2.1.1 and 3.3.
+//! Deviation: for families, C tor uses the server descriptor that the consensus names, which is not always the latest.
 
-use crate::consensus::{LineError, once, time};
+use crate::consensus::{Consensus, LineError, once, time};
 use crate::document::{Item, hex, items, to_hex};
 use crate::error::{Error, quoted};
+use crate::families::{self, Declaration};
+use crate::relay::Relay;
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 
 /// The bandwidth that a relay's descriptor reports.
@@ -26,8 +32,18 @@ pub(crate) const MOST: u64 = 1 << 40;
 /// The descriptors of one or several documents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Descriptors {
-    /// Publication time and bandwidth of each relay. The key is the fingerprint as 40 upper-case hexadecimal digits.
-    found: BTreeMap<String, (String, Bandwidth)>,
+    /// The server descriptor of each relay. The key is the fingerprint as 40 upper-case hexadecimal digits.
+    found: BTreeMap<String, Server>,
+    /// The family of each microdescriptor, by its digest.
+    micro: BTreeMap<[u8; 32], Declaration>,
+}
+
+/// The parts of a server descriptor that Penstock needs.
+#[derive(Clone, Debug, PartialEq)]
+struct Server {
+    published: String,
+    bandwidth: Bandwidth,
+    family: Declaration,
 }
 
 #[derive(Default)]
@@ -37,20 +53,22 @@ struct Entry {
     published: Option<String>,
     fingerprint: Option<String>,
     bandwidth: Option<Bandwidth>,
+    family: Declaration,
 }
 
 impl Descriptors {
-    /// Adds the descriptors of a document. Its name in error messages is `file`.
+    /// Adds the descriptors of a document, of either kind. Its name in error messages is `file`.
     pub fn read(&mut self, text: &[u8], file: &str) -> Result<(), Error> {
+        if items(text).find(|item| !is_skipped(item)).is_some_and(|item| item.keyword() == b"onion-key") {
+            return self.read_micro(text, file);
+        }
         let mut entry: Option<Entry> = None;
         let mut any = false;
         let mut items = items(text);
         let mut is_cut = false;
         for item in items.by_ref() {
             is_cut = item.is_cut();
-            let is_skipped =
-                item.keyword().starts_with(b"-----") || item.text.is_empty() || item.text[0] == b'@';
-            if !is_skipped {
+            if !is_skipped(&item) {
                 any |=
                     self.item(&item, &mut entry).map_err(|error| Error::in_line(file, item.line, error.0))?;
             }
@@ -68,7 +86,7 @@ impl Descriptors {
                 Err(Error::in_line(file, last, message))
             }
             None if !any => {
-                Err(Error::in_line(file, 1, "it has no server descriptor, which begins with router"))
+                Err(Error::in_line(file, 1, "it has no descriptor, which begins with router or onion-key"))
             }
             None => Ok(()),
         }
@@ -104,8 +122,16 @@ impl Descriptors {
                 once(&mut begun.fingerprint, fingerprint(&item.words()?)?, "fingerprint")?;
             }
             b"bandwidth" => once(&mut begun.bandwidth, bandwidth(&item.words()?)?, "bandwidth")?,
+            b"family" => begun.family.name(&item.words()?),
+            b"family-cert" => {
+                let certificate = item.object("FAMILY CERT").ok();
+                certificate.and_then(|bytes| begun.family.certify_with(&bytes)).ok_or_else(|| {
+                    "family-cert has no certificate of a family; it needs a FAMILY CERT with its key"
+                        .to_owned()
+                })?;
+            }
             b"router-signature" => {
-                let Entry { line, nickname, published, fingerprint, bandwidth } =
+                let Entry { line, nickname, published, fingerprint, bandwidth, family } =
                     entry.take().expect("it has begun");
                 let lacks = |what: &str| {
                     format!("the descriptor of {nickname} of line {line} ends here without its {what} line")
@@ -114,8 +140,8 @@ impl Descriptors {
                 let fingerprint = fingerprint.ok_or_else(|| lacks("fingerprint"))?;
                 let bandwidth = bandwidth.ok_or_else(|| lacks("bandwidth"))?;
                 let earlier = self.found.get(&fingerprint);
-                if earlier.is_none_or(|(earlier, _)| *earlier < published) {
-                    self.found.insert(fingerprint, (published, bandwidth));
+                if earlier.is_none_or(|earlier| earlier.published < published) {
+                    self.found.insert(fingerprint, Server { published, bandwidth, family });
                 }
                 return Ok(true);
             }
@@ -126,8 +152,79 @@ impl Descriptors {
 
     /// The bandwidth of the relay with this fingerprint, given as 40 upper-case hexadecimal digits.
     pub fn get(&self, fingerprint: &str) -> Option<Bandwidth> {
-        self.found.get(fingerprint).map(|(_, bandwidth)| *bandwidth)
+        self.found.get(fingerprint).map(|server| server.bandwidth)
     }
+
+    /// Whether there is a server descriptor, and so a bandwidth.
+    pub fn has_bandwidths(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    /// Sets the families of a consensus' relays. Returns the number of relays with a descriptor. The name of the
+    /// consensus in error messages is `file`.
+    ///
+    /// If a relay has descriptors of both kinds, its microdescriptor counts. Fails if no relay has a descriptor.
+    pub fn connect(&self, consensus: &mut Consensus, file: &str) -> Result<usize, Error> {
+        let of = |(relay, digest): (&Relay, &Option<[u8; 32]>)| {
+            let micro = digest.as_ref().and_then(|digest| self.micro.get(digest));
+            micro.or_else(|| self.found.get(relay.identity().0).map(|server| &server.family))
+        };
+        let declared: Vec<_> = consensus.relays.iter().zip(&consensus.digests).map(of).collect();
+        let described = declared.iter().flatten().count();
+        if described == 0 {
+            return Err(Error::of(
+                file,
+                "none of its relays has one of the descriptors; use descriptors of the same days",
+            ));
+        }
+        families::connect(&mut consensus.relays, &declared);
+        Ok(described)
+    }
+
+    /// Adds the microdescriptors of a document. The digest covers a descriptor from its first line to the line before the
+    /// next descriptor or annotation.
+    fn read_micro(&mut self, text: &[u8], file: &str) -> Result<(), Error> {
+        let mut begun: Option<(usize, Declaration)> = None;
+        let mut end = |begun: Option<(usize, Declaration)>, to: usize| {
+            if let Some((from, family)) = begun {
+                self.micro.insert(Sha256::digest(&text[from..to]).into(), family);
+            }
+        };
+        let mut items = items(text);
+        for item in items.by_ref() {
+            let wrong = |error: LineError| Error::in_line(file, item.line, error.0);
+            if item.is_cut() {
+                return Err(wrong("it is cut short: it ends inside of what -----BEGIN opens below".into()));
+            }
+            let is_first = item.keyword() == b"onion-key";
+            if is_first || item.text.starts_with(b"@") {
+                end(begun.take(), item.at);
+            }
+            if is_first {
+                begun = Some((item.at, Declaration::default()));
+                continue;
+            }
+            let keyword = item.keyword();
+            if !matches!(keyword, b"family" | b"family-ids") {
+                continue;
+            }
+            let Some((_, family)) = &mut begun else {
+                return Err(wrong("it belongs to a microdescriptor, which begins with onion-key".into()));
+            };
+            let words = item.words().map_err(|error| wrong(error.into()))?;
+            if keyword == b"family" { family.name(&words) } else { family.certify(&words) }
+        }
+        if !text.ends_with(b"\n") {
+            return Err(Error::in_line(file, items.lines(), "it is cut short: it ends inside of this line"));
+        }
+        end(begun, text.len());
+        Ok(())
+    }
+}
+
+/// Whether an item is a signature, an empty line or an annotation of an archive.
+fn is_skipped(item: &Item<'_>) -> bool {
+    item.keyword().starts_with(b"-----") || item.text.is_empty() || item.text[0] == b'@'
 }
 
 fn fingerprint(words: &[&str]) -> Result<String, LineError> {
@@ -153,6 +250,7 @@ fn bandwidth(words: &[&str]) -> Result<Bandwidth, LineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::to_base64;
     use proptest::prelude::*;
 
     fn descriptor(digit: char, published: &str, bandwidth: &str) -> String {
@@ -189,6 +287,81 @@ mod tests {
         assert_eq!(found.get(&"C".repeat(40)), None);
     }
 
+    /// A consensus with relays of the fingerprints AA...A, BB...B and CC...C, and these digests.
+    fn consensus(digests: &[[u8; 32]]) -> Consensus {
+        let entry = |(place, digest): (usize, &[u8; 32])| {
+            let identity = to_base64(&[0xaa + 0x11 * place as u8; 20]);
+            let digest = to_base64(digest);
+            format!(
+                "r relay{place} {identity} 2030-01-01 00:00:00 10.{place}.0.1 9001 0\nm {digest}\ns Fast\nw Bandwidth=1\n"
+            )
+        };
+        let entries: String = digests.iter().enumerate().map(entry).collect();
+        let text = format!(
+            "network-status-version 3 microdesc\nvote-status consensus\nvalid-after 2030-01-01 00:00:00\n{entries}\
+             directory-footer\ndirectory-signature sha256 0 0\n"
+        );
+        Consensus::parse(text.as_bytes(), "consensus").unwrap()
+    }
+
+    fn families(consensus: &Consensus) -> Vec<&[u32]> {
+        consensus.relays.iter().map(|relay| &relay.family[..]).collect()
+    }
+
+    #[test]
+    fn the_latest_descriptor_sets_the_family_of_a_relay() {
+        let with = |digit, day: u8, family: &str| {
+            let text = descriptor(digit, &format!("2030-01-0{day} 00:00:00"), "1 1 1");
+            text.replace("uptime 5\n", &format!("family {family}\n"))
+        };
+        let [a, b] = ["A", "B"].map(|digit| format!("${}", digit.repeat(40)));
+        let mut consensus = consensus(&[[0; 32]; 3]);
+        let mut connect = |documents: &[String]| {
+            let described = read(documents.concat()).unwrap().connect(&mut consensus, "consensus");
+            (described, families(&consensus).iter().map(|family| family.to_vec()).collect::<Vec<_>>())
+        };
+        let (early, late) = (with('A', 1, &b), with('A', 2, "relay1"));
+        let other = with('B', 1, &format!("{a}=relay0 relay2"));
+        let mutual = vec![vec![1], vec![0], vec![]];
+        assert_eq!(connect(&[early.clone(), other.clone()]), (Ok(2), mutual.clone()));
+        assert_eq!(connect(&[early.clone(), late, other.clone()]), (Ok(2), mutual));
+        assert_eq!(connect(&[early, with('A', 3, "relay2"), other]), (Ok(2), vec![vec![]; 3]));
+        let (none, _) = connect(&[descriptor('D', "2030-01-01 00:00:00", "1 1 1")]);
+        assert!(
+            none.unwrap_err()
+                .to_string()
+                .starts_with("consensus: none of its relays has one of the descriptors")
+        );
+    }
+
+    #[test]
+    fn a_microdescriptor_belongs_to_the_relay_with_its_digest() {
+        let key = "-----BEGIN RSA PUBLIC KEY-----\nAAAA\n-----END RSA PUBLIC KEY-----\n";
+        let [a, b] = ["A", "B"].map(|digit| format!("${}", digit.repeat(40)));
+        let one = format!("onion-key\n{key}ntor-onion-key x\nfamily {b}\nid ed25519 x\n");
+        let two = format!("onion-key\nntor-onion-key x\nfamily {a} {b}\nfamily-ids ed25519:x\n");
+        let three = "onion-key\nfamily-ids ed25519:y ed25519:x\n";
+        let text =
+            format!("@last-listed 2030-01-01 00:00:00\n{one}@last-listed 2030-01-02 00:00:00\n{two}{three}");
+        let digests = [&one[..], &two, three].map(|text| Sha256::digest(text).into());
+        let mut known = consensus(&digests);
+        let found = read(&text).unwrap();
+        assert_eq!(found.connect(&mut known, "consensus"), Ok(3));
+        assert_eq!(families(&known), [&[1][..], &[0, 2], &[1]]);
+        assert!(!found.has_bandwidths() && read(document()).unwrap().has_bandwidths());
+        let mut other = consensus(&[digests[0], [1; 32], [2; 32]]);
+        assert_eq!(found.connect(&mut other, "consensus"), Ok(1));
+        assert_eq!(families(&other), [&[][..]; 3]);
+        for (text, sentence) in [
+            (&text[..text.len() - 1], "doc:15: it is cut short"),
+            (&text[..70], "doc:2: it is cut short"),
+            ("onion-key\n@x\nfamily a\n", "doc:3: it belongs to a microdescriptor"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.starts_with(sentence), "{error}");
+        }
+    }
+
     #[test]
     fn an_error_names_its_line_and_a_correct_form() {
         let error = |from: &str, to: &str| {
@@ -212,13 +385,18 @@ mod tests {
                 "router-signatur",
                 "doc:18: the descriptor of \"relayA\" of line 2 has no router-signature",
             ),
+            (
+                "uptime 5\n",
+                "family-cert\n-----BEGIN FAMILY CERT-----\nAAAA\n-----END FAMILY CERT-----\n",
+                "doc:6: family-cert has no certificate of a family",
+            ),
             ("router relayA", "bridge relayA", "doc:2: it begins with \"bridge relayA"),
             ("router relayA 10.0.0.1", "router", "doc:2: a router line has"),
         ] {
             let error = error(from, to);
             assert!(error.starts_with(sentence), "{error}");
         }
-        assert!(read("").unwrap_err().to_string().starts_with("doc:1: it has no server descriptor"));
+        assert!(read("").unwrap_err().to_string().starts_with("doc:1: it has no descriptor"));
         let cut = &document()[..250];
         assert!(read(cut).unwrap_err().to_string().contains("it is cut short"));
     }

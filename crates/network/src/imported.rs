@@ -19,8 +19,10 @@ pub struct Member {
     pub weight: u64,
     /// The rate of the access link in each direction [B/s].
     pub link: u64,
-    /// The rate [B/s] and burst [B] of the relay's token buckets; `None` for a relay without a descriptor.
+    /// The rate [B/s] and burst [B] of the relay's token buckets; `None` for a relay without a server descriptor.
     pub bandwidth: Option<[u64; 2]>,
+    /// The other relays of its family, as indices of the usable relays.
+    pub family: Vec<u32>,
 }
 
 /// The usable relays of a consensus.
@@ -30,18 +32,22 @@ pub struct Imported {
     pub relays: Vec<Member>,
     /// The number of unusable relays. A usable relay is Fast, Running and Valid, and its weight and rate are not zero.
     pub unused: usize,
-    /// The number of relays without a descriptor.
+    /// The number of relays without a server descriptor, if there are some.
     pub undescribed: usize,
 }
 
 impl Imported {
-    /// Combines a consensus with descriptors. The name of the consensus in error messages is `file`.
+    /// Combines a consensus with descriptors, which have [connected](Descriptors::connect) its families. The name of the
+    /// consensus in error messages is `file`.
     pub fn new(
         consensus: &Consensus,
         descriptors: Option<&Descriptors>,
         file: &str,
     ) -> Result<Imported, Error> {
-        let (mut imported, mut is_described) = (Imported::default(), false);
+        let descriptors = descriptors.filter(|descriptors| descriptors.has_bandwidths());
+        let mut imported = Imported::default();
+        // For each relay of the consensus, its index among the usable ones.
+        let mut places: Vec<Option<u32>> = Vec::with_capacity(consensus.relays.len());
         for (relay, line) in consensus.relays.iter().zip(&consensus.lines) {
             let weight = u64::from(relay.weight) * 1000;
             if weight > MOST {
@@ -53,16 +59,15 @@ impl Imported {
                 );
                 return Err(Error::in_line(file, *line, message));
             }
-            let (fingerprint, nickname) = relay.name[1..]
-                .split_once('~')
-                .expect("a relay of a consensus is named $FINGERPRINT~nickname");
+            let (fingerprint, nickname) = relay.identity();
             let descriptor = descriptors.and_then(|descriptors| descriptors.get(fingerprint));
-            is_described |= descriptor.is_some();
             let rate = descriptor.map_or(weight, |descriptor| descriptor.rate);
             if !relay.may_be(Position::Middle) || weight == 0 || rate == 0 {
                 imported.unused += 1;
+                places.push(None);
                 continue;
             }
+            places.push(Some(imported.relays.len() as u32));
             imported.undescribed += usize::from(descriptors.is_some() && descriptor.is_none());
             let observed = descriptor.map_or(0, |descriptor| descriptor.observed);
             imported.relays.push(Member {
@@ -71,13 +76,11 @@ impl Imported {
                 weight,
                 link: if observed > 0 { observed } else { weight },
                 bandwidth: descriptor.map(|found| [found.rate, found.burst.max(found.rate)]),
+                family: relay.family.clone(),
             });
         }
-        if descriptors.is_some() && !is_described {
-            return Err(Error::of(
-                file,
-                "none of its relays has one of the descriptors; use descriptors of the same days",
-            ));
+        for member in &mut imported.relays {
+            member.family = member.family.iter().filter_map(|other| places[*other as usize]).collect();
         }
         if imported.relays.is_empty() {
             return Err(Error::of(file, "no relay is Fast, Running and Valid and has a weight above 0"));
@@ -143,6 +146,7 @@ mod tests {
             weight,
             link: weight,
             bandwidth: None,
+            family: Vec::new(),
         };
         // An unstable guard does not count as a guard, and a bad exit does not count as an exit.
         assert_eq!(found.relays, [of(Class::Both, 5000), of(Class::Plain, 7000), of(Class::Plain, 9000)]);
@@ -163,9 +167,6 @@ mod tests {
         assert_eq!((found.unused, found.undescribed), (0, 1));
         assert_eq!(of("3000 9000 0").relays[0].link, 5000, "no observation yet");
         assert_eq!(of("0 0 0").unused, 1);
-        let unknown =
-            Imported::new(&consensus, Some(&descriptors(&"E".repeat(40), "1 1 1")), "doc").unwrap_err();
-        assert!(unknown.to_string().starts_with("doc: none of its relays has one of the descriptors"));
     }
 
     #[test]

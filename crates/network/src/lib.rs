@@ -3,7 +3,8 @@
 //! Layers, in order: [`relay`] (a relay as path selection sees it), [`weights`] (the share of each class of relays at
 //! each position), [`select`] (samples circuits as C tor does), [`pairs`] (relays and sockets that two circuits share),
 //! [`document`] (the line format of directory documents), [`consensus`] (relays and weights from a consensus document),
-//! [`descriptors`] (server descriptors), [`imported`] (the relays of a simulation, from a consensus and descriptors),
+//! `families` (relays that declare each other), [`descriptors`] (server descriptors and microdescriptors), [`guards`]
+//! (the guards of a client over several consensuses), [`history`] (circuits of clients over several consensuses), [`imported`] (the relays of a simulation, from a consensus and descriptors),
 //! [`sample`] (a smaller network), [`error`], [`geo`] (countries and distances), [`era`] (networks that resemble Tor's
 //! of a given year), [`places`] (places with loss, and the delays between them), [`environment`] (generated places that
 //! resemble those of a published experiment).
@@ -16,7 +17,10 @@ pub mod document;
 pub mod environment;
 pub mod era;
 pub mod error;
+mod families;
 pub mod geo;
+pub mod guards;
+pub mod history;
 pub mod imported;
 pub mod pairs;
 pub mod places;
@@ -31,6 +35,7 @@ pub use environment::Environment;
 pub use era::Era;
 pub use error::Error;
 pub use geo::Country;
+pub use history::History;
 pub use imported::Imported;
 pub use pairs::{Pairs, Sampler};
 pub use places::{Place, Places};

@@ -8,7 +8,7 @@ use crate::select::Selector;
 use penstock_units::{Rng, Seed};
 
 /// After this many failed circuits in a row, sampling fails because the network has too few compatible relays.
-const MAX_ATTEMPTS: u32 = 1000;
+pub(crate) const MAX_ATTEMPTS: u32 = 1000;
 
 /// How many pairs of circuits share relays, connections or sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

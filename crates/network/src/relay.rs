@@ -109,6 +109,12 @@ impl Class {
 }
 
 impl Relay {
+    /// The fingerprint and the nickname of a relay of a consensus, which its name `$FINGERPRINT~nickname` has.
+    pub fn identity(&self) -> (&str, &str) {
+        let name = self.name.strip_prefix('$').and_then(|name| name.split_once('~'));
+        name.expect("a relay of a consensus is named $FINGERPRINT~nickname")
+    }
+
     /// The relay's class. A bad exit does not count as an exit.
     pub fn class(&self) -> Class {
         Class::of(self.flags.guard, self.flags.exit && !self.flags.bad_exit)

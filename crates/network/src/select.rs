@@ -99,10 +99,15 @@ impl Selector {
         let table = &self.tables[Position::Guard as usize];
         let mut guards: Vec<usize> = Vec::with_capacity(count.min(table.slots.len()));
         while guards.len() < count {
-            let Some(guard) = table.pick(rng, |guard| !guards.contains(&guard)) else { break };
+            let Some(guard) = self.another_guard(rng, &guards) else { break };
             guards.push(guard);
         }
         guards
+    }
+
+    /// Samples a guard that is not one of `known`; `None` if there is no other guard.
+    pub(crate) fn another_guard(&self, rng: &mut Rng, known: &[usize]) -> Option<usize> {
+        self.tables[Position::Guard as usize].pick(rng, |guard| !known.contains(&guard))
     }
 
     /// How many relays may have a position and have a non-zero weight there.

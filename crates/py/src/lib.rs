@@ -33,7 +33,7 @@ mod core {
     #[pymodule_export]
     use crate::networks::{countries, eras, of_consensus, sample, sample_era, sample_places};
     #[pymodule_export]
-    use crate::paths::Paths;
+    use crate::paths::{Descriptors, PathHistory, Paths, consensus_period};
     #[pymodule_export]
     use crate::prototype::PySignals;
     #[pymodule_export]

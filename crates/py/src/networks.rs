@@ -1,5 +1,6 @@
 use crate::error::PyError;
-use penstock_network::{Class, Consensus, Descriptors, Environment, Era, Imported, geo};
+use crate::paths::{Connected, Descriptors};
+use penstock_network::{Class, Environment, Era, Imported, geo};
 use penstock_units::Seed;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -10,13 +11,12 @@ pub(crate) fn of_consensus<'py>(
     py: Python<'py>,
     text: &[u8],
     name: &str,
-    descriptors: Vec<(Vec<u8>, String)>,
+    descriptors: Option<PyRef<'_, Descriptors>>,
 ) -> Result<Bound<'py, PyDict>, PyError> {
+    let found = descriptors.as_ref().map(|descriptors| &descriptors.0);
     let (consensus, imported) = py.detach(|| {
-        let consensus = Consensus::parse(text, name)?;
-        let mut found = Descriptors::default();
-        descriptors.iter().try_for_each(|(text, name)| found.read(text, name))?;
-        let imported = Imported::new(&consensus, (!descriptors.is_empty()).then_some(&found), name)?;
+        let Connected { consensus, .. } = Connected::read(text, name, found)?;
+        let imported = Imported::new(&consensus, found, name)?;
         Ok::<_, penstock_network::Error>((consensus, imported))
     })?;
     let relays = imported.relays.iter().map(|relay| {
@@ -29,6 +29,7 @@ pub(crate) fn of_consensus<'py>(
             relay.link,
             rate,
             burst,
+            &relay.family,
         )
     });
     let dict = PyDict::new(py);

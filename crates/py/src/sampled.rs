@@ -47,6 +47,7 @@ pub(crate) fn dict<'py>(py: Python<'py>, scenario: &Scenario, seed: u64) -> PyRe
         dict.set_item("weight", relay.weight.bytes_per_sec())?;
         dict.set_item("guard", relay.guard)?;
         dict.set_item("exit", relay.exit)?;
+        dict.set_item("family", relay.family.to_vec())?;
         dict.set_item("tor", tor(py, &relay.config)?)?;
         relays.append(dict)?;
     }

@@ -81,7 +81,7 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
     if let Some(selector) = &scenario.selector {
         let mut rng = Seed(0).stream("paths");
         if (0..TRIES).all(|_| selector.draw(&mut rng, &[]).is_none()) {
-            let why = "there are no three different relays with a guard and an exit among them; add relays, or flags";
+            let why = "there are no three different relays of different families with a guard and an exit among them; add relays, or flags";
             return Err(impossible(why.to_owned()));
         }
     }

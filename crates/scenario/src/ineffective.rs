@@ -10,7 +10,7 @@ use crate::sections::clients::PathKeys;
 use crate::sections::hop_control::{HopControl, Interval, MarutKeys};
 use crate::sections::network::{PairsKeys, WireKeys};
 use crate::sections::nodes::{HostKeys, LinkKeys};
-use crate::sections::relays::EraKeys;
+use crate::sections::relays::{EraKeys, FamilyKeys};
 use crate::sections::run::TraceKeys;
 use crate::sections::schedulers::CircuitPolicy;
 use crate::sections::sets::DeploymentKeys;
@@ -196,7 +196,15 @@ fn of_tor(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
     let later_policy = deploys("preset")
         || deploys("circuit_policy")
         || changes(|to| matches!(to, Switch::CircuitPolicy(_)));
-    for relay in sections.relays.values() {
+    let kin: BTreeSet<&str> = scenario
+        .relays
+        .iter()
+        .filter(|relay| !relay.family.is_empty())
+        .map(|relay| &relay.host.group.name[..])
+        .collect();
+    for (name, relay) in &sections.relays {
+        let why = "no other relay that it names declares these relays; name them there, too";
+        add(keys, (relay, &defaults::<FamilyKeys>()), "family", kin.contains(&name[..]), why);
         let has_era = relay.keys.era.era.is_some();
         for key in ["era_buckets", "era_weights", "era_flags"] {
             add(keys, (relay, &eras), key, has_era, "these relays have no era; set era too");

@@ -533,6 +533,8 @@ pub struct Relay {
     pub guard: bool,
     /// Whether the relay may be the last relay of a path [`Path::Tor`].
     pub exit: bool,
+    /// The relays that are never together with this relay on a path [`Path::Tor`], as indices in increasing order.
+    pub family: Arc<[u32]>,
     /// Configuration of Tor, which all relays of a group share. If [`refill_phase`](Self::refill_phase) is random,
     /// `refill.phase` is zero here.
     pub config: Arc<RelayConfig>,

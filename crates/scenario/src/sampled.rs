@@ -128,7 +128,7 @@ impl Scenario {
                 valid: true,
             },
             address: None,
-            family: Vec::new(),
+            family: relay.family.to_vec(),
             exits: relay.exit,
         };
         let relays: Vec<_> = self.relays.iter().map(relay).collect();

@@ -146,6 +146,73 @@ fn clients_use_guards_and_exits_and_keep_their_guards() {
     );
 }
 
+/// The pairs of relays that are together on at least one of 2,000 paths.
+fn together(relays: &str) -> Vec<[String; 2]> {
+    let text = TEXT.replace("[relays.relay]\ncount = 40\nera = \"2014\"\n", relays);
+    let document = parse(&text).unwrap();
+    let scenario = document.scenario("default").unwrap().sampled(Seed(1));
+    let mut rng = Seed(1).stream("web0001/path");
+    let mut pairs = std::collections::BTreeSet::new();
+    for _ in 0..2000 {
+        let path = scenario.clients[0].group.path.draw(&scenario, &[], &mut rng);
+        for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+            let mut pair = [path[one], path[other]].map(|relay| scenario.relays[relay].host.name.to_string());
+            pair.sort();
+            pairs.insert(pair);
+        }
+    }
+    pairs.into_iter().collect()
+}
+
+#[test]
+fn relays_that_declare_each_other_are_never_on_one_path() {
+    let others = "[relays.others]\ncount = 4\n";
+    let has = |pairs: &[[String; 2]], one: &str, other: &str| {
+        pairs.iter().any(|[a, b]| (&a[..], &b[..]) == (one, other))
+    };
+    let mutual = together(&format!(
+        "[relays.a]\nfamily = [\"b\", \"c\"]\n[relays.b]\nfamily = \"a\"\n[relays.c]\n{others}"
+    ));
+    assert!(!has(&mutual, "a", "b") && has(&mutual, "a", "c") && has(&mutual, "b", "c"));
+    // A group declares itself, and one of its relays declares another relay.
+    let groups = together(&format!(
+        "[relays.a]\nfamily = \"group0002\"\n[relays.group]\ncount = 3\nfamily = [\"group\", \"a\"]\n{others}"
+    ));
+    let of_group = |pair: &&[String; 2]| pair.iter().all(|name| name.starts_with("group"));
+    assert_eq!(groups.iter().filter(of_group).count(), 0);
+    assert!(has(&groups, "a", "group0001") && !has(&groups, "a", "group0002"));
+}
+
+#[test]
+fn a_wrong_family_is_refused() {
+    let relays = "count = 40\nera = \"2014\"";
+    let said = [
+        (
+            sentence(relays, "count = 40\nfamily = [\"relay0041\"]"),
+            "x.toml:11: relays.relay.family: there is no relay \"relay0041\"; there are relay",
+        ),
+        (
+            sentence(relays, "count = 40\nfamily = \"web\""),
+            "x.toml:11: relays.relay.family: there is no relay \"web\"; there are relay",
+        ),
+        (
+            sentence(relays, "count = 40\nera = \"2014\"\nfamily = \"relay\""),
+            "x.toml:12: relays.relay.family: relays of an era have no families; leave era or family out",
+        ),
+        (
+            sentence(relays, "count = 5000\nfamily = \"relay\""),
+            "x.toml:11: relays.relay.family: it has 5000 relays; a family has at most 4096",
+        ),
+        (
+            sentence(relays, "count = 40\nfamily = \"relay\""),
+            "x.toml:18: clients: no path \"tor\" can be drawn: there are no three different relays of different families",
+        ),
+    ];
+    for (said, right) in said {
+        assert!(said.starts_with(right), "{said}");
+    }
+}
+
 #[test]
 fn a_smaller_share_is_a_subset_of_a_larger_one_and_positions_are_respected() {
     let reached = |deployment: &str, seed| -> Vec<usize> {
@@ -370,7 +437,7 @@ fn errors_in_networks_are_sentences() {
         ),
         (
             sentence("count = 40\nera = \"2014\"", "count = 2"),
-            "x.toml:17: clients: no path \"tor\" can be drawn: there are no three different relays with a guard and an exit among them; add relays, or flags",
+            "x.toml:17: clients: no path \"tor\" can be drawn: there are no three different relays of different families with a guard and an exit among them; add relays, or flags",
         ),
         (
             sentence("[relays.relay]", "[relays.tor]"),

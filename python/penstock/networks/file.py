@@ -84,7 +84,8 @@ def make(
             parts.append(f"[network]\n{rows}")
     if source:
         width = max(4, len(str(len(source.relays))))
-        parts += [_relay(relay, number, width) for number, relay in enumerate(source.relays, 1)]
+        names = [_name(relay, number, width) for number, relay in enumerate(source.relays, 1)]
+        parts += [_relay(relay, name, names) for relay, name in zip(source.relays, names, strict=True)]
     head = [f"A network, made by penstock {_core.version()}", *notes]
     return "\n".join([*(f"# {_plain(note)}." for note in head), *("\n" + part for part in parts)]) + "\n"
 
@@ -188,9 +189,12 @@ def _network(rtts: dict[str, float]) -> str:
     )
 
 
-def _relay(relay: Relay, number: int, width: int) -> str:
+def _name(relay: Relay, number: int, width: int) -> str:
     name = re.sub("[^A-Za-z0-9_-]", "", relay.nickname) or "relay"
-    name = f"{name}-{number:0{width}}" if relay.number else name
+    return f"{name}-{number:0{width}}" if relay.number else name
+
+
+def _relay(relay: Relay, name: str, names: Sequence[str]) -> str:
     flags = ", ".join(f'"{flag}"' for flag, has in (("guard", relay.guard), ("exit", relay.exit)) if has)
     lines = [f"[relays.{name}]"]
     if relay.link and relay.link_up:
@@ -204,6 +208,9 @@ def _relay(relay: Relay, number: int, width: int) -> str:
     if relay.burst is not None:
         lines.append(f'bandwidth_burst = "{_amount(relay.burst)}"')
     lines += [f'weight = "{_amount(relay.weight)}/s"', f"flags = [{flags}]"]
+    if relay.family:
+        family = ", ".join(f'"{names[other]}"' for other in relay.family)
+        lines.append(f"family = [{family}]")
     if relay.country is not None:
         lines.append(f'country = "{relay.country}"')
     if relay.place is not None:

@@ -32,6 +32,8 @@ class Relay:
     """The name of a place of the same network file."""
     number: bool = True
     """Whether a unique number follows the nickname; otherwise the nickname is unique."""
+    family: tuple[int, ...] = ()
+    """The other relays of the family, as places in the list of all relays."""
 
 
 @dataclass
@@ -48,7 +50,12 @@ class Source:
             return self
         drawn = _core.sample([(relay.guard, relay.exit, relay.weight) for relay in self.relays], count, seed)
         note = f"{count} of {len(self.relays)} relays, drawn with seed {seed}"
-        return replace(self, relays=[self.relays[place] for place in drawn], notes=[*self.notes, note])
+        places = {old: new for new, old in enumerate(drawn)}
+        relays = [
+            replace(relay, family=tuple(places[other] for other in relay.family if other in places))
+            for relay in (self.relays[old] for old in drawn)
+        ]
+        return replace(self, relays=relays, notes=[*self.notes, note])
 
 
 def counted(number: int, what: str) -> list[str]:

@@ -191,8 +191,11 @@ class _Experiment:
         for number, node in enumerate(authorities):
             text = torrc.authority(node, parameters, guard_names, exit_names)
             self._tor_host(template, node.name, text, address=node.address, start_s=1 + number)
+        # C tor would refuse a fixed path with two relays of a family, and Penstock's clients do not.
+        is_fixed = any(client["path"] == "fixed" for client in sampled["clients"])
         for place, (node, relay) in enumerate(zip(relays, sampled["relays"], strict=True)):
-            text = torrc.relay(node, relay, sampled["run"]["sample_s"], exits=place in exits)
+            family = [] if is_fixed else [relays[other].fingerprint for other in relay["family"]]
+            text = torrc.relay(node, relay, sampled["run"]["sample_s"], exits=place in exits, family=family)
             # The relays reach the authorities before the first vote.
             self._tor_host(template, node.name, text, relay, address=node.address, start_s=5 + place % 20)
         _write(conf / "server.graphml", traffic.server())

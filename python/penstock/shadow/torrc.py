@@ -103,12 +103,13 @@ def authority(node: Node, parameters: str, guards: Sequence[str], exits: Sequenc
     return _text(lines)
 
 
-def relay(node: Node, relay: SampledRelay, sample_s: float, *, exits: bool) -> str:
-    """A relay, which logs its bytes after each `sample_s` [s]."""
+def relay(node: Node, relay: SampledRelay, sample_s: float, *, exits: bool, family: Sequence[str] = ()) -> str:
+    """A relay, which logs its bytes after each `sample_s` [s]. `family` has the fingerprints of its family."""
     policy = ["ExitRelay 1", "ExitPolicy accept *:*", "ExitPolicyRejectPrivate 0", "ReducedExitPolicy 0"]
     lines = [
         *_relay(node),
         *(policy if exits else ["ExitRelay 0", "ExitPolicy reject *:*"]),
+        *([f"MyFamily {','.join(f'${each}' for each in family)}"] if family else []),
         f"HeartbeatPeriod {max(1, round(sample_s))} seconds",
         *_software(relay["tor"]),
     ]

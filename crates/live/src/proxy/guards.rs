@@ -9,6 +9,7 @@
 
 use super::path::Paths;
 use crate::directory::Fingerprint;
+use penstock_network::guards::{CONFIRMED_LIFETIME, KEEP_UNLISTED, LIFETIME, MIN_USABLE, max_sample};
 use penstock_units::{Duration, Instant};
 use rand::{Rng, RngExt as _};
 use std::collections::BTreeSet;
@@ -16,17 +17,6 @@ use std::time::{Duration as Span, SystemTime};
 
 /// The number of primary guards [1] (`N_PRIMARY_GUARDS`).
 const PRIMARY: usize = 3;
-/// The sample has at least this many usable guards, if the network has enough [1] (`MIN_FILTERED_SAMPLE`).
-const MIN_USABLE: usize = 20;
-/// Maximum size of the sample [1] (`MAX_SAMPLE_SIZE`), and its maximum part of all guards (`MAX_SAMPLE_THRESHOLD`).
-const MAX_SAMPLE: usize = 60;
-const MAX_SAMPLE_PART: usize = 5;
-/// A guard that no consensus lists leaves the sample after this time (`REMOVE_UNLISTED_GUARDS_AFTER`).
-const KEEP_UNLISTED: Span = Span::from_secs(20 * 86_400);
-/// Lifetime of a guard without successful circuits (`GUARD_LIFETIME`), and of a confirmed guard after its confirmation
-/// (`GUARD_CONFIRMED_MIN_LIFETIME`).
-const LIFETIME: Span = Span::from_secs(120 * 86_400);
-const CONFIRMED_LIFETIME: Span = Span::from_secs(60 * 86_400);
 /// After so much time without a successful circuit, the client was probably offline (`INTERNET_LIKELY_DOWN_INTERVAL`).
 const OFFLINE: Duration = Duration::from_secs(600);
 
@@ -109,7 +99,7 @@ impl Guards {
                 age(sampled) > LIFETIME && confirmed.is_none_or(|since| age(since) > CONFIRMED_LIFETIME);
             !is_gone && !is_old
         });
-        let most = (paths.guards() / MAX_SAMPLE_PART).clamp(MIN_USABLE, MAX_SAMPLE);
+        let most = max_sample(paths.guards());
         let mut known: BTreeSet<_> = self.sample.iter().map(|guard| guard.record.identity).collect();
         while self.sample.len() < most
             && self.sample.iter().filter(|guard| guard.is_usable).count() < MIN_USABLE

@@ -34,7 +34,7 @@ fn relay(
     format!(
         "r {nickname} {identity}{digest} 2030-01-01 00:00:00 {address} 9001 0\nm {}\ns {flags}\nv Tor 0.4.9.1\n\
          pr Link=1-5\nw Bandwidth={weight} Unmeasured=1\n{policy}",
-        "x".repeat(43)
+        "x".repeat(42) + "A"
     )
 }
 
@@ -43,7 +43,7 @@ fn document(flavor: &str, weights: &str) -> String {
     let relays = RELAYS.map(|each| relay(flavor, each)).concat();
     format!(
         "@type network-status-consensus-3 1.0\nnetwork-status-version {version}\nvote-status consensus\n\
-         consensus-method 33\nvalid-after 2030-01-01 00:00:00\nknown-flags Exit Guard\nparams cc_alg=2 UseOptimisticData=1\n\
+         consensus-method 33\nvalid-after 2030-01-01 00:00:00\nfresh-until 2030-01-01 01:00:00\nparams cc_alg=2 UseOptimisticData=1\n\
          dir-source somebody {0} 127.0.0.1 127.0.0.1 80 443\ncontact \u{fc}\nvote-digest {0}\n{relays}directory-footer\n\
          {weights}directory-signature {0} {0}\n-----BEGIN SIGNATURE-----\nr w s\n-----END SIGNATURE-----\n",
         "0".repeat(40)
@@ -199,6 +199,39 @@ fn errors_are_one_sentence_with_their_line() {
         assert!(sentence.contains(expected), "{sentence}\ninstead of {expected}");
         assert_eq!(sentence.lines().count(), 1, "{sentence}");
     }
+}
+
+#[test]
+fn the_period_of_a_consensus_is_in_its_first_lines() {
+    let whole = document("ns", WEIGHTS);
+    let head = &whole[..whole.find("r beta").unwrap()];
+    for text in [&whole, head] {
+        assert_eq!(Consensus::period(text.as_bytes(), "doc"), Ok(1_893_456_000..1_893_459_600));
+    }
+    let error = |from: &str, to: &str| {
+        assert!(head.contains(from), "{from}");
+        Consensus::period(head.replacen(from, to, 1).as_bytes(), "doc").unwrap_err().to_string()
+    };
+    for (from, to, sentence) in [
+        ("fresh-until 2030-01-01 01:00:00\n", "", "doc: it has no line fresh-until before its relays"),
+        ("valid-after 2030-01-01 00:00:00\n", "", "doc: it has no line valid-after before its relays"),
+        ("01:00:00", "00:00:00", "doc: its fresh-until is not after its valid-after"),
+        (
+            "fresh-until 2030-01-01",
+            "fresh-until 2030-01-09",
+            "doc: its fresh-until is more than a week after",
+        ),
+        ("01:00:00", "1:00", "doc:6: fresh-until is \"2030-01-01 1:00\""),
+        (
+            "@type network-status-consensus-3 1.0\nnetwork-status-version",
+            "router",
+            "doc:1: it begins with \"router 3\"",
+        ),
+    ] {
+        let error = error(from, to);
+        assert!(error.starts_with(sentence), "{error}");
+    }
+    assert!(Consensus::period(b"", "doc").unwrap_err().to_string().starts_with("doc:1: it begins with \"\""));
 }
 
 #[test]

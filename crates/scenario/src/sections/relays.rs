@@ -2,7 +2,7 @@
 
 use super::nodes::{CountKeys, HostKeys, LinkKeys, Names, host};
 use super::tor::{OfClient, TorKeys};
-use crate::error::ConfigError;
+use crate::error::{ConfigError, listed_briefly};
 use crate::keys::{Read, section, sections};
 use crate::model::{Generated, Relay};
 use crate::tree::{Node, Value};
@@ -10,6 +10,7 @@ use crate::values::{Flag, Or, RATE, Site, Texts, ValueType, Word};
 use penstock_network::{Country, Era};
 use penstock_units::{DataRate, Seed};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 section! {
     #[derive(Clone, Debug)]
@@ -40,6 +41,15 @@ section! {
     }
 }
 
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct FamilyKeys("") {
+        /// The relays that these relays declare as their family, as names of relays or groups. With `path = "tor"`, no
+        /// circuit has two relays that declare each other.
+        family: Vec<String> = Texts, Is("[]");
+    }
+}
+
 sections! {
     #[derive(Clone, Debug)]
     pub(crate) struct RelayKeys("[relay]") {
@@ -57,6 +67,7 @@ sections! {
         host: HostKeys,
         tor: TorKeys,
         place: WeightKeys,
+        family: FamilyKeys,
         copies: CountKeys,
         era: EraKeys,
     }
@@ -81,6 +92,7 @@ pub(crate) fn relays(
             host,
             guard,
             exit,
+            family: Arc::default(),
             config: config.into(),
             refill_phase,
         };
@@ -89,8 +101,61 @@ pub(crate) fn relays(
         }
     }
     relays.sort_by(|a, b| a.host.name.cmp(&b.host.name));
+    connect_families(read, names, &mut relays)?;
     let generated = generated(read, &mut relays)?;
     Ok((relays, generated))
+}
+
+/// Maximum number of relays that a relay declares [1]. Families of the Tor network have some hundred.
+const MOST_KIN: usize = 4096;
+
+/// Sets the families of all relays, which are in the order of their names.
+fn connect_families(
+    read: &BTreeMap<String, Read<RelaysKeys>>,
+    names: &Names,
+    relays: &mut [Relay],
+) -> Result<(), ConfigError> {
+    let place = |name: &str| relays.binary_search_by(|relay| (*relay.host.name).cmp(name)).ok();
+    let mut declared: Vec<Arc<[u32]>> = vec![Arc::default(); relays.len()];
+    for (name, relay) in read.iter().filter(|(_, relay)| !relay.keys.family.family.is_empty()) {
+        if relay.keys.era.era.is_some() {
+            // The flags of these relays differ between networks, so in some of them there might be no path.
+            let message = "relays of an era have no families; leave era or family out";
+            return Err(relay.wrong("family", message));
+        }
+        let mut family = Vec::new();
+        for other in &relay.keys.family.family {
+            let nodes = match names.nodes.get(other).filter(|_| read.contains_key(other)) {
+                Some(nodes) => &nodes[..],
+                None => std::slice::from_ref(other),
+            };
+            for node in nodes {
+                let index = place(node).ok_or_else(|| {
+                    let known = listed_briefly(read.keys().map(String::as_str));
+                    relay.wrong("family", format!("there is no relay {node:?}; there are {known}"))
+                })?;
+                // A network has fewer than 2^32 relays.
+                family.push(index as u32);
+            }
+        }
+        family.sort_unstable();
+        family.dedup();
+        if family.len() > MOST_KIN {
+            let message = format!("it has {} relays; a family has at most {MOST_KIN}", family.len());
+            return Err(relay.wrong("family", message));
+        }
+        let family: Arc<[u32]> = family.into();
+        names.nodes[name]
+            .iter()
+            .filter_map(|node| place(node))
+            .for_each(|index| declared[index] = family.clone());
+    }
+    for (index, relay) in (0u32..).zip(relays.iter_mut()) {
+        let own = declared[index as usize].iter().copied();
+        let is_kin = |other: &u32| *other != index && declared[*other as usize].binary_search(&index).is_ok();
+        relay.family = own.filter(is_kin).collect();
+    }
+    Ok(())
 }
 
 /// Value type: the flags of a relay, as the pair of `guard` and `exit`.
