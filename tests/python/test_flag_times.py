@@ -1,10 +1,14 @@
 """The limits of guards' counts that circuits show, on series of a small model of a guard."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 
 from penstock import catalog
-from penstock.attacks import flag_times
+from penstock.attacks import flag_times, study
 from penstock.attacks.flag_times import FULL, SINGLE, Limit, Throttle
 from penstock.attacks.information import Floats
 from penstock.attacks.probe import PAYLOAD
@@ -20,6 +24,60 @@ THRESHOLD = Throttle(rate=20 * KIB, burst=2048 * KIB, half_life=30.0, every=10.0
 
 PACE = np.concatenate([np.full(60, 41.0), np.full(40, 82.0), np.full(200, 164.0)]) * KIB / (SINGLE / PAYLOAD)
 """The payload that a server sends [B/s]: its rate doubles two times."""
+
+
+SCENARIO = """
+[scenario]
+title = "Two guards that flag"
+[run]
+seeds = [1]
+duration = "80 s"
+[trace]
+clients = "1 s"
+[relay]
+flags = []
+throttle = { kind = "flagging", rate = "20 KiB/s", burst = "256 KiB", penalty = 0, half_life = "10 s" }
+[relays.small]
+flags = ["guard"]
+bandwidth_rate = "150 KiB/s"
+[relays.large]
+flags = ["guard"]
+bandwidth_rate = "600 KiB/s"
+[relays.middle]
+bandwidth_rate = "10 MiB/s"
+[relays.exit]
+bandwidth_rate = "10 MiB/s"
+[servers.server]
+[workloads.bulk]
+size = "1 GiB"
+start = "uniform(2 s, 6 s)"
+[workloads.probe]
+size = "1 GiB"
+start = "2 s"
+[clients.a]
+count = 2
+workload = "bulk"
+path = ["small", "middle", "exit"]
+link = "60 KiB/s"
+[clients.b]
+count = 2
+workload = "bulk"
+path = ["large", "middle", "exit"]
+link = "60 KiB/s"
+[clients.probe]
+count = 2
+workload = "probe"
+path = ["each-guard", "middle", "exit"]
+link = "60 KiB/s"
+
+[[attacks]]
+name = "flags"
+title = "Times of flags"
+adversary = { controls = ["server", "clients"], victims = "bulk", probes = "probe" }
+measurement = { what = "throughput", period = "1 s" }
+estimator = { kind = "flag-time" }
+conclusion = { kind = "probabilities" }
+"""
 
 
 def throughput(
@@ -123,3 +181,26 @@ def test_relays_with_different_throttles_are_refused() -> None:
     _, document = catalog.load("attacks/modulation-flag", (), None, ())
     with pytest.raises(PenstockError, match=r"needs one throttle; set relay\.throttle"):
         flag_times.throttle_of(document.resolved("flag-200"))
+
+
+def test_victims_of_two_guards_are_told_apart(write: Callable[[str, str], Path], tmp_path: Path) -> None:
+    result = study.run(str(write("two.toml", SCENARIO)), out=tmp_path / "out", jobs=1)
+    found = study.of(result).victims
+    assert len(found) == 4
+    assert found["hit"].all()
+    assert (found["auc"] == 1).all()
+    throttled = result.clients.filter(pl.col("throttled"))["client"].unique().sort().to_list()
+    assert throttled
+
+
+def test_without_flags_there_is_no_guess(write: Callable[[str, str], Path], tmp_path: Path) -> None:
+    file = str(write("two.toml", SCENARIO))
+    result = study.run(file, sets=['relay.throttle="none"', 'run.duration="5 s"'], out=tmp_path / "out", jobs=1)
+    [leak] = study.of(result).leaks.iter_rows(named=True)
+    assert (leak["victims"], leak["left_out"]) == (0, 4)
+
+
+def test_the_time_of_a_flag_needs_probes(write: Callable[[str, str], Path]) -> None:
+    file = write("two.toml", SCENARIO.replace(', probes = "probe" }', " }"))
+    with pytest.raises(PenstockError, match=r"adversary\.probes is missing; the estimator 'flag-time' needs probes"):
+        study.run(str(file))
