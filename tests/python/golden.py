@@ -31,6 +31,7 @@ WITHOUT = (
 """Scenarios of `capstone` without digests. They have the variants of `kist-medium` in other networks."""
 
 DURATIONS_S = {
+    "attacks/flag-times": 4,
     "attacks/guard-rates": 4,
     "attacks/latency": 4,
     "attacks/latency-padded": 4,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from penstock.attacks import measurement, wave
+from penstock.attacks import flag_times, measurement, wave
 from penstock.attacks.information import NO, YES, Floats, Guess
 from penstock.attacks.measurement import Run
 from penstock.attacks.model import Attack, Correlation, Ends, Latency, Linked, Rate, Speed
@@ -173,6 +173,27 @@ def _rate(attack: Attack, run: Run) -> list[Guess]:
     return _by_guard(attack, run, score) if len(_borders(attack, run)) > 2 * estimator.parts else []
 
 
+def _flag_time(attack: Attack, run: Run) -> list[Guess]:
+    """A guess for each victim about its guard, by the limits of counts that the victim and the probes show."""
+    throttle = flag_times.throttle_of(run.document.resolved(run.variant))
+    if throttle is None:
+        return []
+    period = attack.measurement.period
+
+    def limit(throughput: Floats) -> flag_times.Limit:
+        return flag_times.limit(throughput, period, throttle)
+
+    # Every victim has the same probes.
+    limits: dict[str, flag_times.Limit] = {}
+
+    def score(victim: Floats, probes: Mapping[str, Floats]) -> Floats:
+        limits.update((name, limit(series)) for name, series in probes.items() if name not in limits)
+        mine = limit(victim)
+        return np.array([flag_times.score(mine, limits[name]) for name in probes])
+
+    return _by_guard(attack, run, score)
+
+
 def _ends(attack: Attack, run: Run) -> list[Guess]:
     """A guess for each victim about its client, among the clients of all victims."""
     estimator = attack.estimator
@@ -332,4 +353,5 @@ ESTIMATORS: dict[str, Callable[[Attack, Run], list[Guess]]] = {
     "linked": _linked,
     "ends": _ends,
     "speed": _speed,
+    "flag-time": _flag_time,
 }

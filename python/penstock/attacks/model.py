@@ -123,6 +123,15 @@ class Speed(Strict):
     """The beginning of the names of these guards."""
 
 
+class FlagTime(Strict):
+    """The count of cells with which a guard began to throttle the victim, as the time of this flag tells it.
+
+    The probe of each guard tells the guard's own limit of this count. `flag_times` has the parameters of throttles.
+    """
+
+    kind: Literal["flag-time"]
+
+
 class Set(Strict):
     """The candidates whose score reaches a threshold remain."""
 
@@ -158,7 +167,9 @@ class Attack(Strict):
     figure: str = ""
     adversary: Adversary
     measurement: Measurement
-    estimator: Annotated[Correlation | Rate | Latency | Wave | Linked | Ends | Speed, Field(discriminator="kind")]
+    estimator: Annotated[
+        Correlation | Rate | Latency | Wave | Linked | Ends | Speed | FlagTime, Field(discriminator="kind")
+    ]
     conclusion: Annotated[Set | Rank | Probabilities | Decision, Field(discriminator="kind")]
     mechanisms: dict[Text, Text] = Field(default_factory=dict)
     """The rows of `penstock leaks`: for each mechanism, the variant that shows it."""
@@ -173,7 +184,7 @@ class Attack(Strict):
                 f"conclusion.kind is {self.conclusion.kind!r}; the estimator {self.estimator.kind!r} needs "
                 + ("decision" if decides else "set, rank or probabilities")
             )
-        if not self.adversary.probes and isinstance(self.estimator, Correlation | Rate | Wave):
+        if not self.adversary.probes and isinstance(self.estimator, Correlation | Rate | Wave | FlagTime):
             raise ValueError(f"adversary.probes is missing; the estimator {self.estimator.kind!r} needs probes")
         what, at, correlates = self.measurement.what, self.measurement.at, isinstance(self.estimator, Correlation)
         if at in ("exit", "server") and at not in self.adversary.controls:
@@ -183,7 +194,7 @@ class Attack(Strict):
                 raise ValueError("measurement.what is 'backlog'; it needs at = 'exit' and the estimator 'correlation'")
             if "circuits" not in self.adversary.controls:
                 raise ValueError("measurement.what is 'backlog'; add 'circuits' to adversary.controls")
-        elif isinstance(self.estimator, Correlation | Rate | Ends) and what != "throughput":
+        elif isinstance(self.estimator, Correlation | Rate | Ends | FlagTime) and what != "throughput":
             raise ValueError(f"measurement.what must be 'throughput' for the estimator {self.estimator.kind!r}")
         if at == "server" and not isinstance(self.estimator, Correlation | Rate):
             raise ValueError(

@@ -28,6 +28,7 @@ REMAINING = View("remaining", "remaining candidates [%]", 100 * (pl.col("remaini
 ERROR = View("error of the estimate", "error of the latency [ms]", 1000 * pl.col("error_s"))
 PINGS = View("time to the best estimate", "pings until the best estimate", pl.col("pings"))
 CORRELATION = View("correlation with the guard", "correlation", pl.col("score").clip(-1.0, 1.0))
+MISFIT = View("misfit of the guard", "-ln of the likelihood", -pl.col("score"))
 _SCORE = pl.col("score").clip(0.0, 12.0)
 USERS = View("victims that use the relay", "-log10 p", pl.when(pl.col("truth") == YES).then(_SCORE))
 OTHERS = View("other victims", "-log10 p", pl.when(pl.col("truth") == NO).then(_SCORE))
@@ -44,6 +45,7 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
     "linked": (SAME, DIFFERENT),
     "ends": (CORRELATION, REMAINING),
     "speed": (USED, UNUSED),
+    "flag-time": (MISFIT, REMAINING),
 }
 """The panels of an attack, by its estimator."""
 

@@ -3,17 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from typing import Literal
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from penstock import stats
+from penstock.figures import inset
 from penstock.figures.downloads import curve_of, draw_distributions, how_drawn
 from penstock.figures.picture import Picture
 from penstock.figures.style import COLOURS, CurveStyle, curve_styles, grid_of, legend_above
-from penstock.paper import quantiles
+from penstock.paper import insets, quantiles
 from penstock.paper.curves import Curve, Panel
+from penstock.paper.insets import Inset
 from penstock.paper.measures import MEASURES
 from penstock.paper.quantiles import Samples
 from penstock.paper.totals import EVERY
@@ -59,8 +63,11 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
         panel: tuple(name for name in result.variants if any(curve.variant == name for curve in drawn))
         for panel, drawn in drawn_in.items()
     }
-    # Panels of other variants have a legend of their own, because there are too few colours for all.
-    first_of = {variants[panel]: panel for panel in reversed(panels)}
+    shown_in = insets.of(result)
+    # Panels of other variants have a legend of their own, because there are too few colours for all. A panel without an
+    # inset has it, if there is one, because both are at the lower right.
+    in_order = sorted(panels, key=lambda panel: panel.figure in shown_in)
+    first_of = {variants[panel]: panel for panel in reversed(in_order)}
     has_groups = len(first_of) > 1 and len(result.variants) > len(COLOURS)
     columns = min(COLUMNS, len(panels))
     figure, rows = grid_of(-(-len(panels) // columns), columns, 3.9 if columns < COLUMNS else 3.3, 2.8)
@@ -70,12 +77,14 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
     for axes, panel in zip(figure.axes, panels, strict=False):
         shown = {name: result.variants[name] for name in variants[panel]} if has_groups else result.variants
         styles = {variant: style._replace(line="-", marker="") for variant, style in curve_styles(shown).items()}
-        lines = _draw_panel(axes, panel, {curve: samples[panel, curve.variant] for curve in drawn_in[panel]}, styles)
+        ours = {curve: curve_of(samples[panel, curve.variant]) for curve in drawn_in[panel]}
+        lines = _draw_panel(axes, panel, ours, styles, shown_in.get(panel.figure))
         if not has_groups:
             handles |= lines
         elif panel == first_of[variants[panel]]:
-            ours = {label: line for label, line in lines.items() if not label.endswith(OF_PAPER)}
-            axes.legend(list(ours.values()), list(ours), fontsize=5.5, loc="lower right")
+            mine = {label: line for label, line in lines.items() if not label.endswith(OF_PAPER)}
+            loc: Literal["upper left", "lower right"] = "upper left" if panel.figure in shown_in else "lower right"
+            axes.legend(list(mine.values()), list(mine), fontsize=5.5, loc=loc)
     for first, *_ in rows:
         first.set_ylabel("cumulative fraction")
     if has_groups:
@@ -83,7 +92,7 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
     legend_above(figure, list(handles.values()), list(handles))
     caption = (
         f"Figure {number} of the paper. Dashed curves are the paper's, read from its public PDF. Other curves are "
-        f"Penstock's. {how_drawn(result.replicates)}"
+        f"Penstock's. {how_drawn(result.replicates)}{_of_insets(panels, shown_in)}"
     )
     return Picture(
         f"paper-{number}", f"Figure {number}, the paper's and ours", caption, figure, _medians(result, samples, curves)
@@ -91,20 +100,49 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
 
 
 def _draw_panel(
-    axes: Axes, panel: Panel, samples: Mapping[Curve, Samples], styles: Mapping[str, CurveStyle]
+    axes: Axes,
+    panel: Panel,
+    ours: Mapping[Curve, stats.Curve],
+    styles: Mapping[str, CurveStyle],
+    within: Inset | None,
 ) -> dict[str, Artist]:
-    """Draw our curves and the paper's into one panel. Returns the lines by their labels."""
-    ours = {styles[curve.variant]: curve_of(sample) for curve, sample in samples.items()}
-    lines: dict[str, Artist] = dict(zip((style.label for style in ours), draw_distributions(axes, ours), strict=True))
-    for curve in samples:
+    """Draw our curves and the paper's into one panel, and again into its inset. Returns the lines by their labels."""
+
+    def draw_curves(into: Axes) -> dict[str, Artist]:
+        return _draw_curves(into, ours, styles)
+
+    lines = draw_curves(axes)
+    axes.set_title(f"{panel.figure}: {_title(panel)}")
+    axes.set_xlabel(f"[{unit}]" if (unit := MEASURES[panel.measure].unit) else "")
+    if within:
+        axes.set_xlim(0, inset.edge(within, ours.values(), ours))
+        inset.draw(axes, within, draw_curves)
+    else:
+        of_us = [float(curve.x[curve.y >= 0.01][0]) for curve in ours.values() if curve.x.size]
+        _set_scale(axes, [value for curve in ours for value in curve.values] + of_us)
+    return lines
+
+
+def _draw_curves(axes: Axes, ours: Mapping[Curve, stats.Curve], styles: Mapping[str, CurveStyle]) -> dict[str, Artist]:
+    """Draw our curves, and the paper's dashed. Returns the lines by their labels."""
+    by_style = {styles[curve.variant]: each for curve, each in ours.items()}
+    handles = draw_distributions(axes, by_style)
+    lines: dict[str, Artist] = dict(zip((style.label for style in by_style), handles, strict=True))
+    for curve in ours:
         style = styles[curve.variant]
         [line] = axes.plot(curve.values, curve.shares, color=style.colour, linestyle=(0, (4, 2)), linewidth=1.2)
         lines[f"{style.label}{OF_PAPER}"] = line
-    axes.set_title(f"{panel.figure}: {_title(panel)}")
-    axes.set_xlabel(f"[{unit}]" if (unit := MEASURES[panel.measure].unit) else "")
-    of_us = [float(curve.x[curve.y >= 0.01][0]) for curve in ours.values() if curve.x.size]
-    _set_scale(axes, [value for curve in samples for value in curve.values] + of_us)
     return lines
+
+
+def _of_insets(panels: Sequence[Panel], shown_in: Mapping[str, Inset]) -> str:
+    """A sentence of the caption for each inset."""
+    return "".join(
+        f" The inset of {panel.figure} shows the same curves from {each.least:g} to {each.most:g} "
+        f"{MEASURES[panel.measure].unit} and above the share {each.share:g}, with a logarithmic x axis."
+        for panel in panels
+        if (each := shown_in.get(panel.figure))
+    )
 
 
 def _set_scale(axes: Axes, values: Sequence[float]) -> None:
