@@ -66,6 +66,9 @@ pub fn socket_limit_by_flight(info: &SocketInfo) -> Bytes {
 /// The unsent bytes of a socket that its congestion window permits [B]. They wait for the link, or for a peer that closed
 /// its receive window.
 ///
+/// Linux since 3.6 leaves bytes in the socket while the interface is full (`tcp_small_queue_check`). Other queues on the
+/// path are not visible.
+///
 /// TCP holds back a last segment that is not full (Nagle's algorithm), so only full segments count.
 fn backlog(info: &SocketInfo) -> u64 {
     let unsent = info.not_sent.get() / u64::from(info.mss.max(1));
