@@ -370,6 +370,9 @@ mistakes! {
     a_rate_without_a_bucket_is_rejected:
         "[relays.middle]" => "[relays.middle]\nscheduler = { kind = \"kist\", rate = \"1 MiB/s\" }",
         "x.toml:15: relays.middle.scheduler.rate: global_limit is \"drained\" and has no bucket; rate needs \"rate\"";
+    a_rate_beside_a_measured_limit_is_rejected:
+        "[relays.middle]" => "[relays.middle]\nscheduler = { kind = \"kist\", global_limit = \"measured\", rate = \"1 MiB/s\" }",
+        "x.toml:15: relays.middle.scheduler.rate: global_limit is \"measured\" and has no bucket; rate needs \"rate\"";
     a_scheduler_without_an_interval_is_rejected:
         "[relays.middle]" => "[relays.middle]\nscheduler = { kind = \"kist-deployed\", interval = \"0 s\" }",
         "x.toml:15: relays.middle.scheduler.interval: \"0 s\" is zero; it must be longer, like \"100 ms\"";

@@ -234,6 +234,7 @@ fn the_scheduler_key_selects_the_scheduler() {
     };
     let of_kist = |more: &str| of(&format!("{{ kind = 'kist', interval = '2 ms', {more} }}"));
     assert_eq!(of_kist("global_limit = 'off'"), kist(GlobalLimitConfig::Off));
+    assert_eq!(of_kist("global_limit = 'measured'"), kist(GlobalLimitConfig::Measured));
     let rate = |fill, known| kist(GlobalLimitConfig::Rate { fill, known });
     assert_eq!(of_kist("global_limit = 'rate'"), rate(interval, None));
     assert_eq!(

@@ -63,6 +63,18 @@ pub fn socket_limit_by_flight(info: &SocketInfo) -> Bytes {
     socket_limit(&SocketInfo { unacked: info.in_flight, ..*info })
 }
 
+/// The unsent bytes of a socket that its congestion window permits [B]. They wait for the link, or for a peer that closed
+/// its receive window.
+///
+/// Linux since 3.6 leaves bytes in the socket while the interface is full (`tcp_small_queue_check`). Other queues on the
+/// path are not visible.
+///
+/// TCP holds back a last segment that is not full (Nagle's algorithm), so only full segments count.
+fn backlog(info: &SocketInfo) -> u64 {
+    let unsent = info.not_sent.get() / u64::from(info.mss.max(1));
+    unsent.min(info.cwnd.saturating_sub(info.in_flight).into()) * u64::from(info.mss)
+}
+
 /// Limits that follow the kernel's socket state at the beginning of each round.
 ///
 /// Source: KIST §5.2, equations 1 and 2.
@@ -83,25 +95,33 @@ struct Socket {
     used: Bytes,
     /// Bytes in the kernel's buffer after the last round [B].
     held: Bytes,
+    /// Acknowledged bytes in the last rounds [B]. Each round, a quarter is forgotten.
+    recent: Bytes,
     asked: u64,
     filled: bool,
 }
 
 impl KernelLimits {
-    fn new(global: GlobalLimitConfig, unacked: Unacked) -> Self {
+    fn new(global: GlobalLimitConfig, unacked: Unacked, interval: Duration) -> Self {
         let (sockets, filled) = (ByChannel::default(), Vec::new());
         let limit = match unacked {
             Unacked::Sent => socket_limit,
             Unacked::Written => socket_limit_by_written,
             Unacked::InFlight => socket_limit_by_flight,
         };
-        KernelLimits { limit, global: GlobalLimit::new(global), sockets, filled, round: 0 }
+        KernelLimits { limit, global: GlobalLimit::new(global, interval), sockets, filled, round: 0 }
     }
 }
 
 impl Socket {
-    fn drained(&mut self, queued: Bytes) -> Bytes {
-        std::mem::replace(&mut self.held, queued).saturating_sub(queued)
+    /// The acknowledged bytes since the last round, and the backlog, from the socket's present state [B].
+    ///
+    /// The backlog of a socket is at most the bytes of its last rounds. A peer that closes its receive window thus cannot
+    /// take the limit from the other sockets.
+    fn look(&mut self, info: &SocketInfo) -> (Bytes, Bytes) {
+        let drained = std::mem::replace(&mut self.held, info.queued).saturating_sub(info.queued);
+        self.recent = self.recent - Bytes::new(self.recent.get() / 4) + drained;
+        (drained, Bytes::new(backlog(info)).min(self.recent))
     }
 }
 
@@ -111,12 +131,16 @@ impl WriteLimits for KernelLimits {
     fn begin_round(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext) {
         self.round += 1;
         let (round, sockets) = (self.round, &mut self.sockets);
-        let mut drained = Bytes::ZERO;
+        let (mut drained, mut waits) = (Bytes::ZERO, Bytes::ZERO);
+        let mut add = |(bytes, backlog)| {
+            drained += bytes;
+            waits += backlog;
+        };
         for channel in pending {
             let info = context.socket_info(*channel);
             let socket = sockets.at(*channel);
             (socket.limit, socket.used, socket.asked) = ((self.limit)(&info), Bytes::ZERO, round);
-            drained += socket.drained(info.queued);
+            add(socket.look(&info));
         }
         if self.global.is_off() {
             return;
@@ -124,12 +148,12 @@ impl WriteLimits for KernelLimits {
         self.filled.retain(|channel| {
             let socket = sockets.at(*channel);
             if socket.asked != round {
-                drained += socket.drained(context.socket_info(*channel).queued);
+                add(socket.look(&context.socket_info(*channel)));
             }
             socket.filled = socket.held > Bytes::ZERO;
             socket.filled
         });
-        self.global.begin(now, drained);
+        self.global.begin(now, drained, waits);
     }
 
     fn left(&mut self, channel: ChannelKey) -> Bytes {
@@ -164,6 +188,9 @@ pub type Kist = GlobalLoop<KernelLimits>;
 impl Kist {
     /// The scheduler of one relay.
     pub fn new(config: KistConfig) -> Self {
-        GlobalLoop::with(config.interval, KernelLimits::new(config.global_limit, config.unacked))
+        GlobalLoop::with(
+            config.interval,
+            KernelLimits::new(config.global_limit, config.unacked, config.interval),
+        )
     }
 }

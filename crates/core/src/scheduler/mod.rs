@@ -3,6 +3,7 @@
 //! A scheduler moves cells from circuit queues to output buffers and then to the kernel, through a
 //! [`SchedulerContext`]. A scheduler does not see the cells themselves.
 
+mod bandwidth;
 mod by_channel;
 mod by_transport;
 mod eligible;

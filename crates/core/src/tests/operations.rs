@@ -299,7 +299,7 @@ proptest! {
     #[test]
     fn relays_do_not_panic_and_open_circuits_deliver_their_cells(
         seed in any::<u64>(),
-        scheduler in 0usize..6,
+        scheduler in 0usize..7,
         operations in proptest::collection::vec(operation(), 1..60),
     ) {
         let mut net = network(seed, &schedulers()[scheduler]);

@@ -10,13 +10,14 @@ use crate::scheduler::{
 use penstock_units::{Bytes, DataRate, Duration};
 
 /// All built-in schedulers, vanilla first.
-pub(super) fn schedulers() -> [SchedulerConfig; 6] {
+pub(super) fn schedulers() -> [SchedulerConfig; 7] {
     let kist = |global_limit| SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() });
     [
         SchedulerConfig::default(),
         SchedulerConfig::Global(GlobalConfig::default()),
         kist(GlobalLimitConfig::Drained),
         kist(GlobalLimitConfig::Rate { fill: Duration::from_millis(10), known: None }),
+        kist(GlobalLimitConfig::Measured),
         SchedulerConfig::KistDeployed(KistDeployedConfig::default()),
         SchedulerConfig::KistLite(KistLiteConfig::default()),
     ]

@@ -50,12 +50,13 @@ pub(super) fn relay(choices: &mut Choices<'_>, is_scarce: bool) -> RelayConfig {
 
 fn scheduler(number: u8) -> SchedulerConfig {
     let kist = |global_limit| SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() });
-    match number % 6 {
+    match number % 7 {
         0 => SchedulerConfig::default(),
         1 => SchedulerConfig::Global(GlobalConfig::default()),
         2 => kist(GlobalLimitConfig::Drained),
         3 => kist(GlobalLimitConfig::Rate { fill: Duration::from_millis(10), known: None }),
         4 => SchedulerConfig::KistDeployed(KistDeployedConfig::default()),
+        5 => kist(GlobalLimitConfig::Measured),
         _ => SchedulerConfig::KistLite(KistLiteConfig::default()),
     }
 }

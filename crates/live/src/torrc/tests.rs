@@ -165,6 +165,7 @@ fn every_scheduler_policy_and_throttle_of_a_scenario_is_supported() {
             with(&format!("BandwidthRate 1 MB\nPenstock {kind} = {{ kind = '{choice}' }}\n"));
         }
     }
+    with("Penstock scheduler = { kind = 'kist', global_limit = 'measured' }\n");
     for choice in ["none", "backtap", "marut"] {
         with(&format!("Penstock transport = 'datagram'\nPenstock hop_control = {{ kind = '{choice}' }}\n"));
     }

@@ -85,6 +85,7 @@ keys! {
 pub(crate) enum GlobalLimit {
     Drained,
     Rate,
+    Measured,
     Off,
 }
 
@@ -95,10 +96,12 @@ section! {
         /// (GlobalWriteTimeout).
         interval: Duration = TIME, Is("10 ms");
         /// The limit on the bytes of all channels together. "drained" is the largest number of bytes that left the
-        /// kernel between two rounds. "rate" is a token bucket with the key rate. "off" is no limit.
+        /// kernel between two rounds. "rate" is a token bucket with the key rate. "measured" follows the rate at which
+        /// data is acknowledged, and the bytes that wait for the link. "off" is no limit.
         global_limit: GlobalLimit = Choice(&[
             ("drained", GlobalLimit::Drained),
             ("rate", GlobalLimit::Rate),
+            ("measured", GlobalLimit::Measured),
             ("off", GlobalLimit::Off),
         ]), Is("drained");
         /// For global_limit "rate": the rate of the bucket. "measured" is the highest rate at which data left the
@@ -186,6 +189,7 @@ fn global_limit<S>(keys: &KistKeys, node: &Read<S>) -> Result<GlobalLimitConfig,
             return Ok(GlobalLimitConfig::Rate { fill, known: keys.rate });
         }
         GlobalLimit::Drained => (GlobalLimitConfig::Drained, "drained"),
+        GlobalLimit::Measured => (GlobalLimitConfig::Measured, "measured"),
         GlobalLimit::Off => (GlobalLimitConfig::Off, "off"),
     };
     let set =

@@ -11,6 +11,7 @@ mod credits;
 mod datagrams;
 mod defenestrator;
 mod determinism;
+mod kist;
 mod links;
 mod markov;
 mod matrix;

@@ -5,11 +5,12 @@ use penstock_record::Outcome as Ending;
 use proptest::prelude::*;
 
 /// The tested schedulers. Their parameters differ from the defaults.
-pub(crate) const SCHEDULERS: [&str; 6] = [
+pub(crate) const SCHEDULERS: [&str; 7] = [
     "vanilla",
     "global",
     "kist",
     "{ kind = 'kist', global_limit = 'rate', interval = '7 ms' }",
+    "{ kind = 'kist', global_limit = 'measured', interval = '3 ms' }",
     "{ kind = 'kist-deployed', interval = '2 ms' }",
     "kist-lite",
 ];

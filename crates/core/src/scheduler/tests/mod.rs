@@ -1,6 +1,7 @@
 //! Tests schedulers on a relay that only counts cells. They cover known errors of the published algorithms, and compare
 //! each scheduler with a reference implementation.
 
+mod measured;
 mod reference;
 mod world;
 
@@ -49,6 +50,7 @@ fn all() -> Vec<SchedulerConfig> {
         kist(GlobalLimitConfig::Drained),
         kist(rate(None)),
         kist(rate(Some(DataRate::mib(1)))),
+        kist(GlobalLimitConfig::Measured),
         deployed(10),
         deployed(2),
         lite(),
@@ -271,7 +273,7 @@ fn a_channel_without_circuits_is_written_but_not_chosen() {
 /// With equation 2 alone, a relay that has written nothing could never write.
 #[test]
 fn the_global_limit_starts_at_32_kib() {
-    for limit in [GlobalLimitConfig::Drained, rate(None)] {
+    for limit in [GlobalLimitConfig::Drained, rate(None), GlobalLimitConfig::Measured] {
         let (mut world, mut scheduler) = (World::with([1, 2]), kist(limit).build());
         let mut now = Instant::ZERO;
         for channel in [1, 2] {
@@ -597,7 +599,7 @@ proptest! {
     /// G-34: every scheduler makes the same decisions as the reference, cell by cell and write by write.
     #[test]
     fn every_scheduler_decides_like_the_reference(
-        which in 0usize..8,
+        which in 0usize..9,
         alike: bool,
         operations in proptest::collection::vec(operation(), 0..150),
     ) {
@@ -633,7 +635,7 @@ proptest! {
     /// within two intervals for each buffer (G-36), and then no timer is set.
     #[test]
     fn limits_hold_and_no_channel_is_lost(
-        which in 0usize..8,
+        which in 0usize..9,
         operations in proptest::collection::vec(operation(), 0..150),
     ) {
         let config = all()[which].clone();

@@ -23,7 +23,52 @@ pub(super) struct Reference {
     rate: u64,
     /// Tokens of the global limit's bucket [B·ns/s].
     tokens: u128,
+    /// For a measured bandwidth, the acknowledged bytes of each channel's last rounds [B].
+    recent: BTreeMap<u32, u64>,
+    measured: Measured,
     global: i64,
+}
+
+/// A measured bandwidth, from a list of all rounds.
+#[derive(Debug, Default)]
+struct Measured {
+    /// The time of each round, and the bytes acknowledged before it [B].
+    rounds: Vec<(Instant, u64)>,
+    /// Each sample, with the number of whole seconds of settled busy time before it [B/s].
+    samples: Vec<(u128, u64)>,
+    busy_since: Option<Instant>,
+    /// Settled busy time in the present second [ns], and the seconds before it.
+    busy: (u128, u128),
+    was_reached: bool,
+    has_waited: bool,
+}
+
+impl Measured {
+    /// Adds a round. Returns the estimate [B/s].
+    fn add(&mut self, now: Instant, acked: u64, is_busy: bool) -> u64 {
+        let (last, before) = self.rounds.last().copied().unwrap_or((now, 0));
+        self.rounds.push((now, before + acked));
+        if is_busy {
+            let since = *self.busy_since.get_or_insert(last);
+            if now - since >= Duration::from_millis(500) {
+                self.busy.0 += (now - last).as_nanos();
+            }
+            if self.busy.0 >= 1_000_000_000 {
+                self.busy = (0, self.busy.1 + 1);
+            }
+        } else {
+            self.busy_since = None;
+        }
+        let is_old = |(at, _): &&(Instant, u64)| *at + Duration::from_millis(100) <= now;
+        if let Some((first, until)) = self.rounds.iter().rfind(is_old) {
+            let bytes = u128::from(before + acked - until);
+            self.samples.push((self.busy.1, (bytes * 1_000_000_000 / (now - *first).as_nanos()) as u64));
+        }
+        let kept = |second: &u128| second + 1 >= self.busy.1;
+        let least = [(self.busy.1, 75 << 10)];
+        let samples = self.samples.iter().chain(&least).filter(|(second, _)| kept(second));
+        samples.map(|(_, rate)| *rate).max().expect("the least estimate is kept")
+    }
 }
 
 /// A channel in this round.
@@ -64,6 +109,8 @@ impl Reference {
             most: 32 << 10,
             rate,
             tokens: 0,
+            recent: BTreeMap::new(),
+            measured: Measured::default(),
             global: 32 << 10,
         }
     }
@@ -159,7 +206,13 @@ impl Reference {
             let (bytes, held) = self.write(context, channel, u64::MAX, throttled);
             let refund = std::mem::take(&mut member.charged) - signed(bytes);
             (self.global, member.left, member.held) = (self.global + refund, member.left + refund, held);
+            self.measured.was_reached |= self.global <= 0;
         }
+    }
+
+    fn charge(&mut self, bytes: u64) {
+        self.global -= signed(bytes);
+        self.measured.was_reached |= self.global <= 0;
     }
 
     /// One round of KIST's algorithm 2.
@@ -183,7 +236,7 @@ impl Reference {
         for channel in &round {
             let limit = limits[channel].min(self.global.max(0) as u64);
             let (written, held) = self.write(context, *channel, limit, &mut throttled);
-            self.global -= signed(written);
+            self.charge(written);
             let left = signed(limits[channel]) - signed(written);
             members.insert(*channel, Member { left, held, charged: 0 });
             if context.head(ChannelKey::first(*channel)).is_some()
@@ -200,7 +253,7 @@ impl Reference {
             }
             self.take(context, channel);
             let member = members.get_mut(&channel).expect("the channel is in the round");
-            self.global -= 541;
+            self.charge(541);
             (member.left, member.charged) = (member.left - 541, member.charged + 541);
             if context.outbuf(ChannelKey::first(channel)) >= Bytes::kib(4) {
                 self.write_chosen(context, channel, member, &mut throttled);
@@ -235,14 +288,22 @@ impl Reference {
     /// Computes the limits of all channels with equations 1 and 2.
     fn collect(&mut self, now: Instant, context: &World, limit: GlobalLimitConfig) -> BTreeMap<u32, u64> {
         let mut limits = BTreeMap::new();
-        let mut drained = 0;
+        let (mut drained, mut backlog) = (0, 0);
         for (channel, state) in &context.channels {
             let info = state.info;
             let socket_space = info.capacity.get() as i64 - info.queued.get() as i64;
             let tcp_space = (i64::from(info.cwnd) - i64::from(info.unacked)) * i64::from(info.mss);
             limits.insert(*channel, socket_space.min(tcp_space).max(0) as u64);
             let before = self.held.insert(*channel, info.queued.get()).unwrap_or(0);
-            drained += before.saturating_sub(info.queued.get());
+            let acked = before.saturating_sub(info.queued.get());
+            drained += acked;
+            if before > 0 || self.pending.contains(channel) {
+                let recent = self.recent.entry(*channel).or_default();
+                *recent = (*recent * 3).div_ceil(4) + acked;
+                let segments = i64::from(info.cwnd) - i64::from(info.in_flight);
+                let unsent = (info.not_sent.get() / u64::from(info.mss)).min(segments.max(0) as u64);
+                backlog += (unsent * u64::from(info.mss)).min(*recent);
+            }
         }
         let span = self.last.replace(now).map_or(0, |last| (now - last).as_nanos());
         match limit {
@@ -262,6 +323,17 @@ impl Reference {
                     self.global = (self.global + (self.tokens / 1_000_000_000) as i64).min(ceiling as i64);
                     self.tokens %= 1_000_000_000;
                 }
+            }
+            GlobalLimitConfig::Measured => {
+                let interval = self.interval().as_nanos();
+                let waits = backlog > 0 && backlog >= drained / 8;
+                self.measured.has_waited |= waits;
+                let is_busy = span <= 2 * interval && (self.measured.was_reached || waits);
+                let rate = self.measured.add(now, drained, is_busy);
+                let bytes = u128::from(rate) * span.max(interval).min(2 * interval) / 1_000_000_000;
+                let bytes = if self.measured.has_waited { bytes * 5 / 4 } else { (bytes * 2).max(32 << 10) };
+                self.global = (bytes as i64 - signed(backlog)).max(0);
+                self.measured.was_reached = self.global == 0;
             }
         }
         limits
@@ -381,6 +453,7 @@ impl Scheduler for Reference {
     fn on_close(&mut self, channel: ChannelKey) {
         self.pending.retain(|other| *other != channel.index() as u32);
         self.held.remove(&(channel.index() as u32));
+        self.recent.remove(&(channel.index() as u32));
         self.turns.remove(&(channel.index() as u32));
         if self.pending.is_empty() {
             self.due = None;
