@@ -54,6 +54,12 @@ class RunStats(TypedDict):
     """Reads, writes and datagrams of relays on their channels."""
     relay_queries: int
     """Queries of relays for the state of their channels' sockets."""
+    timed_out_circuits: int
+    """Circuits over the build timeout, with test circuits."""
+    test_circuits: int
+    """Circuits that clients built only to learn their build timeout."""
+    build_timeout_s: float | None
+    """The median of the learned build timeouts [s]; none if no client has learned one."""
     peak_heap_bytes: int
     """The peak of the heap of the run's thread, above its initial size [B]."""
 
@@ -187,6 +193,8 @@ class SampledClient(SampledHost):
     guards: int
     circuit_lifetime_s: float | None
     build_timeout_s: float | None
+    learns_as_tor: bool | None
+    """Whether an adaptive build timeout has C tor's parameters; none if the timeout is not adaptive."""
     servers: list[int]
     tor: SampledTor
 

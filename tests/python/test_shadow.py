@@ -179,6 +179,15 @@ def test_clients_with_fixed_paths_use_exactly_these_relays(penstock: Command, pr
     assert f"TestingDirAuthVoteExit {keys['exit']}\n" in authority
 
 
+@pytest.mark.parametrize(("build_timeout", "learns"), [("auto", 0), ("adaptive", 1)])
+def test_clients_learn_the_build_timeout_if_it_is_adaptive(
+    penstock: Command, programs: list[str], build_timeout: str, learns: int
+) -> None:
+    out = export(penstock, programs, NETWORK, "--set", f"client.build_timeout={build_timeout}")
+    torrc = (out / "template/hosts/web0001/torrc").read_text()
+    assert f"LearnCircuitBuildTimeout {learns}\n" in torrc
+
+
 def test_each_circuit_of_a_workload_is_a_loop_of_downloads_with_its_own_credentials(
     penstock: Command, programs: list[str]
 ) -> None:
@@ -275,6 +284,15 @@ def test_a_scenario_with_numbered_networks_keeps_its_network_when_the_seed_chang
         (("relay.hop_control='n23'", "client.hop_control='n23'"), "n23"),
         (("client.optimistic_data=true",), "add --set client.optimistic_data=false"),
         (("network.jitter='1 ms'",), "jitter"),
+        (
+            (
+                "relays.entry.flags=['guard']",
+                "relays.exit.flags=['exit']",
+                "clients.web.path='tor'",
+                "clients.web.build_timeout={ min_circuits = 20 }",
+            ),
+            "other parameters than C tor",
+        ),
         (("relays.middle.bandwidth_rate='20 KiB/s'",), "at least 76800 B/s"),
         (("relay.refill='1 s'", "relay.refill_unblock='none'"), "relay.refill_unblock"),
         (("clients.web.path=['entry', 'exit']",), "a path of 2 relays"),

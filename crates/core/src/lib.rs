@@ -6,7 +6,8 @@
 //!
 //! Layers, in order: [`cell`] (cells and messages), [`kernel`] (the host), [`datagram`] (cells without TCP),
 //! [`token_bucket`]. Then the algorithms: [`circuit_policy`], [`scheduler`], [`edge_control`], [`hop_control`],
-//! [`throttle`], [`channel_map`]. Last, [`relay`] owns channels, circuits and streams and calls the algorithms.
+//! [`throttle`], [`channel_map`]. [`relay`] owns channels, circuits and streams and calls the algorithms. Last,
+//! [`build_times`] tells a client how long to wait for a circuit.
 //!
 //! # The contract of a driver
 //!
@@ -22,6 +23,7 @@
 //! Then it moves the socket to the end of the queue, if the socket is still ready and the relay still wants this
 //! readiness.
 
+pub mod build_times;
 pub mod cell;
 pub mod channel_map;
 pub mod circuit_policy;

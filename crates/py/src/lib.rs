@@ -122,6 +122,9 @@ fn run<'py>(
     dict.set_item("sendmes", stats.sendmes)?;
     dict.set_item("relay_calls", stats.relay_calls)?;
     dict.set_item("relay_queries", stats.relay_queries)?;
+    dict.set_item("timed_out_circuits", stats.timed_out_circuits)?;
+    dict.set_item("test_circuits", stats.test_circuits)?;
+    dict.set_item("build_timeout_s", stats.build_timeout_s)?;
     dict.set_item("peak_heap_bytes", peak_heap_bytes + control.peak_of_others())?;
     Ok(dict)
 }

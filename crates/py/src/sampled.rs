@@ -1,6 +1,7 @@
 //! One variant in one sampled network, as dictionaries for the export to other tools.
 
 use penstock_core::RelayConfig;
+use penstock_core::build_times::BuildTimeParameters;
 use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, PriorityClass};
 use penstock_core::edge_control::EdgeControlConfig;
@@ -9,7 +10,7 @@ use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::throttle::{Aggregate, ThrottleConfig};
 use penstock_scenario::Scenario;
 use penstock_scenario::model::{
-    Activity, Amount, Host, Latency, LossOf, Path, Span, Tcp, TcpProfile, Workload,
+    Activity, Amount, BuildLimit, Host, Latency, LossOf, Path, Span, Tcp, TcpProfile, Workload,
 };
 use penstock_units::{DataRate, Duration, Rng, Seed};
 use pyo3::prelude::*;
@@ -64,7 +65,13 @@ pub(crate) fn dict<'py>(py: Python<'py>, scenario: &Scenario, seed: u64) -> PyRe
         dict.set_item("relays", relays)?;
         dict.set_item("guards", guards)?;
         dict.set_item("circuit_lifetime_s", group.circuit_lifetime.map(|time| time.as_secs_f64()))?;
-        dict.set_item("build_timeout_s", group.build_timeout.map(|time| time.as_secs_f64()))?;
+        let (build_timeout, learns) = match group.build_timeout {
+            None => (None, None),
+            Some(BuildLimit::Fixed(time)) => (Some(time.as_secs_f64()), None),
+            Some(BuildLimit::Adaptive(own)) => (None, Some(own == BuildTimeParameters::default())),
+        };
+        dict.set_item("build_timeout_s", build_timeout)?;
+        dict.set_item("learns_as_tor", learns)?;
         dict.set_item("servers", group.servers.to_vec())?;
         dict.set_item("tor", tor(py, &group.config)?)?;
         clients.append(dict)?;

@@ -23,6 +23,12 @@ pub struct RunStats {
     pub relay_calls: u64,
     /// The number of times that relays asked the kernel for the state of a channel's socket.
     pub relay_queries: u64,
+    /// The number of circuits over the build timeout, with test circuits.
+    pub timed_out_circuits: u64,
+    /// The number of test circuits, which clients with an adaptive build timeout build to learn it.
+    pub test_circuits: u64,
+    /// The median of the adaptive build timeouts at the end of the run [s]; `None` if no client has learned one.
+    pub build_timeout_s: Option<f64>,
     /// The peak heap of the run's thread [B].
     pub peak_heap_bytes: u64,
 }

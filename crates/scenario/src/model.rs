@@ -9,6 +9,7 @@ use crate::rtt_matrix::RttMatrix;
 use crate::values::{
     BUFFER, Choice, Flag, Fraction, Or, SAMPLED_TIME, Size, TEXT, TIME_OR_ZERO, Texts, Whole,
 };
+use penstock_core::build_times::BuildTimeParameters;
 use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
@@ -651,14 +652,31 @@ pub struct ClientGroup {
     pub at_entry: bool,
     /// Maximum age of a circuit since its first stream. Later streams use a new circuit.
     pub circuit_lifetime: Option<Duration>,
-    /// Time after which a client gives up building a circuit.
-    pub build_timeout: Option<Duration>,
+    /// Time after which a client gives up building a circuit. It is adaptive only if the client draws its paths.
+    pub build_timeout: Option<BuildLimit>,
     /// Indices of the clients' servers; never empty. Each download uses a random one. Groups can share this list in
     /// memory.
     pub servers: Arc<[usize]>,
 }
 
+/// The time after which a client gives up building a circuit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BuildLimit {
+    /// The same time for all circuits, above zero.
+    Fixed(Duration),
+    /// Each client learns the time from the build times of its circuits.
+    Adaptive(BuildTimeParameters),
+}
+
 impl ClientGroup {
+    /// The parameters with which the clients learn their build timeout; `None` if they do not.
+    pub fn build_times(&self) -> Option<BuildTimeParameters> {
+        match self.build_timeout {
+            Some(BuildLimit::Adaptive(parameters)) if self.path != Path::Direct => Some(parameters),
+            _ => None,
+        }
+    }
+
     /// Whether streams of several workloads share a client's only circuit.
     pub fn shares_circuit(&self) -> bool {
         self.workloads.len() > 1 && !self.isolate

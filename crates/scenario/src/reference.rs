@@ -9,6 +9,7 @@ use crate::sections::network::PairKeys;
 use crate::sections::places::{EdgeKeys, PlaceKeys};
 use crate::sections::run::StopKeys;
 use crate::sections::workloads::{MarkovKeys, TgenKeys};
+use penstock_core::build_times::BuildTimeParameters;
 
 pub use crate::keys::{AlgorithmInfo, PartnerInfo};
 pub use crate::sections::SectionInfo;
@@ -75,6 +76,7 @@ pub fn sections() -> Vec<SectionInfo> {
     let tables = [
         SectionInfo::of::<StopKeys>(),
         SectionInfo::of::<Costs>(),
+        SectionInfo::of::<BuildTimeParameters>(),
         SectionInfo::of::<Dumbbell>(),
         SectionInfo::of::<PairKeys>(),
         SectionInfo::of::<PlaceKeys>(),

@@ -69,6 +69,24 @@ mistakes! {
     a_throttle_of_a_client_is_rejected:
         "workload = \"web\"\npath" => "workload = \"web\"\nthrottle = { kind = \"static\", rate = \"5 KiB/s\" }\npath",
         "x.toml:23: clients.web.throttle.kind: a client serves no other clients that it could throttle; set the throttle of relays";
+    a_fixed_path_with_an_adaptive_build_timeout_is_rejected:
+        "workload = \"web\"\npath" => "workload = \"web\"\nbuild_timeout = \"adaptive\"\npath",
+        "x.toml:23: clients.web.build_timeout: all circuits of this client have the same relays, so another circuit is as slow; set a duration or \"none\", or set path to \"tor\" or \"weighted\"";
+    an_unknown_build_timeout_is_rejected:
+        "workload = \"web\"\npath" => "workload = \"web\"\nbuild_timeout = \"learned\"\npath",
+        "x.toml:23: clients.web.build_timeout: \"learned\" is no duration: it does not start with a number; write it like \"80 ms\" (ns, us, ms, s, min, h); or \"adaptive\"; or \"none\"; or \"auto\"";
+    an_unknown_key_of_an_adaptive_build_timeout_is_rejected:
+        "workload = \"web\"\npath" => "workload = \"web\"\nbuild_timeout = { min_circuit = 20 }\npath",
+        "x.toml:23: clients.web.build_timeout.min_circuit: this key is unknown; did you mean min_circuits?";
+    a_close_quantile_below_the_quantile_is_rejected:
+        "path = [\"entry\", \"middle\", \"exit\"]" => "path = \"weighted\"\nbuild_timeout = { close_quantile = 0.5 }",
+        "x.toml:24: clients.web.build_timeout.close_quantile: 0.5 is too small; it must be at least quantile, 0.8";
+    more_timeouts_than_recent_circuits_are_rejected:
+        "path = [\"entry\", \"middle\", \"exit\"]" => "path = \"weighted\"\nbuild_timeout = { recent_circuits = 10 }",
+        "x.toml:24: clients.web.build_timeout.max_timeouts: 18 is too large; it must be at most recent_circuits, 10";
+    a_least_build_timeout_above_the_first_is_rejected:
+        "path = [\"entry\", \"middle\", \"exit\"]" => "path = \"weighted\"\nbuild_timeout = { min_timeout = \"2 min\" }",
+        "x.toml:24: clients.web.build_timeout.min_timeout: \"2 min\" is too long; it must be at most initial_timeout, \"1 min\"";
     a_duplicate_workload_is_rejected:
         "workload = \"web\"\npath" => "workload = [\"web\", \"web\"]\npath",
         "x.toml:22: clients.web.workload: \"web\" is listed twice; for several circuits of one workload set its circuits";
@@ -919,6 +937,8 @@ fn a_key_without_effect_gives_a_warning() {
     let weighted = ["client.hops=2", "client.circuit_lifetime=1 min", "client.build_timeout=1 min"];
     for sets in [
         &weighted[..],
+        &["client.build_timeout=adaptive"],
+        &["client.build_timeout=adaptive", "client.build_timeout.min_circuits=20"],
         &["network.latency=geographic", "network.access=1 ms"],
         &["trace.cells=10", "trace.workloads=[]"],
     ] {

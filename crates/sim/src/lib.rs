@@ -38,7 +38,7 @@ use penstock_core::Counters;
 pub use penstock_core::datagram::DatagramCounters;
 use penstock_record::{RunStats, Tables};
 use penstock_scenario::Scenario;
-use penstock_units::{Bytes, Cells, Seed};
+use penstock_units::{Bytes, Cells, Duration, Seed};
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -65,6 +65,10 @@ pub struct NodeReport {
     pub name: String,
     /// Whether the node is a relay; otherwise it is a client.
     pub is_relay: bool,
+    /// What a client with an adaptive build timeout has learned.
+    pub build_times: Option<BuildTimesReport>,
+    /// The number of the client's circuits that were over the build timeout, with test circuits [1].
+    pub timed_out: u32,
     /// The number of reads, writes and datagrams on channels.
     pub calls: u64,
     /// The number of times that the node asked for the state of a channel's socket.
@@ -81,6 +85,17 @@ pub struct NodeReport {
     pub datagrams: DatagramCounters,
     /// Cells that the node sent in datagrams and that the peer has not acknowledged.
     pub unacknowledged: Cells,
+}
+
+/// The adaptive build timeout of a client at the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildTimesReport {
+    /// The current timeout.
+    pub timeout: Duration,
+    /// Whether the client has enough build times for an estimate.
+    pub is_learned: bool,
+    /// The number of test circuits [1].
+    pub tests: u32,
 }
 
 /// Cells, connections and packets between the nodes at the end of a run.

@@ -283,6 +283,13 @@ impl<'a> Run<'a> {
             sendmes: nodes.iter().map(|node| node.counters.all_sendmes()).sum(),
             relay_calls: relays().map(|node| node.calls).sum(),
             relay_queries: relays().map(|node| node.queries).sum(),
+            timed_out_circuits: nodes.iter().map(|node| u64::from(node.timed_out)).sum(),
+            test_circuits: nodes
+                .iter()
+                .filter_map(|node| node.build_times)
+                .map(|own| u64::from(own.tests))
+                .sum(),
+            build_timeout_s: learned_timeout(&nodes),
             ..RunStats::default()
         };
         let is_done = |sock: crate::net::SockRef| worlds[self.plan.shard(sock.host)].net.is_done(sock);
@@ -299,6 +306,14 @@ impl<'a> Run<'a> {
         let balance = stats.events as f64 / (stats.events - self.parallel_events).max(1) as f64;
         crate::Outcome { tables, stats, nodes, network, balance }
     }
+}
+
+/// The median build timeout of the clients that have learned it [s].
+fn learned_timeout(nodes: &[crate::NodeReport]) -> Option<f64> {
+    let learned = nodes.iter().filter_map(|node| node.build_times).filter(|own| own.is_learned);
+    let mut timeouts: Vec<_> = learned.map(|own| own.timeout).collect();
+    timeouts.sort_unstable();
+    timeouts.get(timeouts.len() / 2).map(|timeout| timeout.as_secs_f64())
 }
 
 /// Samples the clients of all shards. A client and the guard that throttles it may be in different shards.

@@ -6,6 +6,7 @@
 //!
 //! A client is dormant until its first session starts. Until then, only its start time is stored.
 
+mod build_times;
 mod open;
 
 use crate::awake::Awake;
@@ -31,10 +32,12 @@ use penstock_core::reason::{DestroyReason, EndReason};
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position};
-use penstock_scenario::model::{Activity, Phase as RefillPhase, Scenario, Switch};
+use penstock_scenario::model::{Activity, BuildLimit, Phase as RefillPhase, Scenario, Switch};
 use penstock_units::{Cells, Duration, Instant, fifo::take_first};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use build_times::Learner;
 
 const STEPS_PER_CHECK: u64 = 4096;
 
@@ -103,6 +106,10 @@ struct Node {
     /// The parallel sessions of a client, or of all clients that are a part of this relay. In a replay, a client without
     /// recorded downloads has none.
     sessions: Vec<Client>,
+    /// `None` if the client does not learn its build timeout.
+    learner: Option<Box<Learner>>,
+    /// The number of circuits that were over the build timeout [1].
+    timed_out: u32,
     /// The node's relay or onion proxy; `None` for servers and clients without Tor.
     tor: Option<Relay<SimCell>>,
     /// When the node's relay timer expires next.
@@ -181,11 +188,14 @@ impl<'a> World<'a> {
                 self.net.limit_peers(id, relays);
             }
         }
+        let mut first = Instant::FAR_FUTURE;
         for (session, client) in (0..).zip(&mut node.sessions) {
             let at = client.draw_start(scenario);
+            first = first.min(at);
             self.net.set_timer(id, at, Timer::Client(session, 0));
         }
         self.nodes.insert(id, node);
+        self.begin_tests(id, first);
         self.arm_timer(id);
         self.net.set_now(now);
     }
@@ -282,6 +292,7 @@ impl<'a> World<'a> {
                 Step::Timer(Timer::Client(session, generation)) => {
                     self.on_client_timer(id, session, generation)
                 }
+                Step::Timer(Timer::BuildTimes) => self.on_build_times_timer(id),
                 Step::Timer(Timer::ClientScript(session, generation)) => {
                     self.on_client_script_timer(id, session, generation)
                 }
@@ -290,9 +301,11 @@ impl<'a> World<'a> {
                 }
             }
             // Most packets are TCP segments that do not affect the relay.
-            if matches!(step, Step::Timer(Timer::Relay | Timer::Client(..) | Timer::ClientScript(..)))
-                || (self.net.has_work(id) && !self.net.is_in_batch(id))
-            {
+            let acts = matches!(
+                step,
+                Step::Timer(Timer::Relay | Timer::Client(..) | Timer::BuildTimes | Timer::ClientScript(..))
+            );
+            if acts || (self.net.has_work(id) && !self.net.is_in_batch(id)) {
                 self.process(id);
             }
         }
@@ -415,6 +428,7 @@ impl<'a> World<'a> {
                         tor.use_datagrams(channel);
                     }
                     tor.on_channel_open(now, channel, offer, &mut kernel);
+                    self.start_timing(id);
                 }
                 NetEvent::Accepted(sock, peer) => {
                     let channel = tor.accept_channel(now, PeerId(peer), to_client);
@@ -591,9 +605,14 @@ impl World<'_> {
         let scenario = self.scenario;
         let Some(client) = self.client(id, session) else { return };
         client.enter(Phase::Building);
-        let generation = client.generation;
-        if let Some(timeout) = scenario.clients[client.index].group.build_timeout {
-            self.net.set_timer(id, now + timeout, Timer::Client(session, generation));
+        let (generation, owner) = (client.generation, client.circuit_owner);
+        let due = match scenario.clients[client.index].group.build_timeout {
+            None => None,
+            Some(BuildLimit::Fixed(timeout)) => Some(now + timeout),
+            Some(BuildLimit::Adaptive(_)) => self.build_due(id, owner),
+        };
+        if let Some(due) = due {
+            self.net.set_timer(id, due.max(now), Timer::Client(session, generation));
         }
     }
 
@@ -603,10 +622,13 @@ impl World<'_> {
         let scenario = self.scenario;
         let Some(owner) = self.client(id, session).map(|client| client.circuit_owner) else { return };
         let Some(Client { circuit, index, .. }) = self.client(id, owner) else { return };
-        let timeout = scenario.clients[*index].group.build_timeout.unwrap_or_default();
+        let Some(BuildLimit::Fixed(timeout)) = scenario.clients[*index].group.build_timeout else {
+            return self.expire_building(id, session);
+        };
         // If several sessions wait for this circuit, the first session replaces the circuit.
         if circuit.as_ref().is_some_and(|circuit| now >= circuit.begun + timeout) {
             self.drop_circuit(id, owner);
+            self.nodes[id as usize].timed_out += 1;
         }
         if self.client(id, owner).is_some_and(|owner| owner.circuit.is_none()) {
             self.build(id, owner);
@@ -629,15 +651,22 @@ impl World<'_> {
         let (workload, index) = (client.workload, client.index);
         let path = client.draw_path(scenario);
         let second = client.draw_second(scenario, &path);
-        let mut circuit = self.open_circuit(id, (index, workload), &path);
-        circuit.second = second.map(|path| Box::new(self.open_circuit(id, (index, workload), &path)));
+        let mut circuit = self.open_circuit(id, (index, Some(workload)), &path);
+        let set = circuit.number;
+        circuit.second = second
+            .map(|path| Circuit { set, ..self.open_circuit(id, (index, Some(workload)), &path) }.into());
         if let Some(client) = self.client(id, session) {
             client.circuit = Some(circuit);
         }
     }
 
-    /// Begins to build one circuit of a client and its workload.
-    fn open_circuit(&mut self, id: HostId, (index, workload): (usize, usize), path: &[usize]) -> Circuit {
+    /// Begins to build one circuit of a client and its workload. A test circuit has none.
+    fn open_circuit(
+        &mut self,
+        id: HostId,
+        (index, workload): (usize, Option<usize>),
+        path: &[usize],
+    ) -> Circuit {
         let now = self.net.now();
         let scenario = self.scenario;
         let model = &scenario.clients[index];
@@ -649,10 +678,12 @@ impl World<'_> {
             path.iter().map(|relay| plan.scenario.relays[*relay].host.name.clone()).collect();
         let name = self.client_name(id, index);
         let number = self.observer.circuit_begun(now, id, name.clone(), &names);
-        let shared = model.group.workloads.iter().filter(|_| model.group.shares_circuit());
-        let workloads = shared.chain([&workload]).copied();
-        let traced = scenario.trace.follows(&model.host.name, workloads, plan.seed);
-        if traced {
+        let traced = workload.filter(|workload| {
+            let shared = model.group.workloads.iter().filter(|_| model.group.shares_circuit());
+            let workloads = shared.chain([workload]).copied();
+            scenario.trace.follows(&model.host.name, workloads, plan.seed)
+        });
+        if let Some(workload) = traced {
             // A shared circuit is recorded with its first workload.
             let workload = plan.workload_names[workload].clone();
             let nodes: Vec<HostId> = std::iter::once(id).chain(beyond.iter().copied()).collect();
@@ -665,10 +696,13 @@ impl World<'_> {
         let tor = self.nodes[id as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = beyond[1..].iter().map(|relay| PeerId(*relay));
         let index = tor.open_circuit(now, PeerId(beyond[0]), rest, controlled);
+        let traced = traced.is_some();
         let own = SimHandshake { circuit: number, hop: 0, traced, congestion: Negotiation::Nothing };
         self.place(id, index, own);
-        let (is_built, dirty, streams, second) = (false, None, 0, None);
-        Circuit { index, number, relays, begun: now, is_built, dirty, streams, second }
+        let timed = self.timed_from(id, index);
+        let (built, is_built, dirty, streams, second) = (None, false, None, 0, None);
+        let set = number;
+        Circuit { index, number, relays, begun: now, timed, built, is_built, dirty, streams, set, second }
     }
 
     /// The name of a client, which may be a part of a relay.
@@ -720,13 +754,36 @@ impl World<'_> {
 
     fn on_circuit_built(&mut self, id: HostId, built: CircuitIndex) {
         let now = self.net.now();
+        if let Some(circuit) = self.measured(id, built).cloned() {
+            self.record_built(&circuit);
+            return self.on_measured(id, built);
+        }
         let Some(session) = self.session_with(id, built) else { return };
         let Some(circuit) = self.client(id, session).and_then(|client| client.circuit.as_mut()) else {
             return;
         };
-        let number = circuit.number;
         let is_leg = circuit.second.is_some();
-        let Some(circuit) = circuit.legs().find(|leg| leg.index == built).cloned() else { return };
+        let Some(leg) = circuit.leg_mut(built) else { return };
+        leg.built = Some(now);
+        let (circuit, set) = (leg.clone(), leg.set);
+        self.record_built(&circuit);
+        if !self.learn(id, session, built) {
+            return;
+        }
+        if !is_leg {
+            self.on_circuit_usable(id, built);
+        } else if let Some(tor) = &mut self.nodes[id as usize].tor {
+            let mut kernel = HostKernel::new(&mut self.net, id);
+            // Without congestion control at the exit, the circuits cannot be linked. The client then uses only one.
+            if !tor.link_circuit(now, built, nonce(set.into()), &mut kernel) {
+                self.use_alone(id, session, built);
+            }
+        }
+    }
+
+    /// Records a complete circuit, and counts it at its relays.
+    fn record_built(&mut self, circuit: &Circuit) {
+        let now = self.net.now();
         for (hop, relay) in circuit.relays.iter().enumerate() {
             let position = position(hop + 1, circuit.relays.len() + 1);
             let place = POSITIONS.iter().position(|known| *known == position).expect("no relay is a client");
@@ -736,16 +793,7 @@ impl World<'_> {
                 self.net.outbox.push(*relay, Mail::Served(place));
             }
         }
-        self.observer.circuit_built(&circuit, now);
-        if !is_leg {
-            self.on_circuit_usable(id, built);
-        } else if let Some(tor) = &mut self.nodes[id as usize].tor {
-            let mut kernel = HostKernel::new(&mut self.net, id);
-            // Without congestion control at the exit, the circuits cannot be linked. The client then uses only one.
-            if !tor.link_circuit(now, built, nonce(number.into()), &mut kernel) {
-                self.use_alone(id, session, built);
-            }
-        }
+        self.observer.circuit_built(circuit, now);
     }
 
     /// Gives up the other leg of a circuit that cannot be linked.
@@ -882,6 +930,7 @@ impl World<'_> {
         for client in sessions {
             client.retired.retain_mut(|old| !old.has_leg(circuit) || old.lose_leg(circuit, continues));
         }
+        self.forget_measured(id, circuit);
         let Some(session) = self.session_with(id, circuit) else { return };
         let Node { sessions, tor, .. } = &mut self.nodes[id as usize];
         let continues =
@@ -1114,6 +1163,8 @@ impl World<'_> {
         Some(crate::NodeReport {
             name: node.name.to_string(),
             is_relay: matches!(self.plan.builder(id), Builder::Relay(..)),
+            build_times: node.learner.as_deref().map(Learner::report),
+            timed_out: node.timed_out,
             calls: self.net.hosts[id as usize].calls,
             queries: self.net.hosts[id as usize].queries,
             counters: tor.counters(),
@@ -1154,7 +1205,7 @@ impl Builder<'_> {
             None => Client::all(index, scenario, seed),
             Some(record) => Client::replayed(index, scenario, seed, record),
         };
-        let (sessions, tor) = match self {
+        let (sessions, learner, tor) = match self {
             Builder::Relay(index, relay) => {
                 let mut all: Vec<Client> = Vec::new();
                 for client in plan.clients_at.get(index).into_iter().flatten() {
@@ -1162,17 +1213,21 @@ impl Builder<'_> {
                     all.extend(sessions(*client));
                     all[before as usize..].iter_mut().for_each(|session| session.circuit_owner += before);
                 }
-                (all, Some(tor(&relay.config, relay.refill_phase)))
+                (all, None, Some(tor(&relay.config, relay.refill_phase)))
             }
             Builder::Client(index, client) => {
                 let tor = self.has_tor().then(|| tor(&client.group.config, client.group.refill_phase));
-                (sessions(*index), tor)
+                let sessions = sessions(*index);
+                let learner = Learner::new(*index, &sessions, scenario, seed);
+                (sessions, learner, tor)
             }
-            Builder::Server(_) => (Vec::new(), None),
+            Builder::Server(_) => (Vec::new(), None, None),
         };
         Node {
             name: name.clone(),
             sessions,
+            learner,
+            timed_out: 0,
             tor,
             timer: None,
             armed: Vec::new(),

@@ -118,6 +118,8 @@ def _of_circuits(sampled: Sampled) -> Iterator[str]:
         lifetime = client["circuit_lifetime_s"]
         if lifetime is not None and lifetime < 10:
             yield f"{place} has a circuit_lifetime below C tor's 10 s"
+        if client["learns_as_tor"] is False:
+            yield f"{place} learns its build timeout with other parameters than C tor; set build_timeout = 'adaptive'"
 
 
 def _of_traffic(sampled: Sampled) -> Iterator[str]:

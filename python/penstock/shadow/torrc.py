@@ -127,7 +127,7 @@ def client(client: SampledClient, nodes: Sequence[Node]) -> str:
         "ConnectionPadding 0",
         "CircuitPadding 0",
         f"SocksPort 127.0.0.1:{SOCKS_PORT} IsolateSOCKSAuth KeepAliveIsolateSOCKSAuth",
-        "LearnCircuitBuildTimeout 0",
+        f"LearnCircuitBuildTimeout {int(client['learns_as_tor'] is not None)}",
         f"CircuitBuildTimeout {max(1, round(client['build_timeout_s'] or BUILD_TIMEOUT_S))} seconds",
         f"MaxCircuitDirtiness {LONGEST_USE_S if lifetime is None else round(lifetime)} seconds",
         "PathBiasUseThreshold 10000",

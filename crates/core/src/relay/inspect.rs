@@ -109,6 +109,11 @@ impl<C: Cell> Relay<C> {
         self.parts.channels.contains(channel)
     }
 
+    /// Whether the channel is open.
+    pub fn is_open(&self, channel: ChannelKey) -> bool {
+        self.parts.channels.get(channel).is_some_and(|state| state.open)
+    }
+
     /// Whether an open or opening channel to `peer` exists.
     pub fn has_channel(&self, peer: PeerId) -> bool {
         self.parts.channels.has_peer(peer)

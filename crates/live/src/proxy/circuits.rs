@@ -5,12 +5,12 @@
 
 mod sets;
 
-use super::build_times::BuildTimeout;
 use super::isolation::Isolation;
 use super::network::Router;
 use super::path::Purpose;
 use crate::directory::Fingerprint;
 use penstock_core::CircuitIndex;
+use penstock_core::build_times::BuildTimeout;
 use penstock_core::conflux::Nonce;
 use penstock_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};

@@ -14,12 +14,12 @@
 //! | `path` | the choice of exit and middle relay |
 //! | `guards` | the persistent sample of guards |
 //! | `network`, `ports`, `nodes` | the relays of the consensus, their exit ports, lists of relays in the torrc |
-//! | `build_times` | the learned timeout for building circuits |
 //! | `state` | the state file |
+//!
+//! The core learns the timeout for building circuits (`penstock_core::build_times`).
 //!
 //! Source: path-spec; guard-spec; socks-extensions.
 
-pub(crate) mod build_times;
 pub(crate) mod circuits;
 pub(crate) mod guards;
 pub(crate) mod isolation;

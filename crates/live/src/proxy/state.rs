@@ -3,9 +3,9 @@
 //! The lines have the keywords of C tor's file `state`.
 //! Deviation: a guard's line lacks the fields of C tor's path bias detection, so C tor cannot read this file.
 
-use super::build_times::BuildTimes;
 use super::guards::GuardRecord;
 use crate::atomic;
+use penstock_core::build_times::BuildTimes;
 use penstock_network::document::{hex, to_hex};
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -133,7 +133,7 @@ mod tests {
         let guards = vec![guard(1, Some(time(1_700_000_100))), guard(2, None)];
         let mut state = State::default();
         state.guards.insert("default".into(), guards.clone());
-        (1..200).for_each(|millis| state.build_times.on_built(Duration::from_millis(millis * 7)));
+        (1..200).for_each(|millis| state.build_times.on_built(Duration::from_millis(millis * 7), false));
         state.build_times.on_unfinished();
         state.save(&path).unwrap();
         let again = State::load(&path).unwrap();

@@ -4,10 +4,13 @@ use super::nodes::{CountKeys, HostKeys, LinkKeys, Names, host};
 use super::tor::{OfClient, TorKeys};
 use super::workloads::find_workload;
 use crate::error::{ConfigError, listed_briefly};
-use crate::keys::{Read, section, sections};
-use crate::model::{Activity, Client, ClientGroup, Host, Path, Relay, Server, Span, Workload};
-use crate::tree::{Node, Value};
-use crate::values::{Choice, Flag, Or, SPAN, Site, TIME, TIME_OR_ZERO, Texts, ValueType, Whole};
+use crate::keys::{Read, Section as _, in_table, keys, section, sections};
+use crate::model::{Activity, BuildLimit, Client, ClientGroup, Host, Path, Relay, Server, Span, Workload};
+use crate::tree::{Node, Table, Value};
+use crate::values::{
+    Choice, Flag, Fraction, Or, Parameter, SPAN, Site, TIME, TIME_OR_ZERO, Texts, ValueType, Whole,
+};
+use penstock_core::build_times::BuildTimeParameters;
 use penstock_core::circuit_policy::PriorityClass;
 use penstock_core::conflux::DesiredUx;
 use penstock_core::throttle::ThrottleConfig;
@@ -37,8 +40,10 @@ section! {
         /// circuit. "auto" is 10 min with `path = "tor"`, and otherwise no limit.
         circuit_lifetime: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
         /// The time limit for building a circuit (torrc CircuitBuildTimeout). After it, the client abandons the circuit
-        /// and builds another one. "auto" is 60 s with `path = "tor"`, and otherwise no limit.
-        build_timeout: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
+        /// and builds another one. "auto" is 60 s with `path = "tor"`, and otherwise no limit. With "adaptive", each
+        /// client learns the limit from its circuits, as C tor does (torrc LearnCircuitBuildTimeout). A table is
+        /// "adaptive" with other consensus parameters.
+        build_timeout: Option<Option<BuildLimit>> = Or("auto", Or("none", Limit)), Is("auto");
         /// Sends the request right after BEGIN, before CONNECTED arrives (proposal 174).
         optimistic_data: bool = Flag, Is("false");
         /// The class that the client requests from each relay of a circuit, before the first stream (KIST section 5.1).
@@ -129,10 +134,77 @@ impl ValueType for Starts {
     }
 }
 
+keys! {
+    BuildTimeParameters("client.build_timeout") {
+        /// The number of build times that a client needs before it adapts the limit (consensus cbtmincircs). C tor keeps
+        /// the last 1000.
+        min_circuits = Whole::from_1_to(1000), Is("100");
+        /// While a client has too few build times, it builds a circuit without streams in each interval (consensus
+        /// cbttestfreq). With "none", it learns only from circuits with streams.
+        test_interval = Or("none", TIME), Is("10 s");
+        /// The share of circuits that are built within the limit (consensus cbtquantile).
+        quantile = Fraction, Is("0.8");
+        /// The share of circuits that are built before the client closes them. Until then, a circuit over the limit
+        /// only shows its build time (consensus cbtclosequantile).
+        close_quantile = Fraction, Is("0.99");
+        /// The limit until the client has enough build times. No circuit closes earlier (consensus cbtinitialtimeout).
+        initial_timeout = TIME, Is("60 s");
+        /// The least limit (consensus cbtmintimeout).
+        min_timeout = TIME, Is("10 ms");
+        /// The number of most frequent build times, in bins of 10 ms, whose mean is the start of the Pareto distribution
+        /// (consensus cbtnummodes).
+        modes = Whole::from_1_to(20), Is("10");
+        /// The number of last circuits that show whether the network has changed (consensus cbtrecentcount).
+        recent_circuits = Whole::from_1_to(1000), Is("20");
+        /// If so many of the last circuits were over the limit, the client forgets its build times and learns again
+        /// (consensus cbtmaxtimeouts).
+        max_timeouts = Whole::from_1_to(1000), Is("18");
+    }
+}
+
+/// Value type of `build_timeout`: a fixed limit, or one that each client learns.
+struct Limit;
+
+impl ValueType for Limit {
+    type Value = BuildLimit;
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<(BuildLimit, Value), ConfigError> {
+        let learned = in_table::<BuildTimeParameters>();
+        let (parameters, shown) = match &node.value {
+            Value::Table(_) => learned.read(node, site)?,
+            Value::Text(text) if text == "adaptive" => {
+                learned.read(&Node::of_table(Table::new(), node.at), site)?
+            }
+            _ => {
+                let (limit, shown) = TIME.read(node, site).map_err(|mut error| {
+                    error.message += "; or \"adaptive\"";
+                    error
+                })?;
+                return Ok((BuildLimit::Fixed(limit), shown));
+            }
+        };
+        Ok((BuildLimit::Adaptive(parameters), shown))
+    }
+
+    fn describe(&self) -> String {
+        let table = in_table::<BuildTimeParameters>().describe();
+        format!("\"adaptive\", {table}, or {}", TIME.describe())
+    }
+
+    fn unit(&self) -> &'static str {
+        TIME.unit()
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        BuildTimeParameters::parameters()
+    }
+}
+
 const MAX_CIRCUIT_DIRTINESS: Duration = Duration::from_secs(600);
 
 /// C tor's CircuitBuildTimeout before C tor has measured circuits.
-/// Deviation: C tor adapts this timeout to its circuits, such that 80 % of them are built in time.
+/// Deviation: C tor adapts this timeout to its circuits, such that 80 % of them are built in time. Penstock does so only
+/// with `build_timeout = "adaptive"`.
 const CIRCUIT_BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of hops. A circuit may have eight RELAY_EARLY cells, and each extension uses one.
@@ -196,17 +268,17 @@ impl Clients<'_> {
         check_entry(read, &path)?;
         let second_path = self.second_path(read, &path)?;
         self.check_sharing(read, &path, &workloads)?;
-        let of_tor = |set: Option<Option<Duration>>, auto| {
-            set.unwrap_or_else(|| matches!(path, Path::Tor { .. }).then_some(auto))
-        };
+        let is_tor = matches!(path, Path::Tor { .. });
         let host = host("clients", name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref());
         let group = ClientGroup {
             config: config.into(),
             refill_phase,
             workloads,
             isolate: work.isolate_workloads,
-            circuit_lifetime: of_tor(paths.circuit_lifetime, MAX_CIRCUIT_DIRTINESS),
-            build_timeout: of_tor(paths.build_timeout, CIRCUIT_BUILD_TIMEOUT),
+            circuit_lifetime: paths
+                .circuit_lifetime
+                .unwrap_or_else(|| is_tor.then_some(MAX_CIRCUIT_DIRTINESS)),
+            build_timeout: build_timeout(read, &path)?,
             path,
             second_path,
             each_guard,
@@ -414,6 +486,41 @@ impl Clients<'_> {
 
 /// The first relay of a path that differs between the clients of a group.
 const EACH_GUARD: &str = "each-guard";
+
+/// The limit for building a circuit of clients with this path.
+fn build_timeout(read: &Read<ClientsKeys>, path: &Path) -> Result<Option<BuildLimit>, ConfigError> {
+    let auto = matches!(path, Path::Tor { .. }).then_some(BuildLimit::Fixed(CIRCUIT_BUILD_TIMEOUT));
+    let limit = read.keys.paths.build_timeout.unwrap_or(auto);
+    let Some(BuildLimit::Adaptive(parameters)) = &limit else { return Ok(limit) };
+    let wrong = |key: &str, message: String| Err(read.wrong(&format!("build_timeout.{key}"), message));
+    let show = |key: &str| read.print(&format!("build_timeout.{key}")).unwrap_or_default();
+    if matches!(path, Path::Fixed(_) | Path::Listed) {
+        let message = "all circuits of this client have the same relays, so another circuit is as slow; set a duration or \"none\", or set path to \"tor\" or \"weighted\"";
+        return Err(read.wrong("build_timeout", message));
+    }
+    if parameters.close_quantile < parameters.quantile {
+        let (close, quantile) = (show("close_quantile"), show("quantile"));
+        return wrong(
+            "close_quantile",
+            format!("{close} is too small; it must be at least quantile, {quantile}"),
+        );
+    }
+    if parameters.max_timeouts > parameters.recent_circuits {
+        let (most, recent) = (show("max_timeouts"), show("recent_circuits"));
+        return wrong(
+            "max_timeouts",
+            format!("{most} is too large; it must be at most recent_circuits, {recent}"),
+        );
+    }
+    if parameters.min_timeout > parameters.initial_timeout {
+        let (least, initial) = (show("min_timeout"), show("initial_timeout"));
+        return wrong(
+            "min_timeout",
+            format!("{least} is too long; it must be at most initial_timeout, {initial}"),
+        );
+    }
+    Ok(limit)
+}
 
 /// Refuses a client at its entry, if its entry may change during a run or is the only relay.
 fn check_entry(read: &Read<ClientsKeys>, path: &Path) -> Result<(), ConfigError> {

@@ -10,6 +10,8 @@ pub(crate) enum Timer {
     Cpu,
     /// The end of a pause, hold or timeout of this session; ignored if the session's generation has changed.
     Client(u32, u32),
+    /// The client's next test circuit, or the end of the time in which it measures a slow circuit.
+    BuildTimes,
     /// The end of a pause in the client's script of this session; ignored if the session's generation has changed.
     ClientScript(u32, u32),
     /// The end of a pause in the server's script; ignored if the connection's generation has changed.

@@ -1,6 +1,7 @@
 //! Tests of whole networks: scenarios run from their text, and their tables are checked.
 
 mod buckets;
+mod build_times;
 mod changes;
 mod choices;
 mod clients;

@@ -31,13 +31,13 @@ pub(crate) fn record(outcome: &Outcome) -> Vec<RecordedDownload> {
     outcome.tables.transfers.iter().filter(|row| row.circuit.is_some()).map(downloads).collect()
 }
 
-fn replayed(scenario: &Scenario, downloads: Vec<RecordedDownload>, control: &Control) -> Outcome {
+pub(crate) fn replayed(scenario: &Scenario, downloads: Vec<RecordedDownload>, control: &Control) -> Outcome {
     let replay = Replay::new(scenario, downloads).unwrap_or_else(|why| panic!("{why}"));
     penstock_sim::replay(scenario, 1, 1, &replay, control).expect("the run is not cancelled")
 }
 
 /// Client, workload, time and size of each request, in one order.
-fn requests(outcome: &Outcome) -> Vec<(String, String, u64, u64)> {
+pub(crate) fn requests(outcome: &Outcome) -> Vec<(String, String, u64, u64)> {
     let request = |row: &Transfer| {
         (row.client.to_string(), row.workload.to_string(), instant(row.start_s).as_nanos(), row.bytes)
     };

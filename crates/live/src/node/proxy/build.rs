@@ -11,15 +11,13 @@ use penstock_core::edge_control::Negotiation;
 use penstock_core::{CircuitIndex, DestroyReason, Direction};
 use penstock_link::cell::Handshake;
 use penstock_link::crypto::ClientHandshake;
-use penstock_units::{Duration, Instant};
+use penstock_units::Instant;
 use std::collections::BTreeSet;
 
 /// After so many failed circuits, the client waits for the next tick [1].
 pub(super) const MAX_FAILURES: u32 = 5;
 /// Maximum number of exits that the client tries for one path [1].
 pub(super) const MAX_EXITS: usize = 8;
-/// Interval between two circuits that only measure build times (C tor `CBT_DEFAULT_TEST_FREQUENCY`).
-const TEST_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Proxy {
     /// Starts a circuit for a waiting request. Returns false if no path is possible.
@@ -39,10 +37,11 @@ impl Proxy {
     pub(super) fn build_ahead(&mut self, node: &mut Node, now: Instant) {
         let (none, mut impossible) = (BTreeSet::new(), BTreeSet::new());
         while self.may_begin() && self.paths().is_some() {
-            let learns = self.learns() && self.next_test <= now;
-            let Some(purpose) = self.circuits.lacks(now, &impossible, learns) else { return };
-            if learns {
-                self.next_test = now + TEST_INTERVAL;
+            let interval = self.build_times.parameters().test_interval.filter(|_| self.learns());
+            let interval = interval.filter(|_| self.next_test <= now);
+            let Some(purpose) = self.circuits.lacks(now, &impossible, interval.is_some()) else { return };
+            if let Some(interval) = interval {
+                self.next_test = now + interval;
             }
             if !self.build(node, now, purpose, None, &none) {
                 impossible.insert(purpose);
@@ -160,9 +159,10 @@ impl Proxy {
     }
 
     pub(super) fn on_built(&mut self, node: &mut Node, circuit: CircuitIndex) {
-        let Some((time, _)) = self.circuits.on_built(node.clock.now(), circuit) else { return };
+        let Some((time, in_time)) = self.circuits.on_built(node.clock.now(), circuit) else { return };
         if let Some(time) = time {
-            self.build_times.on_built(time);
+            let is_late = !in_time || time > self.build_times.timeout().timeout;
+            self.build_times.on_built(time, is_late);
         }
         self.has_news = true;
         self.link(node, circuit);
