@@ -80,7 +80,7 @@ class NetworkFacts(TypedDict):
     """The source of position weights: `document`, `computed`, or `even` if there are none."""
     described: int | None
     """The number of relays with a descriptor; none if no descriptors were given."""
-    kin: int
+    in_family: int
     """The number of relays that have another relay in their family."""
 
 

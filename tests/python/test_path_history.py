@@ -190,7 +190,7 @@ def test_relays_that_name_each_other_on_one_side_are_used_together(tmp_path: Pat
     file.write_text("".join(texts))
     found = path_history.ordered(write(tmp_path, consensus(range(30), 0)))
     outcome = path_history.sample(found, clients=5, descriptors=paths.described([file]))
-    assert (outcome.networks[0]["described"], outcome.networks[0]["kin"], outcome.circuits) == (30, 0, 30)
+    assert (outcome.networks[0]["described"], outcome.networks[0]["in_family"], outcome.circuits) == (30, 0, 30)
     every = " ".join(f"relay{other}" for other in range(30))
     file.write_text("".join(descriptor(relay, every) for relay in range(30)))
     with pytest.raises(PenstockError, match="1000 circuits in a row"):

@@ -27,8 +27,8 @@ pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
         let mut rng = Seed(1).stream("paths");
         if let Some([guard, middle, exit]) = selector.draw(&mut rng, &[]) {
             assert!(guard != middle && middle != exit && guard != exit, "each relay is on a path once");
-            let is_kin = |relay: usize| consensus.relays[relay].family.contains(&(middle as u32));
-            assert!(!is_kin(guard) && !is_kin(exit), "no path has two relays of a family");
+            let in_family = |relay: usize| consensus.relays[relay].family.contains(&(middle as u32));
+            assert!(!in_family(guard) && !in_family(exit), "no path has two relays of a family");
         }
         let mut sampler = Sampler::new(selector, Seed(2));
         if checked(sampler.advance(20, "consensus")).is_some() {

@@ -10,6 +10,7 @@ use crate::weights::PositionWeights;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The parts of a consensus that path selection needs.
@@ -332,7 +333,14 @@ impl<'a> Reader<'a> {
         let exits = policy.unwrap_or(flags.exit);
         self.lines.push(line);
         self.digests.push(digest);
-        self.relays.push(Relay { name, weight, flags, address: Some(address), family: Vec::new(), exits });
+        self.relays.push(Relay {
+            name,
+            weight,
+            flags,
+            address: Some(address),
+            family: Arc::default(),
+            exits,
+        });
         Ok(())
     }
 

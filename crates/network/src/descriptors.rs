@@ -5,13 +5,14 @@
 //! archive. If a relay has several server descriptors, the reader uses the latest. If their times are equal, it uses the
 //! first. A consensus with microdescriptors names the digest of each one. Signatures are not checked.
 //! Source: dir-spec sections 2.1.1 and 3.3.
+//! Deviation: a certificate of a family key for another relay is ignored. C tor rejects such a descriptor.
 //! Deviation: for families, C tor uses the server descriptor that the consensus names, which is not always the latest.
 
 use crate::consensus::{Consensus, LineError, once, time};
-use crate::document::{Item, hex, items, to_hex};
+use crate::document::{Item, base64, hex, items, to_hex};
 use crate::error::{Error, quoted};
-use crate::families::{self, Declaration};
-use crate::relay::Relay;
+use crate::families::{self, Certificate, Declaration, Rules};
+use crate::relay::{MAX_FAMILY, Relay};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 
@@ -54,6 +55,9 @@ struct Entry {
     fingerprint: Option<String>,
     bandwidth: Option<Bandwidth>,
     family: Declaration,
+    /// The Ed25519 identity.
+    identity: Option<[u8; 32]>,
+    certificates: Vec<Certificate>,
 }
 
 impl Descriptors {
@@ -82,7 +86,7 @@ impl Descriptors {
                 Err(Error::in_line(file, last, message))
             }
             None if is_cut => {
-                let message = "it is cut short: it ends inside of what -----BEGIN opened";
+                let message = "it is cut short: an object at its end has no -----END";
                 Err(Error::in_line(file, last, message))
             }
             None if !any => {
@@ -122,23 +126,39 @@ impl Descriptors {
                 once(&mut begun.fingerprint, fingerprint(&item.words()?)?, "fingerprint")?;
             }
             b"bandwidth" => once(&mut begun.bandwidth, bandwidth(&item.words()?)?, "bandwidth")?,
-            b"family" => begun.family.name(&item.words()?),
+            b"family" => begun.family.name(&item.words()?)?,
+            b"master-key-ed25519" => {
+                let key = item.argument(0).and_then(base64);
+                let key = key.map_err(|_| "master-key-ed25519 needs a key of 32 bytes in base64")?;
+                once(&mut begun.identity, key, "master-key-ed25519")?;
+            }
             b"family-cert" => {
                 let certificate = item.object("FAMILY CERT").ok();
-                certificate.and_then(|bytes| begun.family.certify_with(&bytes)).ok_or_else(|| {
-                    "family-cert has no certificate of a family; it needs a FAMILY CERT with its key"
-                        .to_owned()
-                })?;
+                let certificate = certificate.and_then(|bytes| Certificate::read(&bytes));
+                begun.certificates.push(certificate.ok_or(
+                    "family-cert has no certificate of a family; it needs a FAMILY CERT with its key",
+                )?);
             }
             b"router-signature" => {
-                let Entry { line, nickname, published, fingerprint, bandwidth, family } =
-                    entry.take().expect("it has begun");
+                let Entry {
+                    line,
+                    nickname,
+                    published,
+                    fingerprint,
+                    bandwidth,
+                    mut family,
+                    identity,
+                    certificates,
+                } = entry.take().expect("it has begun");
                 let lacks = |what: &str| {
                     format!("the descriptor of {nickname} of line {line} ends here without its {what} line")
                 };
                 let published = published.ok_or_else(|| lacks("published"))?;
                 let fingerprint = fingerprint.ok_or_else(|| lacks("fingerprint"))?;
                 let bandwidth = bandwidth.ok_or_else(|| lacks("bandwidth"))?;
+                for Certificate { id, .. } in certificates.iter().filter(|it| Some(it.relay) == identity) {
+                    family.certify(&[id])?;
+                }
                 let earlier = self.found.get(&fingerprint);
                 if earlier.is_none_or(|earlier| earlier.published < published) {
                     self.found.insert(fingerprint, Server { published, bandwidth, family });
@@ -163,7 +183,9 @@ impl Descriptors {
     /// Sets the families of a consensus' relays. Returns the number of relays with a descriptor. The name of the
     /// consensus in error messages is `file`.
     ///
-    /// If a relay has descriptors of both kinds, its microdescriptor counts. Fails if no relay has a descriptor.
+    /// If a relay has descriptors of both kinds, its microdescriptor counts. Fails if no relay has a descriptor, and if a
+    /// family has more than [`MAX_FAMILY`] other relays. The consensus parameters `use-family-lists` and
+    /// `use-family-ids` have an effect.
     pub fn connect(&self, consensus: &mut Consensus, file: &str) -> Result<usize, Error> {
         let of = |(relay, digest): (&Relay, &Option<[u8; 32]>)| {
             let micro = digest.as_ref().and_then(|digest| self.micro.get(digest));
@@ -177,7 +199,16 @@ impl Descriptors {
                 "none of its relays has one of the descriptors; use descriptors of the same days",
             ));
         }
-        families::connect(&mut consensus.relays, &declared);
+        let rules = Rules::of(&consensus.params);
+        families::connect(&mut consensus.relays, &declared, rules).map_err(|place| {
+            let name = &consensus.relays[place].name;
+            Error::of(
+                file,
+                format!(
+                    "the family of {name} has more than {MAX_FAMILY} other relays; leave out its descriptor"
+                ),
+            )
+        })?;
         Ok(described)
     }
 
@@ -194,7 +225,7 @@ impl Descriptors {
         for item in items.by_ref() {
             let wrong = |error: LineError| Error::in_line(file, item.line, error.0);
             if item.is_cut() {
-                return Err(wrong("it is cut short: it ends inside of what -----BEGIN opens below".into()));
+                return Err(wrong("it is cut short: the object after this line has no -----END".into()));
             }
             let is_first = item.keyword() == b"onion-key";
             if is_first || item.text.starts_with(b"@") {
@@ -212,7 +243,8 @@ impl Descriptors {
                 return Err(wrong("it belongs to a microdescriptor, which begins with onion-key".into()));
             };
             let words = item.words().map_err(|error| wrong(error.into()))?;
-            if keyword == b"family" { family.name(&words) } else { family.certify(&words) }
+            let read = if keyword == b"family" { family.name(&words) } else { family.certify(&words) };
+            read.map_err(|error| wrong(error.into()))?;
         }
         if !text.ends_with(b"\n") {
             return Err(Error::in_line(file, items.lines(), "it is cut short: it ends inside of this line"));
@@ -354,7 +386,7 @@ mod tests {
         assert_eq!(families(&other), [&[][..]; 3]);
         for (text, sentence) in [
             (&text[..text.len() - 1], "doc:15: it is cut short"),
-            (&text[..70], "doc:2: it is cut short"),
+            (&text[..70], "doc:2: it is cut short: the object after this line has no -----END"),
             ("onion-key\n@x\nfamily a\n", "doc:3: it belongs to a microdescriptor"),
         ] {
             let error = read(text).unwrap_err().to_string();
@@ -399,6 +431,44 @@ mod tests {
         assert!(read("").unwrap_err().to_string().starts_with("doc:1: it has no descriptor"));
         let cut = &document()[..250];
         assert!(read(cut).unwrap_err().to_string().contains("it is cut short"));
+    }
+
+    #[test]
+    fn a_copied_certificate_has_no_effect() {
+        let certificate = |key: u8| {
+            let bytes =
+                [&[1, 0x0c][..], &[0; 4], &[1], &[key; 32], &[1, 0, 32, 4, 1], &[3; 32], &[0; 64]].concat();
+            let text =
+                pem_rfc7468::encode_string("FAMILY CERT", pem_rfc7468::LineEnding::LF, &bytes).unwrap();
+            format!("family-cert\n{text}")
+        };
+        let with = |digit, own: u8, certified: u8| {
+            let key = to_base64(&[own; 32]);
+            let lines = format!("{}master-key-ed25519 {key}\n", certificate(certified));
+            descriptor(digit, "2030-01-01 00:00:00", "1 1 1").replace("uptime 5\n", &lines)
+        };
+        let families = |third: String| {
+            let mut consensus = consensus(&[[0; 32]; 3]);
+            let text = [with('A', 1, 1), with('B', 2, 2), third].concat();
+            read(text).unwrap().connect(&mut consensus, "consensus").unwrap();
+            families(&consensus).iter().map(|family| family.to_vec()).collect::<Vec<_>>()
+        };
+        assert_eq!(families(with('C', 3, 3)), [vec![1, 2], vec![0, 2], vec![0, 1]]);
+        assert_eq!(families(with('C', 3, 1)), [vec![1], vec![0], vec![]]);
+        let without = with('C', 3, 3).replace("master-key-ed25519", "other");
+        assert_eq!(families(without), [vec![1], vec![0], vec![]]);
+    }
+
+    #[test]
+    fn a_family_of_too_many_relays_names_the_consensus() {
+        let mut large = consensus(&[[7; 32]]);
+        large.relays = (0..2 + MAX_FAMILY).map(|_| large.relays[0].clone()).collect();
+        large.digests = vec![Some(Sha256::digest("onion-key\nfamily-ids one\n").into()); large.relays.len()];
+        let error =
+            read("onion-key\nfamily-ids one\n").unwrap().connect(&mut large, "consensus").unwrap_err();
+        let right = "~relay0 has more than 4096 other relays; leave out its descriptor";
+        assert!(error.to_string().starts_with("consensus: the family of $AAAA"), "{error}");
+        assert!(error.to_string().ends_with(right), "{error}");
     }
 
     proptest! {

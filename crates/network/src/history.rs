@@ -58,7 +58,9 @@ impl History {
     }
 
     /// Samples all circuits of a consensus that clients use in `period` [s since 1970], in the order of their times. Also
-    /// returns the number of relays that may be guards, middles and exits. No period may begin before the end of an earlier one. The name of the consensus in error messages is `name`.
+    /// returns the number of relays that may be guards, middles and exits.
+    ///
+    /// No period may begin before the end of an earlier one. The name of the consensus in error messages is `name`.
     ///
     /// The first circuit of a client is at a random time of the first interval.
     pub fn advance(
@@ -276,7 +278,7 @@ mod tests {
         ) {
             let mut document = consensus(0..40);
             declare_each_other(&mut document.relays, &families, &one_sided);
-            let kin = |one: u8, other: u8| {
+            let in_family = |one: u8, other: u8| {
                 families.iter().any(|family| family.contains(&one) && family.contains(&other))
                     || one_sided.contains(&(one, other)) && one_sided.contains(&(other, one))
             };
@@ -285,7 +287,7 @@ mod tests {
                 for Circuit { relays, .. } in hour(&mut history, &document, START + number * HOUR) {
                     let numbers = relays.map(|relay| relay as u8);
                     for (one, other) in [(0, 1), (0, 2), (1, 2)].map(|(a, b)| (numbers[a], numbers[b])) {
-                        prop_assert!(one / 2 != other / 2 && !kin(one, other), "{numbers:?}");
+                        prop_assert!(one / 2 != other / 2 && !in_family(one, other), "{numbers:?}");
                     }
                     prop_assert_eq!(&document.relays[relays[0]].name[1..3], &to_hex(&[numbers[0]])[..]);
                 }

@@ -76,7 +76,7 @@ impl Imported {
                 weight,
                 link: if observed > 0 { observed } else { weight },
                 bandwidth: descriptor.map(|found| [found.rate, found.burst.max(found.rate)]),
-                family: relay.family.clone(),
+                family: relay.family.to_vec(),
             });
         }
         for member in &mut imported.relays {

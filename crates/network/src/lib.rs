@@ -39,6 +39,6 @@ pub use history::History;
 pub use imported::Imported;
 pub use pairs::{Pairs, Sampler};
 pub use places::{Place, Places};
-pub use relay::{Class, Flags, Position, Relay};
+pub use relay::{Class, Flags, MAX_FAMILY, Position, Relay};
 pub use select::Selector;
 pub use weights::PositionWeights;

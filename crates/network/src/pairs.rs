@@ -138,7 +138,7 @@ mod tests {
         };
         let relay = |place| {
             let name = format!("relay{place}");
-            Relay { name, weight: 7, flags, address: None, family: Vec::new(), exits: true }
+            Relay { name, weight: 7, flags, address: None, family: std::sync::Arc::default(), exits: true }
         };
         (0..count).map(relay).collect()
     }

@@ -1,6 +1,10 @@
 //! Relays, their classes, and their possible positions on circuits.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// Maximum number of other relays in a family [1]. Families of the Tor network have some hundred.
+pub const MAX_FAMILY: usize = 4096;
 
 /// The flags of a relay that path selection uses. Source: dir-spec, "s" lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +53,9 @@ pub struct Relay {
     /// The relay's address. Two relays whose addresses have the same first 16 bits are never on one circuit. A relay
     /// without an address is compatible with all addresses.
     pub address: Option<Ipv4Addr>,
-    /// The relays in this relay's family, as indices. Two relays are in a family if each of them declares the other.
-    pub family: Vec<u32>,
+    /// The other relays in this relay's family, as indices in increasing order. Two relays are in a family if each of
+    /// them declares the other.
+    pub family: Arc<[u32]>,
     /// Whether the relay's exit policy accepts port 443.
     pub exits: bool,
 }
@@ -151,7 +156,7 @@ mod tests {
     };
 
     fn relay(flags: Flags, exits: bool) -> Relay {
-        Relay { name: "x".to_owned(), weight: 1, flags, address: None, family: Vec::new(), exits }
+        Relay { name: "x".to_owned(), weight: 1, flags, address: None, family: Arc::default(), exits }
     }
 
     #[test]

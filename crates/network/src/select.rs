@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::relay::{Position, Relay};
 use crate::weights::PositionWeights;
 use penstock_units::Rng;
+use std::sync::Arc;
 
 /// After this many incompatible samples in a row, the code scans all relays.
 const MAX_ATTEMPTS: u32 = 64;
@@ -23,9 +24,8 @@ const MAX_ATTEMPTS: u32 = 64;
 pub struct Selector {
     /// The /16 network of each relay.
     networks: Vec<u32>,
-    /// Offsets in `kin`: the family of relay `i` is `kin[family[i]..family[i + 1]]`.
-    family: Vec<u32>,
-    kin: Vec<u32>,
+    /// The family of each relay, as indices in increasing order.
+    families: Vec<Arc<[u32]>>,
     tables: [Table; 3],
 }
 
@@ -40,12 +40,7 @@ impl Selector {
             // A relay without an address gets a unique number above all /16 networks.
             None => (1 << 16) + place,
         });
-        let mut family = vec![0];
-        let mut kin = Vec::new();
-        for relay in relays {
-            kin.extend_from_slice(&relay.family);
-            family.push(kin.len() as u32);
-        }
+        let families = relays.iter().map(|relay| relay.family.clone()).collect();
         let table = |position: Position| {
             let candidates = (0u32..).zip(relays).filter(|(_, relay)| relay.may_be(position));
             let weighted = candidates.map(|(place, relay)| {
@@ -55,7 +50,7 @@ impl Selector {
                 .ok_or_else(|| Error::NoRelay { network: name.to_owned(), position })
         };
         let tables = [table(Position::Guard)?, table(Position::Middle)?, table(Position::Exit)?];
-        Ok(Selector { networks: networks.collect(), family, kin, tables })
+        Ok(Selector { networks: networks.collect(), families, tables })
     }
 
     /// Samples a circuit. Returns the indices of its guard, middle and exit in the list of relays.
@@ -118,11 +113,8 @@ impl Selector {
     /// Whether two relays may be on the same circuit. Source: path-spec section 2.2; C tor `nodes_in_same_family()`.
     fn are_compatible(&self, one: usize, other: usize) -> bool {
         // This also prevents that a relay is used twice, because two uses have the same /16.
-        self.networks[one] != self.networks[other] && !self.kin_of(one).contains(&(other as u32))
-    }
-
-    fn kin_of(&self, relay: usize) -> &[u32] {
-        &self.kin[self.family[relay] as usize..self.family[relay + 1] as usize]
+        self.networks[one] != self.networks[other]
+            && self.families[one].binary_search(&(other as u32)).is_err()
     }
 
     fn pick(&self, position: Position, rng: &mut Rng, chosen: &[usize]) -> Option<usize> {
@@ -240,7 +232,7 @@ mod tests {
                 valid: true,
             },
             address: Some(Ipv4Addr::new(10, place as u8, 0, 1)),
-            family: Vec::new(),
+            family: Arc::default(),
             exits: exit,
         }
     }
@@ -322,8 +314,8 @@ mod tests {
             (90, Class::Plain),
         ]);
         // The first and the fifth relay are of one family, the second and the seventh of one /16.
-        relays[0].family = vec![4];
-        relays[4].family = vec![0];
+        relays[0].family = Arc::new([4]);
+        relays[4].family = Arc::new([0]);
         relays[6].address = Some(Ipv4Addr::new(10, 1, 200, 7));
         for weights in [PositionWeights::even(), PositionWeights::computed(&relays, 10_000).unwrap()] {
             let worst = worst(&relays, &weights, 200_000);
@@ -379,8 +371,8 @@ mod tests {
             (5, Class::Exit),
             (5, Class::Plain),
         ]);
-        relays[0].family = vec![3];
-        relays[3].family = vec![0];
+        relays[0].family = Arc::new([3]);
+        relays[3].family = Arc::new([0]);
         let (selector, mut rng) = (selector(&relays), rng());
         for _ in 0..200 {
             let [guard, _, exit] = selector.draw(&mut rng, &[0, 1]).unwrap();

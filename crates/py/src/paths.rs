@@ -62,7 +62,7 @@ impl Connected {
         };
         dict.set_item("weights", origin)?;
         dict.set_item("described", self.described)?;
-        dict.set_item("kin", consensus.relays.iter().filter(|relay| !relay.family.is_empty()).count())?;
+        dict.set_item("in_family", consensus.relays.iter().filter(|relay| !relay.family.is_empty()).count())?;
         Ok(dict)
     }
 }

@@ -196,7 +196,7 @@ fn of_tor(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
     let later_policy = deploys("preset")
         || deploys("circuit_policy")
         || changes(|to| matches!(to, Switch::CircuitPolicy(_)));
-    let kin: BTreeSet<&str> = scenario
+    let in_family: BTreeSet<&str> = scenario
         .relays
         .iter()
         .filter(|relay| !relay.family.is_empty())
@@ -204,7 +204,7 @@ fn of_tor(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
         .collect();
     for (name, relay) in &sections.relays {
         let why = "no other relay that it names declares these relays; name them there, too";
-        add(keys, (relay, &defaults::<FamilyKeys>()), "family", kin.contains(&name[..]), why);
+        add(keys, (relay, &defaults::<FamilyKeys>()), "family", in_family.contains(&name[..]), why);
         let has_era = relay.keys.era.era.is_some();
         for key in ["era_buckets", "era_weights", "era_flags"] {
             add(keys, (relay, &eras), key, has_era, "these relays have no era; set era too");

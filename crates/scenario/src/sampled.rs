@@ -128,7 +128,7 @@ impl Scenario {
                 valid: true,
             },
             address: None,
-            family: relay.family.to_vec(),
+            family: relay.family.clone(),
             exits: relay.exit,
         };
         let relays: Vec<_> = self.relays.iter().map(relay).collect();

@@ -20,11 +20,11 @@ def read(data: bytes, path: Path, descriptors: Sequence[Path]) -> Source:
     else:
         links = "consensus weights: no server descriptors were given"
     relays = [Relay(*each[:-1], family=tuple(each[-1])) for each in found["relays"]]
-    kin = sum(bool(relay.family) for relay in relays)
+    in_family = sum(bool(relay.family) for relay in relays)
     notes = [
         f"{path.name}, {found['flavor']} consensus, valid after {found['valid_after']} UTC",
         f"links are {links}",
-        *([] if given is None else [f"{kin} of {len(relays)} relays are in a family"]),
+        *([] if given is None else [f"{in_family} of {len(relays)} relays are in a family"]),
         *counted(found["unused"], "left out: not Fast, Running and Valid, or without weight or rate"),
         *counted(found["undescribed"], "without descriptor, with the consensus weight as link and no buckets"),
         *params.notes(data),

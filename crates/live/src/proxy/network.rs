@@ -64,7 +64,7 @@ impl Router {
     }
 
     /// Whether two relays are declared or certified members of one family.
-    fn is_kin(&self, other: &Router) -> bool {
+    fn is_in_family_of(&self, other: &Router) -> bool {
         self.family.contains(&other.rsa()) && other.family.contains(&self.rsa())
             || !self.family_ids.is_disjoint(&other.family_ids)
     }
@@ -167,7 +167,7 @@ impl Network {
         one.rsa() != other.rsa()
             && one.keys.ed25519 != other.keys.ed25519
             && !(distinct && network(one) == network(other))
-            && !one.is_kin(other)
+            && !one.is_in_family_of(other)
     }
 }
 
@@ -374,11 +374,11 @@ pub(crate) mod tests {
         let [one, mut other] = [1, 2].map(|number| router(number, 1, "", ""));
         let compatible = |one: &Router, other: &Router| Network::are_compatible(one, other, true);
         assert!(compatible(&one, &other) && !compatible(&one, &one));
-        let mut kin = one.clone();
-        kin.family.insert(other.rsa());
-        assert!(compatible(&kin, &other), "only one relay declares the other");
-        other.family.insert(kin.rsa());
-        assert!(!compatible(&kin, &other) && compatible(&one, &other));
+        let mut member = one.clone();
+        member.family.insert(other.rsa());
+        assert!(compatible(&member, &other), "only one relay declares the other");
+        other.family.insert(member.rsa());
+        assert!(!compatible(&member, &other) && compatible(&one, &other));
         let mut near = router(3, 1, "", "");
         near.address = SocketAddr::new(Ipv4Addr::new(10, 1, 9, 9).into(), 1);
         assert!(!compatible(&one, &near) && Network::are_compatible(&one, &near, false));

@@ -7,7 +7,7 @@ use crate::keys::{Read, section, sections};
 use crate::model::{Generated, Relay};
 use crate::tree::{Node, Value};
 use crate::values::{Flag, Or, RATE, Site, Texts, ValueType, Word};
-use penstock_network::{Country, Era};
+use penstock_network::{Country, Era, MAX_FAMILY};
 use penstock_units::{DataRate, Seed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,9 +106,6 @@ pub(crate) fn relays(
     Ok((relays, generated))
 }
 
-/// Maximum number of relays that a relay declares [1]. Families of the Tor network have some hundred.
-const MOST_KIN: usize = 4096;
-
 /// Sets the families of all relays, which are in the order of their names.
 fn connect_families(
     read: &BTreeMap<String, Read<RelaysKeys>>,
@@ -140,8 +137,8 @@ fn connect_families(
         }
         family.sort_unstable();
         family.dedup();
-        if family.len() > MOST_KIN {
-            let message = format!("it has {} relays; a family has at most {MOST_KIN}", family.len());
+        if family.len() > MAX_FAMILY {
+            let message = format!("it has {} relays; a family has at most {MAX_FAMILY}", family.len());
             return Err(relay.wrong("family", message));
         }
         let family: Arc<[u32]> = family.into();
@@ -152,8 +149,9 @@ fn connect_families(
     }
     for (index, relay) in (0u32..).zip(relays.iter_mut()) {
         let own = declared[index as usize].iter().copied();
-        let is_kin = |other: &u32| *other != index && declared[*other as usize].binary_search(&index).is_ok();
-        relay.family = own.filter(is_kin).collect();
+        let declares_back =
+            |other: &u32| *other != index && declared[*other as usize].binary_search(&index).is_ok();
+        relay.family = own.filter(declares_back).collect();
     }
     Ok(())
 }
