@@ -1,8 +1,8 @@
-"""When a guard begins to throttle a circuit, and the limit of its count that this reveals: `flagging` and `threshold`.
+"""When a guard begins to throttle a circuit, and the limit of its count that this reveals: the throttle `flagging`.
 
-Both throttles keep a moving count of the cells that they sent to each client. They throttle a client whose count is
-above a limit of the guard: the fair count M of flagging, or the count of the threshold's k-th busiest client. An
-observer of a circuit's throughput knows its count. So the time at which the guard flags the circuit tells the limit.
+Flagging keeps a moving count of the cells that a guard sent to each client. It throttles a client whose count is above
+the guard's fair count M. An observer of a circuit's throughput at the client knows its count. So the time at which the
+guard flags the circuit tells the limit M.
 
 The flag is visible only when the client has spent its burst. The observer first finds the change of the rate, and then
 walks back: between the flag and the change, the client received one burst more than the refill.
@@ -10,7 +10,9 @@ walks back: between the flag and the change, the client received one burst more 
 Source: throttling section 5.2, attacks 1 and 2 ("this determination must be made after the fact to account for the
 burst bucket of the target circuit, but it can still be made precisely"), and equation 1.
 
-Deviation: the paper gives no method. Only the first flag of a circuit counts, and a guard's limit is constant.
+Deviation: the paper gives no method. Only the first flag of a circuit counts, and a guard's limit is constant. The
+observer is at the client, and the paper's adversary has a server or an exit (section 5.1). `threshold` is refused. Its
+rate is the lowest throughput of a guard's throttled clients, so it differs between guards and times.
 """
 
 import tomllib
@@ -31,21 +33,32 @@ QUANTUM = 16 << 10
 """The most bytes of one write, by which a bucket is full or empty too early [B]."""
 
 STEADY = 20.0
-"""The time for which a throttled circuit keeps the rate of its throttle [s]."""
+"""The time for which a throttled circuit keeps the rate of its throttle [s].
+
+At 20 KiB/s, one write of `QUANTUM` is then 4 % of the bytes, which is close to `NEAR`.
+"""
 
 SETTLED = 8.0
-"""The time after a change in which the ratio of the throttle's rate and the throughput is measured [s]."""
+"""The time after a change in which the ratio of the throttle's rate and the throughput is measured [s].
+
+The windows of this ratio have the length `STEADY`, and they begin at each border in this time. With less time, all of
+them can have a part of the burst. With more, a flag that ends after 20 s removes them.
+"""
 
 FEWEST, NEAR = 0.8, 0.03
-"""The smallest share of a cell's payload that a circuit uses, and the error of a rate over the time `STEADY` [1]."""
+"""The smallest share of a cell's payload that a circuit uses, and the error of a rate over the time `STEADY` [1].
+
+Packets of a server fill their last cell in part: those of 3984 B use all of 8 cells, and those of 1434 B use 96 % of 3.
+Below 80 %, most cells would hold less than 400 B, and steady rates far below the throttle's would look like a flag.
+"""
 
 GRID = np.linspace(0.0, np.log(30_000), 400)
 """The logarithms of the limits that a guard can have [cell]."""
 
-ERROR, FALSE = 0.3, 0.05
-"""The mean error of the logarithm of a limit, and the share of wrong limits [1].
+ERROR, OUTLIERS = 0.3, 0.05
+"""The mean error of the logarithm of a limit, and the share of limits with any other value [1].
 
-Both were chosen with network 206 of `attacks/flag-times`.
+They were chosen with network 206. `benches/flag_times.py constants` gives the gain with other values.
 """
 
 SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
@@ -53,18 +66,16 @@ SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 
 
 class Throttle(NamedTuple):
-    """The parameters of a throttle that are the same at all guards, and public."""
+    """The parameters of flagging that are the same at all guards, and public."""
 
     rate: float
-    """The rate of a throttled client; with the threshold, the lowest one [B/s]."""
+    """The rate of a throttled client [B/s]."""
     burst: float
     """The depth of a client's bucket [B]."""
     half_life: float
     """The half-life of counts [s]."""
-    every: float
-    """The time between two choices of the throttled clients [s]."""
     refill: float
-    """The time between two refills [s]."""
+    """The time between two refills, at which a guard compares counts with its limit [s]."""
 
     @property
     def slack(self) -> float:
@@ -84,10 +95,11 @@ class Limit(NamedTuple):
 
 
 def throttle_of(resolved: str) -> Throttle | None:
-    """The throttle of all relays of a resolved variant; None if it has no flags.
+    """The flagging of all relays of a resolved variant; None if it has no flags.
 
     Raises:
-        PenstockError: if relays have different throttles, because a circuit does not show which of them it has.
+        PenstockError: if relays have different throttles, because a circuit does not show which of them it has; or if
+            they have `threshold`, whose rate a circuit does not know.
     """
     scenario = tomllib.loads(resolved)
     relay = scenario["relay"]
@@ -96,14 +108,14 @@ def throttle_of(resolved: str) -> Throttle | None:
         raise PenstockError(
             "the estimator 'flag-time' needs one throttle; set relay.throttle and no relays.NAME.throttle"
         )
-    match given["kind"]:
-        case "flagging":
-            rate, every = given["rate"], refill
-        case "threshold":
-            rate, every = given["floor"], _number(given["refresh"])
-        case _:
-            return None
-    return Throttle(_number(rate), _number(given["burst"]), _number(given["half_life"]), every, refill)
+    if given["kind"] == "threshold":
+        raise PenstockError(
+            "the estimator 'flag-time' refuses relay.throttle 'threshold', whose rate differs between guards and "
+            "times; use 'flagging', or another estimator"
+        )
+    if given["kind"] != "flagging":
+        return None
+    return Throttle(*(_number(given[key]) for key in ("rate", "burst", "half_life")), refill)
 
 
 def _number(value: str) -> float:
@@ -113,7 +125,7 @@ def _number(value: str) -> float:
 
 
 def counts(throughput: Floats, period: float, half_life: float) -> Floats:
-    """The count of a client at the borders of intervals with this throughput of payload [B/s]; [cell].
+    """The count of a client at the borders of intervals with this throughput of payload [B/s] in full cells; [cell].
 
     Source: throttling section 3.2; crates/core/src/throttle/average.rs.
     """
@@ -129,8 +141,13 @@ class Change(NamedTuple):
 
     border: int
     """The border of intervals from which on the circuit has its throttle's rate."""
-    wire: float
-    """The bytes on the wire for each byte of payload before the change [1]."""
+    used: float
+    """The share of a cell's payload that the circuit uses [1]."""
+
+    @property
+    def wire(self) -> float:
+        """The bytes on the wire for each byte of payload before the change, with one cell in each record [1]."""
+        return SINGLE / PAYLOAD / self.used
 
 
 def limit(throughput: Floats, period: float, throttle: Throttle) -> Limit:
@@ -144,9 +161,11 @@ def limit(throughput: Floats, period: float, throttle: Throttle) -> Limit:
     used = np.maximum.accumulate(known[::-1])[::-1] - known
     # The refill with which a client is flagged has the rate of the throttle. So its bucket was full one refill before.
     refill = max(round(throttle.refill / period), 1)
-    count, used = counts(throughput, period, throttle.half_life)[refill : len(used)], used[: len(used) - refill]
+    # A guard counts cells, full or not. Without a change, their fill is unknown, and the bound is that of full cells.
+    sent = counts(throughput, period, throttle.half_life) / (change.used if change else 1.0)
+    count, used = sent[refill : len(used)], used[: len(used) - refill]
     free = used > throttle.burst + throttle.slack
-    low = _largest(count, free, round(throttle.every / period))
+    low = _largest(count, free, refill)
     if not change:
         return Limit(low, np.inf, np.inf)
     flags = np.arange(min(change.border + 1, len(used)))
@@ -176,10 +195,10 @@ def change_of(throughput: Floats, period: float, throttle: Throttle) -> Change |
     for border in np.flatnonzero(possible):
         # The window at the change itself can have a part of the time before.
         settled = full[border : border + round(SETTLED / period)]
-        wire = max(float(np.median(settled)), 1.0) * SINGLE / PAYLOAD
-        beyond = _beyond(throughput[:border], period, throttle, wire)
+        change = Change(int(border), 1 / max(float(np.median(settled)), 1.0))
+        beyond = _beyond(throughput[:border], period, throttle, change.wire)
         if beyond[-1] - beyond.min() >= throttle.burst - throttle.slack:
-            return Change(int(border), wire)
+            return change
     return None
 
 
@@ -189,7 +208,7 @@ def _beyond(throughput: Floats, period: float, throttle: Throttle, wire: float) 
 
 
 def _largest(count: Floats, free: Any, checks: int) -> float:
-    """The largest count that a choice must have seen without a flag: the least one between two choices."""
+    """The largest count that a check must have seen without a flag: the least one between two checks."""
     if len(count) <= checks:
         return 0.0
     least = sliding_window_view(count, checks + 1).min(axis=1)
@@ -215,5 +234,5 @@ def _likelihood(of: Limit) -> Floats:
     """
     low, high = np.log(max(of.low, 1.0)), np.log(max(of.high, 1.0))
     gap = np.maximum(np.maximum(low - GRID, GRID - high), 0.0)
-    found: Floats = FALSE + (1 - FALSE) * np.exp(-gap / ERROR)
+    found: Floats = OUTLIERS + (1 - OUTLIERS) * np.exp(-gap / ERROR)
     return found

@@ -27,6 +27,11 @@ def _seconds(value: Any) -> Any:
 
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 """A duration [s], written with its unit."""
+LONGEST = 2.0
+"""The longest interval of throughput for `flag-time` [s]: a quarter of `flag_times.SETTLED`.
+
+The median of fewer intervals would tell little.
+"""
 Text = Annotated[str, Field(min_length=1)]
 Resource = Literal["exit", "guard", "server", "clients", "circuits"]
 
@@ -196,6 +201,13 @@ class Attack(Strict):
                 raise ValueError("measurement.what is 'backlog'; add 'circuits' to adversary.controls")
         elif isinstance(self.estimator, Correlation | Rate | Ends | FlagTime) and what != "throughput":
             raise ValueError(f"measurement.what must be 'throughput' for the estimator {self.estimator.kind!r}")
+        if isinstance(self.estimator, FlagTime) and self.measurement.period > LONGEST:
+            raise ValueError(
+                f"measurement.period is {self.measurement.period:g} s; "
+                f"the estimator 'flag-time' needs at most {LONGEST:g} s"
+            )
+        if at == "exit" and isinstance(self.estimator, FlagTime):
+            raise ValueError("measurement.at is 'exit'; the estimator 'flag-time' measures at the client")
         if at == "server" and not isinstance(self.estimator, Correlation | Rate):
             raise ValueError(
                 f"measurement.at is 'server'; the estimator {self.estimator.kind!r} does not measure there"

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from penstock import _core, catalog, runs
-from penstock.attacks import conclusions, estimators, measurement, model
-from penstock.attacks.model import Attack
+from penstock.attacks import conclusions, estimators, flag_times, measurement, model
+from penstock.attacks.model import Attack, FlagTime
 from penstock.errors import OutputError, naming, replacing
 from penstock.estimates import Confirm
 from penstock.output import read_manifest, write_json
@@ -104,9 +104,13 @@ def run(
 ) -> Result:
     """Do the missing runs of a scenario with attacks.
 
-    A finished directory is only evaluated, with the present attacks of the scenario.
+    Throttles that `flag-time` refuses are refused before the first run. A finished directory is only evaluated, with
+    the present attacks of the scenario.
     """
-    model.of_scenario(scenario)
+    if any(isinstance(attack.estimator, FlagTime) for attack in model.of_scenario(scenario)):
+        _, document = catalog.load(scenario, tuple(sets), network, tuple(variants or ()))
+        for variant, _ in document.variants():
+            flag_times.throttle_of(document.resolved(variant))
     manifest = None if out is None else read_manifest(out)
     if out is not None and manifest is not None and manifest["finished"]:
         return _with_attacks_of(scenario, out, manifest)
