@@ -27,6 +27,9 @@ pub struct SocketInfo {
     /// Segments that TCP counts as in the network [segment]: sent, without those that arrived out of order or were lost,
     /// and with retransmissions.
     pub in_flight: u32,
+    /// The peer's receive window [B]: how many bytes it accepts after the last acknowledged byte. Zero if the window is
+    /// closed, or if the kernel does not report it (Linux before 5.4).
+    pub peer_window: Bytes,
     /// Payload of a full segment [B].
     pub mss: u32,
     /// Smoothed round-trip time [ns]; zero before the first measurement.

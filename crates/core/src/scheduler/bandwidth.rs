@@ -1,13 +1,13 @@
 use penstock_units::{Bytes, Duration, Instant, time};
 use std::collections::VecDeque;
 
-/// A sample is the mean rate of at least this time [ns], so that ACKs which arrive together do not count as a high rate.
+/// A sample is the mean rate of at least this time, so that ACKs which arrive together do not count as a high rate.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// A busy period counts from this time on [ns]. Before, most bytes of the period are not acknowledged yet.
+/// A busy period counts from this time on. Before, most bytes of the period are not acknowledged yet.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// The estimate forgets a sample after one to two times this much busy time [ns].
+/// The estimate forgets a sample after one to two times this much busy time.
 const MEMORY: Duration = Duration::from_secs(1);
 
 /// The first and the lowest estimate [B/s]. A relay of Tor needs this bandwidth (C tor: `RELAY_REQUIRED_MIN_BANDWIDTH`).
@@ -15,12 +15,17 @@ const LEAST: u64 = 75 << 10;
 
 /// An estimate of the rate at which a host can send, from the acknowledged bytes of its sockets.
 ///
-/// A sample is a packet train: the bytes acknowledged in the last 100 ms, divided by this time. No sample exceeds the
+/// A sample is a delivery rate: the bytes acknowledged in the last 100 ms, divided by this time. No sample exceeds the
 /// bandwidth for long. A sample is below the bandwidth if the relay had fewer bytes to send. The estimate is therefore
 /// the highest sample, and it falls only in busy periods. Then the relay had more bytes than the kernel sent, so that low
 /// samples mean a lower bandwidth.
 ///
-/// Source: KIST §5.2 ("estimated using other techniques such as packet trains"); C tor `bwhist.c`.
+/// Source: Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016: a windowed maximum of delivery
+/// rates, and a gain of 5/4 that finds more bandwidth. C tor `bwhist.c`.
+/// Deviation: BBR measures the path of one connection, over ten round trips. Here, the rate is the sum of all sockets, and
+/// the window is busy time.
+/// Deviation: KIST §5.2 names packet trains. A train needs a receiver that times its arrival. From ACKs that a relay reads
+/// once per round, a train must last ten rounds for an error of 10 %, which is the window here.
 /// Deviation: C tor's observed bandwidth is the highest mean rate of 10 s in five days. KIST needs an estimate that follows
 /// the link within seconds, because too high an estimate fills the kernel.
 #[derive(Debug, Default)]
@@ -32,7 +37,7 @@ pub(super) struct Bandwidth {
     highest: [u64; 2],
     /// When the present busy period began.
     busy_since: Option<Instant>,
-    /// Busy time in the present memory [ns].
+    /// Busy time in the present memory.
     busy: Duration,
 }
 

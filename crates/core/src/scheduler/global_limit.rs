@@ -24,7 +24,7 @@ pub enum GlobalLimitConfig {
     Drained,
     /// A token bucket limits the bytes. Its rate is the highest rate so far at which bytes left the kernel.
     Rate {
-        /// How long the empty bucket takes to fill [ns] (the prototype's `AutotuneFillLimitUSec`, by default an
+        /// How long the empty bucket takes to fill (the prototype's `AutotuneFillLimitUSec`, by default an
         /// interval).
         fill: Duration,
         /// The rate that the operator configured [B/s] (the prototype's `AutotuneWriteBWOverride`); `None` measures the
@@ -51,13 +51,13 @@ pub enum GlobalLimitConfig {
 /// Deviation: in the prototype, bucket and rate start at zero and stay zero unless the rate is configured, as in
 /// Shadow. A separate timer fills the prototype's bucket; in Penstock each round fills it.
 ///
-/// Deviation: [`GlobalLimitConfig::Measured`] is not in the paper, which only names packet trains. The maximum of equation 2
+/// Deviation: [`GlobalLimitConfig::Measured`] is not in the paper, which names packet trains ([`Bandwidth`] is not one). The maximum of equation 2
 /// never falls, and a limit that equals the largest output so far prevents a larger output. The measured limit is therefore
 /// above the estimate, and the backlog is subtracted, so that the excess does not add up in the kernel.
 #[derive(Debug)]
 pub(super) struct GlobalLimit {
     config: GlobalLimitConfig,
-    /// The minimum time between two rounds [ns].
+    /// The minimum time between two rounds.
     interval: Duration,
     bandwidth: Bandwidth,
     /// Bytes have waited for the link.
@@ -131,7 +131,8 @@ impl GlobalLimit {
     }
 
     /// If the link is slower than the limit, the excess of a round is a backlog in the next round. Then the limit is just
-    /// what the link sent, and the link never idles.
+    /// what the link sent. The link does not idle while the relay has cells, the estimate is at least 4/5 of the link's rate,
+    /// and rounds come in time.
     fn measure(&mut self, now: Instant, span: u64, drained: Bytes, backlog: Bytes) {
         let interval = time::nanos(self.interval);
         // In steady operation, the backlog is a quarter of the drained bytes. A small backlog proves nothing.

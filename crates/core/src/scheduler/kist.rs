@@ -11,7 +11,7 @@ use penstock_units::{Bytes, Duration, Instant};
 /// The configuration of KIST.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KistConfig {
-    /// How long the first channel with new cells waits for the next round [ns] (`GlobalWriteTimeout`).
+    /// How long the first channel with new cells waits for the next round (`GlobalWriteTimeout`).
     pub interval: Duration,
     /// How many bytes all channels together may write in one round.
     pub global_limit: GlobalLimitConfig,
@@ -63,16 +63,20 @@ pub fn socket_limit_by_flight(info: &SocketInfo) -> Bytes {
     socket_limit(&SocketInfo { unacked: info.in_flight, ..*info })
 }
 
-/// The unsent bytes of a socket that its congestion window permits [B]. They wait for the link, or for a peer that closed
-/// its receive window.
+/// The unsent bytes of a socket that its congestion window and its peer's receive window permit [B]. They wait only for the
+/// link. Bytes that a slow reader has not permitted yet do not count, so a slow reader takes nothing from other sockets.
 ///
 /// Linux since 3.6 leaves bytes in the socket while the interface is full (`tcp_small_queue_check`). Other queues on the
 /// path are not visible.
 ///
 /// TCP holds back a last segment that is not full (Nagle's algorithm), so only full segments count.
+///
+/// Source: Linux `tcp_cwnd_test`, `tcp_snd_wnd_test`.
 fn backlog(info: &SocketInfo) -> u64 {
-    let unsent = info.not_sent.get() / u64::from(info.mss.max(1));
-    unsent.min(info.cwnd.saturating_sub(info.in_flight).into()) * u64::from(info.mss)
+    let sent = info.queued.saturating_sub(info.not_sent);
+    let permitted = info.not_sent.min(info.peer_window.saturating_sub(sent));
+    let segments = permitted.get() / u64::from(info.mss.max(1));
+    segments.min(info.cwnd.saturating_sub(info.in_flight).into()) * u64::from(info.mss)
 }
 
 /// Limits that follow the kernel's socket state at the beginning of each round.
@@ -95,8 +99,6 @@ struct Socket {
     used: Bytes,
     /// Bytes in the kernel's buffer after the last round [B].
     held: Bytes,
-    /// Acknowledged bytes in the last rounds [B]. Each round, a quarter is forgotten.
-    recent: Bytes,
     asked: u64,
     filled: bool,
 }
@@ -114,14 +116,9 @@ impl KernelLimits {
 }
 
 impl Socket {
-    /// The acknowledged bytes since the last round, and the backlog, from the socket's present state [B].
-    ///
-    /// The backlog of a socket is at most the bytes of its last rounds. A peer that closes its receive window thus cannot
-    /// take the limit from the other sockets.
-    fn look(&mut self, info: &SocketInfo) -> (Bytes, Bytes) {
-        let drained = std::mem::replace(&mut self.held, info.queued).saturating_sub(info.queued);
-        self.recent = self.recent - Bytes::new(self.recent.get() / 4) + drained;
-        (drained, Bytes::new(backlog(info)).min(self.recent))
+    /// Updates the held bytes. Returns the bytes acknowledged since the last round [B].
+    fn update(&mut self, info: &SocketInfo) -> Bytes {
+        std::mem::replace(&mut self.held, info.queued).saturating_sub(info.queued)
     }
 }
 
@@ -132,15 +129,15 @@ impl WriteLimits for KernelLimits {
         self.round += 1;
         let (round, sockets) = (self.round, &mut self.sockets);
         let (mut drained, mut waits) = (Bytes::ZERO, Bytes::ZERO);
-        let mut add = |(bytes, backlog)| {
-            drained += bytes;
-            waits += backlog;
+        let mut add = |socket: &mut Socket, info: &SocketInfo| {
+            drained += socket.update(info);
+            waits += Bytes::new(backlog(info));
         };
         for channel in pending {
             let info = context.socket_info(*channel);
             let socket = sockets.at(*channel);
             (socket.limit, socket.used, socket.asked) = ((self.limit)(&info), Bytes::ZERO, round);
-            add(socket.look(&info));
+            add(socket, &info);
         }
         if self.global.is_off() {
             return;
@@ -148,7 +145,7 @@ impl WriteLimits for KernelLimits {
         self.filled.retain(|channel| {
             let socket = sockets.at(*channel);
             if socket.asked != round {
-                add(socket.look(&context.socket_info(*channel)));
+                add(socket, &context.socket_info(*channel));
             }
             socket.filled = socket.held > Bytes::ZERO;
             socket.filled

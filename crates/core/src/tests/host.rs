@@ -279,6 +279,7 @@ impl Kernel<TestCell> for Host {
             cwnd: (end.send_buffer / 512) as u32,
             unacked: end.sending.len() as u32,
             in_flight: end.sending.len() as u32,
+            peer_window: Bytes::new(end.send_buffer),
             mss: 512,
             rtt: Duration::ZERO,
         }

@@ -96,6 +96,7 @@ impl Kernel<LiveCell> for Host {
             cwnd: pipe.send_capacity as u32,
             unacked: pipe.sent.len() as u32,
             in_flight: pipe.sent.len() as u32,
+            peer_window: Bytes::new(u64::from(u32::MAX)),
             mss: CELL_LEN as u32,
             rtt: Duration::from_millis(20),
         }

@@ -25,6 +25,8 @@ pub(super) fn socket_info(socket: &TcpStream) -> Option<SocketInfo> {
         cwnd: info.tcpi_snd_cwnd,
         unacked: info.tcpi_unacked,
         in_flight: (info.tcpi_unacked + info.tcpi_retrans).saturating_sub(info.tcpi_sacked + info.tcpi_lost),
+        // An older kernel leaves the field zero.
+        peer_window: Bytes::new(info.tcpi_snd_wnd.into()),
         mss: info.tcpi_snd_mss,
         rtt: Duration::from_micros(info.tcpi_rtt.into()),
     })

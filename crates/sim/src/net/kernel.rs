@@ -206,6 +206,7 @@ impl Kernel<SimCell> for HostKernel<'_, '_> {
             cwnd: info.cwnd,
             unacked: info.unacked,
             in_flight: info.in_flight,
+            peer_window: Bytes::new(info.peer_window),
             mss: info.mss,
             rtt: info.srtt,
         }

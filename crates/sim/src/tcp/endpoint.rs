@@ -30,6 +30,8 @@ pub struct Info {
     pub unacked: u32,
     /// Segments in flight [segments] (`tcpi_unacked - tcpi_sacked - tcpi_lost + tcpi_retrans`).
     pub in_flight: u32,
+    /// The peer's receive window after the first unacknowledged byte [B] (`tcpi_snd_wnd`).
+    pub peer_window: u64,
     /// Payload of a full segment [B] (`tcpi_snd_mss`).
     pub mss: u32,
     /// Payload capacity of the send buffer [B] (SO_SNDBUF).
@@ -378,6 +380,7 @@ impl Endpoint {
                 ssthresh: cfg.initial_ssthresh,
                 unacked: 0,
                 in_flight: 0,
+                peer_window: 0,
                 mss: cfg.mss,
                 send_capacity: buffers::initial_send_capacity(cfg),
                 queued: 0,
@@ -398,6 +401,7 @@ impl Endpoint {
                 (false, _) => send.board.packets_out(),
             },
             in_flight: send.board.in_flight(),
+            peer_window: send.peer_window,
             mss: cfg.mss,
             send_capacity: send.capacity,
             queued: send.queued(),

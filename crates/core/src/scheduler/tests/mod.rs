@@ -544,7 +544,7 @@ enum Operation {
     Arrive { channel: u32, circuit: usize, cells: u64 },
     Control(u32),
     Drain { channel: u32, bytes: u64 },
-    Window { channel: u32, cwnd: u32, unacked: u32, not_sent: u64 },
+    Window { channel: u32, cwnd: u32, unacked: u32, not_sent: u64, peer: u64 },
     Refill(Option<u64>),
     Reopen(u32),
     Wait(u32),
@@ -559,8 +559,9 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(channel, circuit, cells)| Operation::Arrive { channel, circuit, cells }),
         1 => channel.clone().prop_map(Operation::Control),
         5 => (channel.clone(), 0u64..40_000).prop_map(|(channel, bytes)| Operation::Drain { channel, bytes }),
-        4 => (channel.clone(), 0u32..40, 0u32..40, 0u64..20_000)
-            .prop_map(|(channel, cwnd, unacked, not_sent)| Operation::Window { channel, cwnd, unacked, not_sent }),
+        4 => (channel.clone(), 0u32..40, 0u32..40, 0u64..20_000, 0u64..80_000).prop_map(
+            |(channel, cwnd, unacked, not_sent, peer)| Operation::Window { channel, cwnd, unacked, not_sent, peer }
+        ),
         1 => prop_oneof![Just(None), (0u64..30_000).prop_map(Some)].prop_map(Operation::Refill),
         1 => channel.prop_map(Operation::Reopen),
         8 => (1u32..25).prop_map(Operation::Wait),
@@ -575,9 +576,10 @@ fn apply(operation: &Operation, now: Instant, scheduler: &mut dyn Scheduler, wor
         }
         Operation::Control(channel) => world.control(now, scheduler, channel),
         Operation::Drain { channel, bytes } => world.drain(now, scheduler, channel, bytes),
-        Operation::Window { channel, cwnd, unacked, not_sent } => {
+        Operation::Window { channel, cwnd, unacked, not_sent, peer } => {
             let info = &mut world.at(channel).info;
-            (info.cwnd, info.unacked, info.not_sent) = (cwnd, unacked, Bytes::new(not_sent));
+            (info.cwnd, info.unacked) = (cwnd, unacked);
+            (info.not_sent, info.peer_window) = (Bytes::new(not_sent), Bytes::new(peer));
         }
         Operation::Refill(tokens) => world.refill(now, scheduler, tokens),
         Operation::Reopen(channel) => {

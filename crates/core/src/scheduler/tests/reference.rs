@@ -23,8 +23,6 @@ pub(super) struct Reference {
     rate: u64,
     /// Tokens of the global limit's bucket [B·ns/s].
     tokens: u128,
-    /// For a measured bandwidth, the acknowledged bytes of each channel's last rounds [B].
-    recent: BTreeMap<u32, u64>,
     measured: Measured,
     global: i64,
 }
@@ -109,7 +107,6 @@ impl Reference {
             most: 32 << 10,
             rate,
             tokens: 0,
-            recent: BTreeMap::new(),
             measured: Measured::default(),
             global: 32 << 10,
         }
@@ -298,11 +295,14 @@ impl Reference {
             let acked = before.saturating_sub(info.queued.get());
             drained += acked;
             if before > 0 || self.pending.contains(channel) {
-                let recent = self.recent.entry(*channel).or_default();
-                *recent = (*recent * 3).div_ceil(4) + acked;
-                let segments = i64::from(info.cwnd) - i64::from(info.in_flight);
-                let unsent = (info.not_sent.get() / u64::from(info.mss)).min(segments.max(0) as u64);
-                backlog += (unsent * u64::from(info.mss)).min(*recent);
+                // TCP sends whole segments while no limit is reached.
+                let (mut in_flight, mut unsent) = (info.in_flight, signed(info.not_sent.get()));
+                let mut window = signed(info.peer_window.get()) - (signed(info.queued.get()) - unsent).max(0);
+                let mss = i64::from(info.mss);
+                while unsent >= mss && window >= mss && in_flight < info.cwnd {
+                    (in_flight, unsent, window) = (in_flight + 1, unsent - mss, window - mss);
+                    backlog += u64::from(info.mss);
+                }
             }
         }
         let span = self.last.replace(now).map_or(0, |last| (now - last).as_nanos());
@@ -453,7 +453,6 @@ impl Scheduler for Reference {
     fn on_close(&mut self, channel: ChannelKey) {
         self.pending.retain(|other| *other != channel.index() as u32);
         self.held.remove(&(channel.index() as u32));
-        self.recent.remove(&(channel.index() as u32));
         self.turns.remove(&(channel.index() as u32));
         if self.pending.is_empty() {
             self.due = None;

@@ -45,9 +45,10 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// An idle connection with a window of 20 segments and a buffer of 64 KiB.
+    /// An idle connection with a window of 20 segments, a buffer of 64 KiB, and a peer that accepts all bytes.
     fn open() -> Self {
-        let info = SocketInfo { capacity: Bytes::kib(64), cwnd: 20, mss: 1448, ..SocketInfo::default() };
+        let (capacity, peer_window) = (Bytes::kib(64), Bytes::mib(1024));
+        let info = SocketInfo { capacity, peer_window, cwnd: 20, mss: 1448, ..SocketInfo::default() };
         Channel { info, ..Channel::default() }
     }
 
