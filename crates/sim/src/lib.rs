@@ -65,7 +65,7 @@ pub struct NodeReport {
     pub name: String,
     /// Whether the node is a relay; otherwise it is a client.
     pub is_relay: bool,
-    /// What a client with an adaptive build timeout has learned.
+    /// The learned build timeout; `None` without an adaptive build timeout.
     pub build_times: Option<BuildTimesReport>,
     /// The number of the client's circuits that were over the build timeout, with test circuits [1].
     pub timed_out: u32,

@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
             test_circuits: nodes
                 .iter()
                 .filter_map(|node| node.build_times)
-                .map(|own| u64::from(own.tests))
+                .map(|report| u64::from(report.tests))
                 .sum(),
             build_timeout_s: learned_timeout(&nodes),
             ..RunStats::default()
@@ -308,10 +308,10 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The median build timeout of the clients that have learned it [s].
+/// The median build timeout of the clients that have learned it [s]; of two middle values the greater one.
 fn learned_timeout(nodes: &[crate::NodeReport]) -> Option<f64> {
-    let learned = nodes.iter().filter_map(|node| node.build_times).filter(|own| own.is_learned);
-    let mut timeouts: Vec<_> = learned.map(|own| own.timeout).collect();
+    let learned = nodes.iter().filter_map(|node| node.build_times).filter(|report| report.is_learned);
+    let mut timeouts: Vec<_> = learned.map(|report| report.timeout).collect();
     timeouts.sort_unstable();
     timeouts.get(timeouts.len() / 2).map(|timeout| timeout.as_secs_f64())
 }

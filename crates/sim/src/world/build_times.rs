@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Maximum number of circuits without streams while a client builds test circuits [1] (`cbtmaxopencircs`).
 const MAX_TESTS: usize = 10;
 
-/// What one client has learned from its circuits.
+/// The build times that one client has measured on its circuits, and the timeout that follows from them.
 #[derive(Debug)]
 pub(super) struct Learner {
     times: BuildTimes,
@@ -194,8 +194,8 @@ impl World<'_> {
             self.drop_circuit(id, owner);
             self.build(id, owner);
         }
-        for leg in late {
-            if let Some(circuit) = self.replace_leg(id, owner, leg)
+        for number in late {
+            if let Some(circuit) = self.replace_leg(id, owner, number)
                 && let Some(learner) = self.learner(id)
             {
                 learner.times.on_timeout();
@@ -207,24 +207,27 @@ impl World<'_> {
         self.arm_build_times(id);
     }
 
-    /// The legs of a session's circuit that are over the timeout.
-    fn late_legs(&self, id: HostId, owner: u32) -> Vec<CircuitIndex> {
+    /// The numbers of the legs of a session's circuit that are over the timeout. A new circuit may reuse an index, but
+    /// never a number.
+    fn late_legs(&self, id: HostId, owner: u32) -> Vec<u32> {
         let Some(timeout) = self.learned_timeout(id) else { return Vec::new() };
         let circuit = self.nodes[id as usize].sessions[owner as usize].circuit.as_ref();
         let legs = circuit.into_iter().flat_map(Circuit::legs).filter(|leg| leg.built.is_none());
         let is_late = |leg: &&Circuit| leg.timed.is_some_and(|timed| self.net.now() >= timed + timeout);
-        legs.filter(is_late).map(|leg| leg.index).collect()
+        legs.filter(is_late).map(|leg| leg.number).collect()
     }
 
-    /// Takes a leg from a session's circuit, and begins another one in its place. Returns the old leg, which stays open.
-    fn replace_leg(&mut self, id: HostId, owner: u32, leg: CircuitIndex) -> Option<Circuit> {
+    /// Takes the leg with this number from a session's circuit, and begins another one in its place. Returns the old leg,
+    /// which stays open. `None` if the circuit has no such leg, because both legs were replaced.
+    fn replace_leg(&mut self, id: HostId, owner: u32, number: u32) -> Option<Circuit> {
         let (plan, scenario) = (self.plan, self.scenario);
-        let mut circuit = self.client(id, owner)?.circuit.take()?;
+        let has_leg = |circuit: &mut Circuit| circuit.legs().any(|leg| leg.number == number);
+        let mut circuit = self.client(id, owner)?.circuit.take_if(has_leg)?;
         let Some(second) = circuit.second.take() else {
             self.build(id, owner);
             return Some(circuit);
         };
-        let (old, mut rest) = if circuit.index == leg { (circuit, *second) } else { (*second, circuit) };
+        let (old, mut rest) = if circuit.number == number { (circuit, *second) } else { (*second, circuit) };
         let relay = |host: &HostId| match plan.builder(*host) {
             Builder::Relay(index, _) => index,
             _ => unreachable!("only relays are on a circuit"),
@@ -253,14 +256,14 @@ impl World<'_> {
         let Node { learner: Some(learner), sessions, .. } = &mut self.nodes[id as usize] else { return true };
         let client = &sessions[owner as usize];
         let leg = client.circuit.as_ref().and_then(|circuit| circuit.legs().find(|leg| leg.index == built));
-        let Some(timed) = leg.and_then(|leg| leg.timed) else { return true };
+        let Some((number, timed)) = leg.and_then(|leg| Some((leg.number, leg.timed?))) else { return true };
         let holds = matches!(scenario.workloads[client.workload].does, Activity::Hold(_));
         let stays = holds || client.path.is_some();
         let before = learner.times.timeout().timeout;
         let is_late = learner.on_built(now - timed, false);
         if is_late && !stays {
             self.nodes[id as usize].timed_out += 1;
-            if let Some(old) = self.replace_leg(id, owner, built) {
+            if let Some(old) = self.replace_leg(id, owner, number) {
                 self.close_measured(id, old.index);
             }
             self.wait_again(id);

