@@ -9,6 +9,8 @@
 //! Deviation: test circuits close as soon as they are built. In C tor they wait up to three minutes for streams.
 //! Deviation: the timeout does not run while the channel to the guard opens. C tor restarts it when the channel is open.
 //! Deviation: the client always replaces a circuit over the timeout. C tor still uses it if no circuit is open at all.
+//! Deviation: the client abandons a circuit exactly at its timeout. C tor checks once a second, up to a second later.
+//! Deviation: the number of circuits over the timeout that a client keeps open has no limit.
 //! Deviation: in a replay, recorded circuits have no timeout, because other circuits would have the same relays.
 
 use super::{Node, World};
@@ -24,7 +26,8 @@ use penstock_scenario::model::{Activity, Scenario};
 use penstock_units::{Duration, Instant, Rng, Seed};
 use std::sync::Arc;
 
-/// Maximum number of circuits without streams while a client builds test circuits [1] (`cbtmaxopencircs`).
+/// Maximum number of circuits without streams while a client builds test circuits [1]. C tor's `cbtmaxopencircs` counts
+/// all open circuits.
 const MAX_TESTS: usize = 10;
 
 /// The build times that one client has measured on its circuits, and the timeout that follows from them.

@@ -169,7 +169,7 @@ fn the_estimate_stays_while_the_relay_has_little_to_send() {
     assert_eq!(relay.estimate, before);
     // Bytes that drained during a pause are no high rate.
     relay.link.unsent = 1_000_000;
-    relay.now = relay.now + Duration::from_secs(60);
+    relay.now += Duration::from_secs(60);
     relay.run(Duration::from_secs(1), 0);
     assert!(near(relay.estimate, before, 1), "{} instead of {before}", relay.estimate);
 }
