@@ -124,7 +124,8 @@ def families(networks: Sequence[NetworkFacts]) -> str:
     if last["described"] is None:
         return NO_FAMILIES
     of = "the last consensus" if len(networks) > 1 else "the consensus"
-    return f"{last['in_family']} relays of {of} are in a family; {last['described']} of {last['relays']} have a descriptor"
+    described = f"{last['described']} of {last['relays']} have a descriptor"
+    return f"{last['in_family']} relays of {of} are in a family; {described}"
 
 
 def sample(path: Path, pairs: int, seed: int, descriptors: _core.Descriptors | None = None) -> Outcome:
