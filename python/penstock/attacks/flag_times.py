@@ -115,7 +115,7 @@ def throttle_of(resolved: str) -> Throttle | None:
         )
     if given["kind"] != "flagging":
         return None
-    return Throttle(*(_number(given[key]) for key in ("rate", "burst", "half_life")), refill)
+    return Throttle(_number(given["rate"]), _number(given["burst"]), _number(given["half_life"]), refill)
 
 
 def _number(value: str) -> float:
