@@ -136,10 +136,9 @@ def draw_distributions(axes: Axes, curves: Mapping[CurveStyle, stats.Curve]) -> 
 
 
 def right_edge(curves: Mapping[CurveStyle, stats.Curve], q: float) -> float:
-    """Slightly more than the largest of the curves' quantiles `q`; 1 if none is above zero."""
+    """Slightly more than the largest of the curves' quantiles `q`, or than 1 if none is above zero."""
     ends = [float(curve.x[curve.y >= min(q, curve.y[-1])][0]) for curve in curves.values() if curve.x.size]
-    largest = max(ends, default=0.0)
-    return 1.04 * largest if largest > 0 else 1.0
+    return 1.04 * (max(ends, default=0.0) or 1.0)
 
 
 def _thinned(y: NDArray[np.float64]) -> NDArray[np.int64]:
