@@ -38,7 +38,7 @@ CONSTANTS: dict[str, tuple[float, ...]] = {
 
 
 class Victim(NamedTuple):
-    """What the estimator and the guard say about one victim."""
+    """One victim: the limit that the estimator found, and the time at which the guard throttled the victim."""
 
     limit: Limit
     throttled_s: float
@@ -52,6 +52,21 @@ class Victim(NamedTuple):
     def seen(self) -> bool:
         """Whether the estimator found a flag."""
         return np.isfinite(self.limit.flagged_s)
+
+    @property
+    def throttled(self) -> bool:
+        """Whether the guard throttled the victim."""
+        return np.isfinite(self.throttled_s)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the estimator found only a lower bound."""
+        return not self.seen and self.limit.low > 0
+
+    @property
+    def silent(self) -> bool:
+        """Whether the estimator found nothing."""
+        return not self.seen and self.limit.low == 0
 
 
 def mine(output: study.Study) -> list[Attack]:
@@ -104,24 +119,16 @@ def difference(victim: Victim) -> float | None:
 
 ROWS: dict[str, Callable[[list[Victim]], str]] = {
     "victims": lambda all_: str(len(all_)),
-    "throttled by their guard": lambda all_: str(sum(np.isfinite(each.throttled_s) for each in all_)),
-    "throttled, and their flag is seen": lambda all_: str(
-        sum(each.seen and np.isfinite(each.throttled_s) for each in all_)
-    ),
-    "not throttled, but a flag is seen": lambda all_: str(
-        sum(each.seen and not np.isfinite(each.throttled_s) for each in all_)
-    ),
-    "only a lower bound is seen": lambda all_: str(sum(not each.seen and each.limit.low > 0 for each in all_)),
-    "nothing is seen": lambda all_: str(sum(not each.seen and each.limit.low == 0 for each in all_)),
+    "throttled by their guard": lambda all_: str(sum(each.throttled for each in all_)),
+    "throttled, and their flag is seen": lambda all_: str(sum(each.seen and each.throttled for each in all_)),
+    "not throttled, but a flag is seen": lambda all_: str(sum(each.seen and not each.throttled for each in all_)),
+    "only a lower bound is seen": lambda all_: str(sum(each.bounded for each in all_)),
+    "nothing is seen": lambda all_: str(sum(each.silent for each in all_)),
     "mean gain if a flag is seen [bit]": lambda all_: mean([each for each in all_ if each.seen]),
-    "mean gain if only a lower bound is seen [bit]": lambda all_: mean(
-        [each for each in all_ if not each.seen and each.limit.low > 0]
-    ),
-    "mean gain if nothing is seen [bit]": lambda all_: mean(
-        [each for each in all_ if not each.seen and each.limit.low == 0]
-    ),
+    "mean gain if only a lower bound is seen [bit]": lambda all_: mean([each for each in all_ if each.bounded]),
+    "mean gain if nothing is seen [bit]": lambda all_: mean([each for each in all_ if each.silent]),
     "error of the time of a flag [s]: median (10th to 90th percentile)": lambda all_: spread(
-        [each.limit.flagged_s - each.throttled_s for each in all_ if each.seen and np.isfinite(each.throttled_s)], 1
+        [each.limit.flagged_s - each.throttled_s for each in all_ if each.seen and each.throttled], 1
     ),
     "factor between the limits of victim and probe: median (10th to 90th percentile)": lambda all_: spread(
         [found for each in all_ if (found := difference(each)) is not None], 1
@@ -131,7 +138,7 @@ ROWS: dict[str, Callable[[list[Victim]], str]] = {
 
 
 def causes(result: Result) -> str:
-    """What limits the gain: a column for each attack, over all networks."""
+    """The causes of a small gain: a column for each attack, over all networks."""
     output = study.of(result)
     there = runs(result, study._document(result), backlogs=False)
     columns = []

@@ -1,6 +1,8 @@
 """Input documents, plain or compressed with xz."""
 
 import lzma
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -12,14 +14,12 @@ MAGIC = b"\xfd7zXZ\x00"
 
 def read(path: Path, largest: int, usual: str) -> bytes:
     """Read a document of at most `largest` bytes. The error for a larger document names the `usual` size."""
-    try:
-        with naming(path, "read"), path.open("rb") as raw:
+    with _reading(path):
+        with path.open("rb") as raw:
             data = raw.read(largest + 1)
         if data.startswith(MAGIC):
             with lzma.open(BytesIO(data)) as packed:
                 data = packed.read(largest + 1)
-    except (lzma.LZMAError, EOFError) as error:
-        raise PenstockError(f"{path}: the xz compression is damaged or incomplete") from error
     if len(data) > largest:
         raise PenstockError(f"{path}: it has more than {largest >> 20} MiB, and {usual}")
     return data
@@ -27,15 +27,22 @@ def read(path: Path, largest: int, usual: str) -> bytes:
 
 def head(path: Path, size: int) -> bytes:
     """The whole lines in the first `size` bytes of a document."""
+    with _reading(path), path.open("rb") as raw:
+        is_packed = raw.read(len(MAGIC)) == MAGIC
+        raw.seek(0)
+        if is_packed:
+            with lzma.open(raw) as packed:
+                data = packed.read(size)
+        else:
+            data = raw.read(size)
+    return data if len(data) < size else data[: data.rfind(b"\n") + 1]
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn errors of the file system and of the compression into one sentence."""
     try:
-        with naming(path, "read"), path.open("rb") as raw:
-            packed = raw.read(len(MAGIC)) == MAGIC
-            raw.seek(0)
-            if packed:
-                with lzma.open(raw) as unpacked:
-                    data = unpacked.read(size)
-            else:
-                data = raw.read(size)
+        with naming(path, "read"):
+            yield
     except (lzma.LZMAError, EOFError) as error:
         raise PenstockError(f"{path}: the xz compression is damaged or incomplete") from error
-    return data if len(data) < size else data[: data.rfind(b"\n") + 1]

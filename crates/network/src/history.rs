@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// Whatever the place of a guard in the documents is, clients keep to it.
+    /// Clients keep a guard, although its place in the documents changes.
     #[test]
     fn guards_persist_over_consensuses() {
         let mut history = History::new(40, 600, Seed(2));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     proptest! {
-        /// No circuit has two relays of one family or one /16, whatever families relays declare.
+        /// With all families that relays can declare, no circuit has two relays of one family or one /16.
         #[test]
         fn no_circuit_has_two_relays_of_one_family_or_network(
             families in prop::collection::vec(prop::collection::btree_set(0u8..40, 2..6), 0..8),

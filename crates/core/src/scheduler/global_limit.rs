@@ -130,9 +130,9 @@ impl GlobalLimit {
         self.was_reached = self.left() == Bytes::ZERO;
     }
 
-    /// If the link is slower than the limit, the excess of a round is a backlog in the next round. Then the limit is just
-    /// what the link sent. The link does not idle while the relay has cells, the estimate is at least 4/5 of the link's rate,
-    /// and rounds come in time.
+    /// If the link is slower than the limit, the excess of a round is a backlog in the next round. Then the limit equals the
+    /// bytes that the link sent. The link does not idle under three conditions: the relay has cells, the estimate is at
+    /// least 4/5 of the link's rate, and rounds come in time.
     fn measure(&mut self, now: Instant, span: u64, drained: Bytes, backlog: Bytes) {
         let interval = time::nanos(self.interval);
         // In steady operation, the backlog is a quarter of the drained bytes. A small backlog proves nothing.
