@@ -1,18 +1,14 @@
 """Results of attacks on arrivals with known truth, and throttles that are the same under any load."""
 
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-import synthetic
 
 from penstock import catalog
 from penstock.attacks import probe, wave
 from penstock.figures import loads
-from penstock.paper import totals
-from penstock.result import Result
 
 FAST, SLOW = 400 << 10, 5 << 10
 
@@ -116,14 +112,6 @@ def test_no_parameter_of_a_throttle_changes_with_the_load_or_the_attack() -> Non
             for name, throttle in mine.items():
                 expected = {**medium, "aggregate": "address"} if name.endswith("-address") else medium
                 assert throttle == expected, (scenario, name)
-
-
-def test_a_share_of_bytes_is_that_of_all_workloads(tmp_path: Path) -> None:
-    result = Result(synthetic.write(tmp_path / "out", seeds=2))
-    web, bulk = (totals.byte_share(result, "stock", name, "") for name in ("web", "bulk"))
-    assert web["seed"].to_list() == [1, 2]
-    assert (web["value"] + bulk["value"]).to_list() == pytest.approx([1.0, 1.0])
-    assert web["value"][0] == pytest.approx(60 * 307_200 / (60 * 307_200 + 8 * (5 << 20)), rel=0.2)
 
 
 def test_loads_are_found_where_each_algorithm_has_each() -> None:

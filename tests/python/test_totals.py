@@ -29,15 +29,18 @@ def test_throttled_clients_are_counted_once_and_their_bytes_by_interval() -> Non
     assert found == [[0.5], [1.0], [0.5], [1.0]]
 
 
-def test_bytes_of_a_run_count_downloads_of_the_warm_up() -> None:
-    rows = [("web", True, 10.0), ("web", False, 30.0), ("bulk", True, 50.0), ("bulk", False, 10.0)]
-    names = ["workload", "warmup", "bytes_received"]
-    transfers = [{**dict(zip(names, row, strict=True)), "direction": "download"} for row in rows]
-    made = synthetic.in_memory({}, transfers=transfers)
-    found = [totals.run_bytes(made, "it", name, "")["value"].to_list() for name in ("web", "bulk", totals.EVERY)]
-    assert found == [[40.0], [60.0], [100.0]]
-    assert totals.run_byte_share(made, "it", "bulk", "")["value"].to_list() == [0.6]
-    assert totals.byte_share(made, "it", "bulk", "")["value"].to_list() == [0.25]
+def test_a_share_counts_every_byte_after_the_warm_up() -> None:
+    # Client c's download began in the warm-up and does not end; client d receives nothing.
+    users = [("a", "web", False, 10.0), ("b", "web", True, 1.0), ("c", "bulk", True, 1.0), ("d", "idle", False, 11.0)]
+    transfers = [
+        dict(zip(["client", "workload", "warmup", "start_s"], user, strict=True)) | {"direction": "download"}
+        for user in users
+    ]
+    rows = [("a", 5.0, 900), ("a", 20.0, 100), ("b", 20.0, 200), ("c", 20.0, 250), ("c", 30.0, 50)]
+    received = [dict(zip(["client", "t_s", "received_bytes"], row, strict=True)) for row in rows]
+    made = synthetic.in_memory({}, transfers=transfers, clients=received)
+    shares = [totals.delivered_share(made, "it", name, "")["value"].to_list() for name in ("web", "bulk", "idle")]
+    assert shares == [[0.5], [0.5], [0.0]]
 
 
 def test_windows_count_after_the_warm_up() -> None:

@@ -7,7 +7,6 @@ import polars as pl
 from penstock import catalog
 from penstock.replicates import RUN
 from penstock.result import Result
-from penstock.summary import after_warmup
 
 EVERY = "*"
 """The name that stands for all workloads together."""
@@ -20,41 +19,6 @@ QUERY_CALLS = 3
 
 Source: KIST section 5.2, "Managing Socket Output". C tor needs two calls.
 """
-
-
-def byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """A workload's share of all downloaded bytes after the warm-up: one number for each run."""
-    return _byte_share(after_warmup(result.transfers, variant=variant), workload)
-
-
-def run_bytes(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """The bytes that a workload downloaded in a whole run, the warm-up included: one number for each run [B].
-
-    A throttled download that began in the warm-up can last until the end, and measures after the warm-up ignore it.
-    """
-    received = pl.col("bytes_received")
-    of_workload = received if workload == EVERY else received.filter(workload=workload)
-    return _downloads(result, variant).group_by(RUN).agg(value=of_workload.sum().cast(pl.Float64)).sort(RUN)
-
-
-def run_byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """A workload's share of the bytes of a whole run, the warm-up included: one number for each run.
-
-    Source: throttling section 3, table 1.
-    """
-    return _byte_share(_downloads(result, variant), workload)
-
-
-def _downloads(result: Result, variant: str) -> pl.DataFrame:
-    """All downloads of a variant, the warm-up included."""
-    return result.transfers.filter(variant=variant, direction="download")
-
-
-def _byte_share(downloads: pl.DataFrame, workload: str) -> pl.DataFrame:
-    """A workload's share of the bytes of these downloads: one number for each run."""
-    received = pl.col("bytes_received")
-    share = received.filter(workload=workload).sum() / received.sum()
-    return downloads.group_by(RUN).agg(value=share).sort(RUN)
 
 
 def written(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
@@ -102,6 +66,20 @@ def delivered(result: Result, variant: str, workload: str, _hop: str) -> pl.Data
     """The bytes that a workload's clients received in each interval of `trace.clients` after the warm-up [B]."""
     rows = result.clients if workload == EVERY else received(result, variant, workload)
     return _sums(result, variant, rows, pl.col("received_bytes"))
+
+
+def delivered_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """A workload's share of the bytes that all clients received after the warm-up: one number for each run.
+
+    Downloads that began in the warm-up or do not end count, too: a throttle stops some for whole runs.
+
+    Source: throttling section 4, table 1.
+    """
+    size = pl.col("received_bytes").sum()
+    everyone = in_intervals(result, variant, result.clients).group_by(RUN).agg(everyone=size)
+    users = received(result, variant, workload).group_by(RUN).agg(users=size)
+    shares = everyone.join(users, on=RUN, how="left", nulls_equal=True).fill_null(0)
+    return shares.select(*RUN, value=pl.col("users") / pl.col("everyone")).sort(RUN)
 
 
 def throttled_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
