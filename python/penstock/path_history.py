@@ -22,6 +22,9 @@ CLIENTS = 1000
 EVERY = 600
 """The time after which a Tor client uses no circuit for new streams (MaxCircuitDirtiness) [s]."""
 
+MOST = 1_000_000
+"""The largest number of circuits while one consensus is valid; they are in memory at once, with some 700 bytes each."""
+
 
 @dataclass(frozen=True)
 class Consensus:
@@ -79,7 +82,18 @@ def sample(
     descriptors: _core.Descriptors | None = None,
     out: Path | None = None,
 ) -> Outcome:
-    """Sample the circuits of `clients` clients, which need a new one every `every` seconds; write them to `out`."""
+    """Sample the circuits of `clients` clients, which need a new one every `every` seconds; write them to `out`.
+
+    Raises:
+        PenstockError: if there are too many circuits while one of the consensuses is valid.
+    """
+    for consensus in consensuses:
+        most = clients * -((consensus.start - consensus.end) // every)
+        if most > MOST:
+            raise PenstockError(
+                f"{consensus.path}: {clients:,} clients with a new circuit every {every:,} s have {most:,} circuits "
+                f"while it is valid, above {MOST:,}; use fewer clients, or a longer time between circuits"
+            )
     history = _core.PathHistory(clients, every, seed)
     began = time.perf_counter()
     networks, count = [], 0

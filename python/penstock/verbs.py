@@ -569,7 +569,7 @@ def paths(
         int | None, Number(help="The number of pairs of circuits to sample; by default 10000000.", min=1, max=2**63 - 1)
     ] = None,
     clients: Annotated[
-        int | None, Number(help="Sample circuits of this number of clients over time.", min=1, max=10_000_000)
+        int | None, Number(help="Sample circuits of this number of clients over time.", min=1, max=1_000_000)
     ] = None,
     every: Annotated[
         int | None,

@@ -136,6 +136,10 @@ def test_mistakes_are_one_sentence(penstock: Command, tmp_path: Path) -> None:
         ([one, "--clients", "5", "--pairs", "5"], "--pairs samples pairs of circuits of one consensus"),
         ([one, "--clients", "0"], "--clients"),
         ([one, "--every", "0"], "--every"),
+        (
+            [one, "--clients", "5000", "--every", "1"],
+            f"{one}: 5,000 clients with a new circuit every 1 s have 18,000,000",
+        ),
         ([one, tmp_path / "there-is-none"], "there-is-none: No such file"),
         ([one, "--out", tmp_path / "none" / "x.csv"], "cannot write"),
         ([one, two, "--descriptors", one], f"{one}:1: it begins with"),
