@@ -1,9 +1,10 @@
 //! The guards of a client over several consensuses.
 //!
 //! A client samples guards from a consensus and keeps them for months, so that few relays ever see the client's address.
-//! It uses the first guard of the sample that the current consensus lists. Guards that a circuit has used come first.
+//! It uses the first guard of the sample that the current consensus lists. Guards that a circuit has used come first, in
+//! the order in which they joined the sample.
 //!
-//! Source: guard-spec; C tor `entrynodes.c`.
+//! Source: guard-spec; proposal 310; C tor `entrynodes.c`.
 //! The live relay's onion proxy shares the numbers below.
 //! Deviation: every guard is reachable, and the consensus parameters that change these numbers are ignored.
 
@@ -43,7 +44,7 @@ struct Guard {
     confirmed: Option<u64>,
 }
 
-/// The sample of a client's guards, in the order of preference.
+/// The sample of a client's guards, in the order in which they joined it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guards {
     sample: Vec<Guard>,
@@ -97,20 +98,21 @@ impl Guards {
 
     /// The guards that the consensus lists, as indices, most preferred guard first.
     pub(crate) fn usable(&self) -> impl Iterator<Item = usize> {
-        self.sample.iter().filter_map(|guard| guard.relay)
+        let of = |is_used: bool| self.sample.iter().filter(move |guard| guard.confirmed.is_some() == is_used);
+        of(true).chain(of(false)).filter_map(|guard| guard.relay)
     }
 
-    /// A circuit uses a guard. With its first circuit, the guard moves before all guards without circuits. Returns
-    /// whether this is its first circuit.
+    /// A circuit uses a guard of the sample. Returns whether this is the guard's first circuit, which changes the order of
+    /// preference.
     ///
     /// Source: C tor `make_guard_confirmed()`.
     pub(crate) fn on_circuit(&mut self, now: u64, rng: &mut Rng, relay: usize) -> bool {
-        let is_it = |guard: &Guard| guard.relay == Some(relay) && guard.confirmed.is_none();
-        let Some(place) = self.sample.iter().position(is_it) else { return false };
-        let mut guard = self.sample.remove(place);
+        let guard = self.sample.iter_mut().find(|guard| guard.relay == Some(relay));
+        let guard = guard.expect("a circuit uses a guard of the sample");
+        if guard.confirmed.is_some() {
+            return false;
+        }
         guard.confirmed = Some(earlier(now, LIFETIME / 10, rng));
-        let end = self.sample.iter().position(|guard| guard.confirmed.is_none());
-        self.sample.insert(end.unwrap_or(self.sample.len()), guard);
         self.used += 1;
         true
     }

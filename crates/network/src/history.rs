@@ -110,16 +110,17 @@ impl History {
     }
 }
 
-/// Samples a circuit through one of these guards, and the number of failed attempts before.
+/// Samples a circuit through one of these guards, and the number of failed attempts before. As in C tor, an attempt fails
+/// if no guard is compatible with its exit.
 fn circuit(
     selector: &Selector,
     rng: &mut Rng,
     guards: &[usize],
     name: &str,
 ) -> Result<([usize; 3], u64), Error> {
-    let mut draws =
-        (0..).zip(std::iter::repeat_with(|| selector.draw(rng, guards))).take(MAX_ATTEMPTS as usize);
-    draws
+    let attempt = || selector.draw(rng, guards).filter(|relays| guards.contains(&relays[0]));
+    let mut attempts = (0..).zip(std::iter::repeat_with(attempt)).take(MAX_ATTEMPTS as usize);
+    attempts
         .find_map(|(failures, relays)| Some((relays?, failures)))
         .ok_or_else(|| Error::NoCircuit { network: name.to_owned(), attempts: MAX_ATTEMPTS })
 }
@@ -135,17 +136,28 @@ mod tests {
     const DAY: u64 = 24 * HOUR;
     const START: u64 = 1_900_000_000;
 
+    /// A consensus of these relays, which may have every position.
+    fn consensus(relays: impl IntoIterator<Item = u8>) -> Consensus {
+        with_flags(relays, |_| "Exit Fast Guard")
+    }
+
+    /// A consensus of relays that are either guards or exits, so that every guard is compatible with every exit.
+    fn guards_and_exits(relays: impl IntoIterator<Item = u8>) -> Consensus {
+        with_flags(relays, |number| if number / 2 % 2 == 0 { "Fast Guard" } else { "Exit Fast" })
+    }
+
     /// A consensus of these relays, whose numbers are their identities. The relay n has the address 10.(n / 2).0.1, so two
     /// relays share a /16.
-    fn consensus(relays: impl IntoIterator<Item = u8>) -> Consensus {
+    fn with_flags(relays: impl IntoIterator<Item = u8>, flags: impl Fn(u8) -> &'static str) -> Consensus {
         let entries: String = relays
             .into_iter()
             .map(|number| {
                 let identity = crate::document::to_base64(&[number; 20]);
                 format!(
                     "r relay{number} {identity} 2030-01-01 00:00:00 10.{}.0.1 9001 0\n\
-                     s Exit Fast Guard Running Stable Valid\nw Bandwidth={}\n",
+                     s {} Running Stable Valid\nw Bandwidth={}\n",
                     number / 2,
+                    flags(number),
                     10 + number % 7
                 )
             })
@@ -194,7 +206,11 @@ mod tests {
     #[test]
     fn guards_persist_over_consensuses() {
         let mut history = History::new(40, 600, Seed(2));
-        let orders = [consensus(0..80), consensus((0..80).rev()), consensus((0..80).filter(|n| n % 5 != 1))];
+        let orders = [
+            guards_and_exits(0..80),
+            guards_and_exits((0..80).rev()),
+            guards_and_exits((0..80).filter(|number| number % 5 != 1)),
+        ];
         let mut all: Vec<BTreeMap<u32, Vec<String>>> = Vec::new();
         for (number, document) in (0..).zip(&orders) {
             all.push(guards(document, &hour(&mut history, document, START + number * HOUR)));
@@ -202,22 +218,36 @@ mod tests {
         let mut replaced = 0;
         for client in 0..40 {
             let [first, second, third] = [0, 1, 2].map(|hour| &all[hour][&client]);
-            // The first guard is replaced only for exits of its network, and if it is no longer listed.
-            assert!(first[0] == second[0] || second.contains(&first[0]), "{first:?} {second:?}");
+            assert_eq!(first, second);
             let is_listed = orders[2].relays.iter().any(|relay| relay.name == first[0]);
-            assert!(!is_listed || third.contains(&first[0]), "{first:?} {third:?}");
+            assert_eq!(is_listed, first == third, "{first:?} {third:?}");
             replaced += usize::from(!is_listed);
         }
         assert!(replaced > 0, "one of forty clients loses its guard");
         assert_eq!(history.used_guards().values().sum::<usize>(), 40);
         // A guard that comes back is used again.
         let back = guards(&orders[0], &hour(&mut history, &orders[0], START + 3 * HOUR));
-        assert!((0..40).all(|client| back[&client].contains(&all[0][&client][0])));
+        assert_eq!(back, all[0]);
+    }
+
+    /// Source: proposal 310, which makes the order of the used guards independent of the order of their first circuits.
+    #[test]
+    fn used_guards_keep_the_order_in_which_they_joined_the_sample() {
+        let mut history = History::new(1, HOUR, Seed(1));
+        hour(&mut history, &guards_and_exits(0..80), START);
+        let Client { rng, guards, .. } = &mut history.clients[0];
+        let sampled: Vec<usize> = guards.usable().take(4).collect();
+        let mut order_after = |place: usize| {
+            assert!(guards.on_circuit(START, rng, sampled[place]));
+            guards.usable().take(4).collect::<Vec<usize>>()
+        };
+        assert_eq!(order_after(3), [0, 3, 1, 2].map(|place| sampled[place]));
+        assert_eq!(order_after(1), [0, 1, 3, 2].map(|place| sampled[place]));
     }
 
     #[test]
     fn a_guard_leaves_after_its_lifetime_or_when_it_is_unlisted_for_weeks() {
-        let (all, early) = (consensus(0..100), consensus(0..50));
+        let (all, early) = (guards_and_exits(0..200), guards_and_exits(0..100));
         let first = |history: &mut History, document: &Consensus, day: u64| {
             let circuits = hour(history, document, START + day * DAY);
             let guard = circuits.iter().find(|circuit| circuit.client == 0).unwrap().relays[0];

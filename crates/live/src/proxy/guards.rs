@@ -59,7 +59,7 @@ struct Guard {
     pending: u32,
 }
 
-/// The sample of guards, in the order of preference: confirmed guards first.
+/// The sample of guards, in the order in which they joined it.
 #[derive(Debug, Default)]
 pub(crate) struct Guards {
     sample: Vec<Guard>,
@@ -127,29 +127,29 @@ impl Guards {
         fits: impl Fn(&Fingerprint) -> bool,
     ) -> Option<Fingerprint> {
         self.retry(now);
-        let usable = |guard: &&mut Guard| guard.is_usable && fits(&guard.record.identity);
+        let is_usable = |guard: &Guard| guard.is_usable && fits(&guard.record.identity);
         let is_up = |guard: &Guard| !matches!(guard.reachable, Reachable::No(..));
-        for identity in self.primary.clone() {
-            let primary =
-                self.sample.iter_mut().filter(usable).find(|guard| guard.record.identity == identity);
-            if let Some(guard) = primary.filter(|guard| is_up(guard)) {
-                guard.pending += 1;
-                return Some(identity);
-            }
-        }
+        let can_take = |guard: &Guard| is_usable(guard) && is_up(guard);
+        let order = self.preferred();
+        let first =
+            |is_it: &dyn Fn(&Guard) -> bool| order.iter().copied().find(|place| is_it(&self.sample[*place]));
+        let is_primary = |guard: &Guard| self.primary.contains(&guard.record.identity);
         // Among the other guards, one attempt at a time tests a guard.
-        let mut others = self.sample.iter_mut().filter(usable);
-        if let Some(guard) = others.find(|guard| is_up(guard) && guard.pending == 0) {
-            guard.pending += 1;
-            return Some(guard.record.identity);
-        }
-        // If all are down, the client may be offline, and tries all again. A guard that only this circuit excludes proves
-        // that the client is online.
-        let mut all = self.sample.iter_mut().filter(|guard| guard.is_usable);
-        if !all.any(|guard| is_up(guard)) {
-            self.sample.iter_mut().filter(usable).for_each(|guard| guard.reachable = Reachable::Maybe);
-        }
-        let guard = self.sample.iter_mut().filter(usable).find(|guard| is_up(guard))?;
+        let place = first(&|guard| is_primary(guard) && can_take(guard))
+            .or_else(|| first(&|guard| can_take(guard) && guard.pending == 0));
+        let place = match place {
+            Some(place) => place,
+            None => {
+                // If all are down, the client may be offline, and tries all again. A guard that only this circuit excludes
+                // proves that the client is online.
+                if !self.sample.iter().any(|guard| guard.is_usable && is_up(guard)) {
+                    let fitting = self.sample.iter_mut().filter(|guard| is_usable(guard));
+                    fitting.for_each(|guard| guard.reachable = Reachable::Maybe);
+                }
+                order.iter().copied().find(|place| can_take(&self.sample[*place]))?
+            }
+        };
+        let guard = &mut self.sample[place];
         guard.pending += 1;
         Some(guard.record.identity)
     }
@@ -171,17 +171,10 @@ impl Guards {
     ) {
         let was_offline = self.last_success.replace(now).is_none_or(|last| now.since(last) > OFFLINE);
         let is_primary = self.primary.contains(identity);
-        let Some(place) = self.sample.iter().position(|guard| guard.record.identity == *identity) else {
-            return;
-        };
-        let guard = &mut self.sample[place];
+        let Some(guard) = self.find(identity) else { return };
         (guard.reachable, guard.pending) = (Reachable::Yes, guard.pending.saturating_sub(1));
         if guard.record.confirmed.is_none() {
             guard.record.confirmed = Some(date - random_part(rng, LIFETIME / 10));
-            // Confirmed guards come first, in the order of their confirmation.
-            let guard = self.sample.remove(place);
-            let end = self.sample.iter().position(|guard| guard.record.confirmed.is_none());
-            self.sample.insert(end.unwrap_or(self.sample.len()), guard);
             self.choose_primary();
         }
         if was_offline && !is_primary {
@@ -209,10 +202,20 @@ impl Guards {
         self.sample.iter_mut().find(|guard| guard.record.identity == *identity)
     }
 
+    /// The places of all guards in the sample, most preferred guard first: confirmed guards come before the others.
+    ///
+    /// Source: proposal 310; C tor `make_guard_confirmed()`.
+    fn preferred(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.sample.len()).collect();
+        order.sort_by_key(|place| self.sample[*place].record.confirmed.is_none());
+        order
+    }
+
     /// The first usable guards are the primary ones.
     fn choose_primary(&mut self) {
-        let usable = self.sample.iter().filter(|guard| guard.is_usable);
-        self.primary = usable.take(PRIMARY).map(|guard| guard.record.identity).collect();
+        let guards = self.preferred().into_iter().map(|place| &self.sample[place]);
+        let usable = guards.filter(|guard| guard.is_usable).take(PRIMARY);
+        self.primary = usable.map(|guard| guard.record.identity).collect();
     }
 
     /// Unreachable guards become possibly reachable when their retry time has come.
@@ -308,6 +311,9 @@ mod tests {
         assert_eq!(guards.primary[0], second);
         guards.on_failure(at(600), &second);
         assert_eq!(select(&mut guards, 600), first);
+        // Of two confirmed guards, the one that joined the sample earlier is first.
+        succeed(&mut guards, 601, &first);
+        assert_eq!(guards.primary[..2], [first, second]);
     }
 
     #[test]
