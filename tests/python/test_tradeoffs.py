@@ -248,6 +248,22 @@ def test_a_baseline_that_is_no_variant_is_one_sentence(tmp_path: Path) -> None:
         runner.run(str(tmp_path), scenario="quickstart", out=tmp_path / "out")
 
 
+def test_a_scenario_may_have_its_own_baseline(tmp_path: Path) -> None:
+    from penstock.catalog import SHIPPED
+
+    own = SMALL.replace('baseline = "stock"', 'baseline = "stock"\nbaselines = { quickstart = "50KiB" }')
+    (tmp_path / "claims.toml").write_text(own, encoding="utf-8")
+    (tmp_path / "quickstart.toml").write_bytes((SHIPPED / "quickstart.toml").read_bytes())
+    outcome = runner.run(str(tmp_path), variants=["stock"], scale=0.1, seeds=1, out=tmp_path / "out")
+    (compared,) = outcome.compared
+    assert compared.baseline == "50KiB"
+    assert {row.variant: row.cells[0].change for row in compared.rows}["50KiB"] == 0
+    assert "The row of 50 KiB" in tradeoffs.remark(compared)
+    (tmp_path / "claims.toml").write_text(own.replace("quickstart =", "other ="), encoding="utf-8")
+    with pytest.raises(PenstockError, match=r"baselines has 'other'; it must be one of scenarios: quickstart"):
+        runner.run(str(tmp_path), out=tmp_path / "out2")
+
+
 SENSITIVITY = """
 [sensitivity]
 scenario = "quickstart"

@@ -22,7 +22,7 @@ def draw(compared: Compared) -> Picture | None:
     on_front = {row.variant for row in front}
     for row in compared.rows:
         if row.variant in points:
-            _mark(axes, row, points[row.variant], on_front, compared.tradeoffs.baseline)
+            _mark(axes, row, points[row.variant], on_front, compared.baseline)
     axes.plot(*zip(*map(compared.at, front), strict=True), color=COLOURS[1], linewidth=1.0, zorder=1)
     axes.margins(0.15, 0.08)  # space for labels
     x, y = compared.tradeoffs.front
@@ -33,7 +33,7 @@ def draw(compared: Compared) -> Picture | None:
         axis.set_major_locator(MaxNLocator(7))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-    chosen = [*front, *(row for row in compared.rows if row.variant == compared.tradeoffs.baseline), *compared.rows]
+    chosen = [*front, *(row for row in compared.rows if row.variant == compared.baseline), *compared.rows]
     _label(axes, {row.label: points[row.variant] for row in chosen if row.variant in points})
     caption = (
         f"Each point is a variant. The axes show how many times better it is than the baseline, the square, in {x} and "

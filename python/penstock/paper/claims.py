@@ -5,6 +5,7 @@ The file is `claims.toml` in the folder of the paper's scenarios. docs/reference
 
 import tomllib
 from collections import Counter
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -251,9 +252,18 @@ class Tradeoffs(Strict):
     columns: Annotated[list[Column], Field(min_length=2)]
     front: tuple[Text, Text]
     """The columns of the Pareto front: the x axis and the y axis."""
+    baselines: Annotated[dict[str, Text], Field(default_factory=dict)]
+    """The baselines of scenarios that have another one."""
+
+    def baseline_of(self, scenario: str) -> str:
+        """The variant with which the table of a scenario compares the others."""
+        return self.baselines.get(scenario, self.baseline)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        for name in self.baselines:
+            if name not in self.scenarios:
+                raise ValueError(f"baselines has {name!r}; it must be one of scenarios: {', '.join(self.scenarios)}")
         titles = [column.title for column in self.columns]
         for twice, count in Counter(titles).items():
             if count > 1:
@@ -363,14 +373,26 @@ class Claims(Strict):
 
     @property
     def baseline(self) -> str:
-        """The variant with which tables of trade-offs and of sensitivity compare the others.
+        """The variant with which the tables of sensitivity compare the others.
+
+        Raises:
+            ValueError: if there is no such table.
+        """
+        return self.baseline_of("")
+
+    def baseline_of(self, scenario: str) -> str:
+        """The variant with which the table of trade-offs of a scenario compares the others.
 
         Raises:
             ValueError: if there is no such table.
         """
         if self.tradeoffs is None:
             raise ValueError("only tables of trade-offs and of sensitivity have a baseline")
-        return self.tradeoffs.baseline
+        return self.tradeoffs.baseline_of(scenario)
+
+    def with_baselines(self, variants: Set[str], scenarios: Iterable[str]) -> set[str]:
+        """These variants, and the baselines of tables on these scenarios."""
+        return {*variants, *(self.baseline_of(name) for name in scenarios if self.tradeoffs)}
 
     @property
     def settings(self) -> dict[str, Setting]:

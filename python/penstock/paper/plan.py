@@ -61,9 +61,9 @@ def plan(
     for name in companions:
         wanted[name] = _all_variants(claims, name)
     for name in tables:
-        wanted[name] = _of(_all_variants(claims, name), rows)
+        wanted[name] = _of(_all_variants(claims, name), rows and claims.with_baselines(rows, [name]))
     if settings := claims.settings_of(figure, scenario):
-        compared = _of(_sensitive_variants(claims), rows)
+        compared = _of(_sensitive_variants(claims), rows and claims.with_baselines(rows, settings))
         for name in settings:
             wanted.setdefault(name, set()).update(compared - set(claims.settings[name].without))
     for name in list(wanted):
@@ -78,7 +78,7 @@ def plan(
 def rows_of(
     claims: Claims, chosen: Sequence[Claim], *, figure: str | None, scenario: str | None, variants: Collection[str]
 ) -> set[str]:
-    """The given variants, and the baseline of the tables. `chosen` are the claims of `figure` and `scenario`.
+    """The given variants. `chosen` are the claims of `figure` and `scenario`.
 
     Raises:
         PenstockError: if no selected claim, table or setting has one of the variants.
@@ -91,7 +91,7 @@ def rows_of(
     for name in variants:
         if name not in known:
             raise PenstockError(f"--variant is {name}; these experiments have the variants {', '.join(sorted(known))}")
-    return {*variants, *([claims.baseline] if claims.tradeoffs else [])}
+    return set(variants)
 
 
 def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
@@ -161,10 +161,10 @@ def _check_variants(claims: Claims, name: str, about: Sequence[Claim]) -> None:
 
 def _all_variants(claims: Claims, scenario: str) -> set[str]:
     """The variants of a scenario, among them the baseline of the trade-offs."""
-    known = _known_variants(claims, scenario)
-    if claims.baseline not in known:
+    known, baseline = _known_variants(claims, scenario), claims.baseline_of(scenario)
+    if baseline not in known:
         raise PenstockError(
-            f"tradeoffs.baseline is {claims.baseline!r}; the variants of {claims.scenario(scenario)} are "
+            f"tradeoffs.baseline is {baseline!r}; the variants of {claims.scenario(scenario)} are "
             f"{', '.join(sorted(known))}"
         )
     return set(known)

@@ -113,7 +113,7 @@ def run(
     rows = None
     if variants:
         rows = rows_of(claims, chosen, figure=figure, scenario=scenario, variants=variants)
-        chosen = [claim for claim in chosen if claim.all_variants <= rows]
+        chosen = [claim for claim in chosen if claim.all_variants <= claims.with_baselines(rows, claim.scenarios)]
     first = {claim.id: undecidable(claim, claims.has) for claim in chosen}
     measured = [claim for claim in chosen if first[claim.id] is None]
     experiments = plan(claims, measured, figure=figure, scenario=scenario, rows=rows, scale=scale)

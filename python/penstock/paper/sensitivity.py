@@ -39,7 +39,7 @@ class Sensitive:
         found = {}
         for row in compared.rows:
             cell, text = row.cells[place], compared.texts(row)[place]
-            count = cell.n if row.variant == compared.tradeoffs.baseline else cell.pairs
+            count = cell.n if row.variant == compared.baseline else cell.pairs
             found[row.variant] = f"{text} (n = {count})" if text and count < most else text
         return [found.get(variant, "") for variant in self.labels]
 

@@ -66,6 +66,8 @@ class Compared:
     scenario: str
     title: str
     tradeoffs: Tradeoffs
+    baseline: str
+    """The variant with which the others are compared."""
     rows: tuple[Row, ...]
     replicates: str
     """The kind and the number of replicates, such as `5 networks`."""
@@ -92,7 +94,7 @@ class Compared:
     def texts(self, row: Row) -> list[str]:
         """The cells of a row as text."""
         return [
-            cell_text(cell, column, baseline=row.variant == self.tradeoffs.baseline)
+            cell_text(cell, column, baseline=row.variant == self.baseline)
             for cell, column in zip(row.cells, self.tradeoffs.columns, strict=True)
         ]
 
@@ -117,7 +119,8 @@ def compare(tradeoffs: Tradeoffs, name: str, results: Mapping[str, Result]) -> C
         variant: [_numbers(results.get(column.scenario or name), variant, column) for column in columns]
         for variant in result.variants
     }
-    baseline = numbers.get(tradeoffs.baseline, [pl.DataFrame(schema=_SCHEMA)] * len(columns))
+    compared_with = tradeoffs.baseline_of(name)
+    baseline = numbers.get(compared_with, [pl.DataFrame(schema=_SCHEMA)] * len(columns))
     rows = tuple(
         Row(
             variant,
@@ -131,7 +134,8 @@ def compare(tradeoffs: Tradeoffs, name: str, results: Mapping[str, Result]) -> C
     )
     elsewhere = {column.scenario: results[column.scenario] for column in columns if column.scenario in results}
     companions = {scenario: other.replicates.text() for scenario, other in elsewhere.items()}
-    return Compared(name, result.scenario["title"] or name, tradeoffs, rows, result.replicates.text(), companions)
+    title = result.scenario["title"] or name
+    return Compared(name, title, tradeoffs, compared_with, rows, result.replicates.text(), companions)
 
 
 _SCHEMA = {"network": pl.String(), "seed": pl.Int64(), "value": pl.Float64()}
@@ -203,7 +207,7 @@ def markdown(compared: Compared) -> str:
 
 def remark(compared: Compared) -> str:
     """How to read the table."""
-    baseline = next((row.label for row in compared.rows if row.variant == compared.tradeoffs.baseline), "the baseline")
+    baseline = next((row.label for row in compared.rows if row.variant == compared.baseline), "the baseline")
     x, y = compared.tradeoffs.front
     return (
         f"The row of {baseline} has values. The other rows have changes against it with 95 % intervals. A star marks "
