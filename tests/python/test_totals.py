@@ -43,6 +43,13 @@ def test_a_share_counts_every_byte_after_the_warm_up() -> None:
     assert shares == [[0.5], [0.5], [0.0]]
 
 
+def test_bytes_count_for_tcp_while_it_binds_the_relay() -> None:
+    rows = [(5.0, 900, "tcp"), (20.0, 100, "tcp"), (20.0, 200, "link"), (30.0, 100, None)]
+    relays = [dict(zip(["t_s", "written_bytes", "bound_by"], row, strict=True)) for row in rows]
+    made = synthetic.in_memory({}, transfers=[{"warmup": False, "start_s": 10.0}], relays=relays)
+    assert totals.bound_by_tcp(made, "it", totals.EVERY, "")["value"].to_list() == [0.25]
+
+
 def test_windows_count_after_the_warm_up() -> None:
     transfers = [{"warmup": warmup, "start_s": at} for warmup, at in ((True, 1.0), (False, 10.0))]
     rows = [

@@ -46,6 +46,7 @@ MEASURES = {
     "network_held_cells": Measure("transfers", "cells", (), of_runs=totals.held),
     "delivered_bytes": Measure("transfers", "B", (), of_runs=totals.delivered),
     "delivered_share": Measure("transfers", "", ("loads",), of_runs=totals.delivered_share),
+    "bound_by_tcp": Measure("transfers", "", (), of_runs=totals.bound_by_tcp),
     "throttled_users": Measure("transfers", "", (), of_runs=totals.throttled_users),
     "throttled_bytes": Measure("transfers", "", (), of_runs=totals.throttled_bytes),
     "burstiness": Measure("transfers", "", (), of_runs=congestion.burstiness),

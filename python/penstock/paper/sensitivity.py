@@ -34,13 +34,8 @@ class Sensitive:
         return [(setting.title, *self._texts(compared, place)) for setting, compared in self.settings]
 
     def _texts(self, compared: Compared, place: int) -> list[str]:
-        """The cells of a setting; a cell with fewer pairs than others shows their number."""
-        most = max(cell.n for row in compared.rows for cell in row.cells)
-        found = {}
-        for row in compared.rows:
-            cell, text = row.cells[place], compared.texts(row)[place]
-            count = cell.n if row.variant == compared.baseline else cell.pairs
-            found[row.variant] = f"{text} (n = {count})" if text and count < most else text
+        """The cells of a setting."""
+        found = {row.variant: compared.texts(row)[place] for row in compared.rows}
         return [found.get(variant, "") for variant in self.labels]
 
     @property

@@ -82,6 +82,13 @@ def delivered_share(result: Result, variant: str, workload: str, _hop: str) -> p
     return shares.select(*RUN, value=pl.col("users") / pl.col("everyone")).sort(RUN)
 
 
+def bound_by_tcp(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
+    """The share of bytes that relays wrote while TCP limited them, after the warm-up: one number for each run [1]."""
+    size = pl.col("written_bytes")
+    share = size.filter(pl.col("bound_by") == "tcp").sum() / size.sum()
+    return in_intervals(result, variant, result.relays).group_by(RUN).agg(value=share).sort(RUN)
+
+
 def throttled_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
     """The share of a workload's clients that a guard throttled at the end of an interval with bytes [1].
 

@@ -92,11 +92,13 @@ class Compared:
         return [row for row, xy in known if not any(_better(other, xy) for _, other in known)]
 
     def texts(self, row: Row) -> list[str]:
-        """The cells of a row as text."""
-        return [
-            cell_text(cell, column, baseline=row.variant == self.baseline)
-            for cell, column in zip(row.cells, self.tradeoffs.columns, strict=True)
-        ]
+        """The cells of a row as text; a cell with fewer replicates than others of its column shows their number."""
+        is_baseline, texts = row.variant == self.baseline, []
+        for place, (cell, column) in enumerate(zip(row.cells, self.tradeoffs.columns, strict=True)):
+            text, count = cell_text(cell, column, baseline=is_baseline), cell.n if is_baseline else cell.pairs
+            most = max(other.cells[place].n for other in self.rows)
+            texts.append(f"{text} (n = {count})" if text and count < most else text)
+        return texts
 
     def at(self, row: Row) -> tuple[float, float]:
         """The improvements of a row in the two columns of the front."""
@@ -211,7 +213,8 @@ def remark(compared: Compared) -> str:
     x, y = compared.tradeoffs.front
     return (
         f"The row of {baseline} has values. The other rows have changes against it with 95 % intervals. A star marks "
-        "an interval without zero; by chance, one cell in twenty has a star. The score is the weighted geometric mean "
+        "an interval without zero; by chance, one cell in twenty has a star. A cell with fewer replicates has their "
+        "number n. The score is the weighted geometric mean "
         f"of the improvements, minus one. Bold rows are the Pareto front of {x} against {y}."
         + "".join(_elsewhere(compared, scenario) for scenario in compared.companions)
     )
