@@ -35,17 +35,20 @@ COLUMNS = [
 COMPARED = Tradeoffs(scenarios=[SCENARIO], baseline=BASELINE, columns=COLUMNS, front=(COLUMNS[1].title, "bytes"))
 
 SHOWN = {
-    "PCTCP": ("pctcp", "bytes"),
-    "BackTap": ("backtap", "bytes"),
-    "Tor 0.4.9": ("tor-0.4.9", "bytes"),
-    "KIST as deployed": ("kist-deployed", "web, first byte, median"),
+    "PCTCP: bytes": ("pctcp", "bytes"),
+    "BackTap: bytes": ("backtap", "bytes"),
+    "Tor 0.4.9: bytes": ("tor-0.4.9", "bytes"),
+    "KIST as deployed: web, first byte, median": ("kist-deployed", "web, first byte, median"),
     "the same, 90 %": ("kist-deployed", "web, first byte, 90 %"),
 }
-"""The columns of the table: a mechanism and one of its quantities."""
+"""The columns of the table: a variant and one of its quantities."""
+
+PAIRS = (("guard", "middle"), ("middle", "exit"))
+"""The two hops of a connection between relays."""
 
 
 def sharing(result: Result, near: str, far: str) -> tuple[float, float]:
-    """How many other downloads the average download shares a connection with: the smallest and the largest network."""
+    """The number of downloads with which the average one shares a connection: the smallest and the largest network."""
     paths = result.paths.filter(variant=BASELINE).select(*RUN, "circuit", near, far)
     downloads = result.transfers.filter(variant=BASELINE, direction="download")
     begun = downloads.filter(~pl.col("warmup"))["start_s"].min()
@@ -73,13 +76,9 @@ def row(result: Result) -> list[str]:
     return [f"{result.relays['relay'].n_unique()}, {compared.replicates}", *shared, *shown]
 
 
-PAIRS = (("guard", "middle"), ("middle", "exit"))
-
-
 def table(results: list[Result]) -> str:
     """A row for each directory."""
-    head = ["relays", *(f"other downloads between {near} and {far}" for near, far in PAIRS)]
-    head += [f"{name}: {title}" if "same" not in name else name for name, (_, title) in SHOWN.items()]
+    head = ["relays", *(f"other downloads from {near} to {far}" for near, far in PAIRS), *SHOWN]
     return generated.table(head, [row(result) for result in results])
 
 
