@@ -237,6 +237,11 @@ def test_another_scenario_measures_a_column_and_is_not_scaled(tmp_path: Path) ->
     assert "The scenario `other` measured calls (" in tradeoffs.remark(compared)
     alone = tradeoffs.compare(compared.tradeoffs, "quickstart", {"quickstart": outcome.results["quickstart"]})
     assert [row.cells[-1].n for row in alone.rows] == [0, 0]
+    # Another scenario compares with the common baseline, so a table with its own one has no such column.
+    own = compared.tradeoffs.model_copy(update={"baselines": {"quickstart": "50KiB"}})
+    of_own = tradeoffs.compare(own, "quickstart", outcome.results)
+    assert len(of_own.rows[0].cells) == len(alone.rows[0].cells) - 1
+    assert not of_own.companions
 
 
 def test_a_baseline_that_is_no_variant_is_one_sentence(tmp_path: Path) -> None:

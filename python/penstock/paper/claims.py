@@ -253,11 +253,15 @@ class Tradeoffs(Strict):
     front: tuple[Text, Text]
     """The columns of the Pareto front: the x axis and the y axis."""
     baselines: Annotated[dict[str, Text], Field(default_factory=dict)]
-    """The baselines of scenarios that have another one."""
+    """The baselines of scenarios that have another one. Their tables have no columns of another scenario."""
 
     def baseline_of(self, scenario: str) -> str:
         """The variant with which the table of a scenario compares the others."""
         return self.baselines.get(scenario, self.baseline)
+
+    def columns_of(self, scenario: str) -> list[Column]:
+        """The columns of the table of a scenario."""
+        return [column for column in self.columns if not column.scenario or scenario not in self.baselines]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -389,6 +393,10 @@ class Claims(Strict):
         if self.tradeoffs is None:
             raise ValueError("only tables of trade-offs and of sensitivity have a baseline")
         return self.tradeoffs.baseline_of(scenario)
+
+    def columns_of(self, scenario: str) -> list[Column]:
+        """The columns of the table of trade-offs of a scenario."""
+        return self.tradeoffs.columns_of(scenario) if self.tradeoffs else []
 
     def with_baselines(self, variants: Set[str], scenarios: Iterable[str]) -> set[str]:
         """These variants, and the baselines of tables on these scenarios."""

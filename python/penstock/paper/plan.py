@@ -57,7 +57,8 @@ def plan(
         wanted[name] = {variant for claim in about for variant in claim.variants_in(name)}
     tables = claims.tradeoffs_of(figure, scenario)
     # A companion has all variants even without a table, because a later command can need them in the same directory.
-    companions = [name for name in claims.companions if tables or name in wanted]
+    has_companions = any(column.scenario for name in tables for column in claims.columns_of(name))
+    companions = [name for name in claims.companions if has_companions or name in wanted]
     for name in companions:
         wanted[name] = _all_variants(claims, name)
     for name in tables:

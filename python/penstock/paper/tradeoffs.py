@@ -116,7 +116,8 @@ def _better(a: tuple[float, float], b: tuple[float, float]) -> bool:
 
 def compare(tradeoffs: Tradeoffs, name: str, results: Mapping[str, Result]) -> Compared:
     """Measure each column of each variant in the output of one scenario, or in that of the column's own scenario."""
-    columns, result = tradeoffs.columns, results[name]
+    columns, result = tradeoffs.columns_of(name), results[name]
+    tradeoffs = tradeoffs.model_copy(update={"columns": columns})
     numbers = {
         variant: [_numbers(results.get(column.scenario or name), variant, column) for column in columns]
         for variant in result.variants
