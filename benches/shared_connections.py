@@ -16,41 +16,44 @@ import numpy as np
 import polars as pl
 
 from penstock import generated
-from penstock.paper import tradeoffs
-from penstock.paper.claims import Column, Tradeoffs
+from penstock.paper import claims, tradeoffs
+from penstock.paper.claims import Tradeoffs
 from penstock.replicates import RUN
 from penstock.result import Result
 
 BLOCK = "benches/shared_connections.py"
 SCENARIO = "sensitivity"
-BASELINE = "tor-0.2.2"
 INTERVAL_S = 10.0
 """The time between two counts [s]."""
 
-COLUMNS = [
-    Column(title="bytes", measure="delivered_bytes", statistic="sum", better="higher"),
-    Column(title="web, first byte, median", measure="ttfb_s", workload="web", statistic="median", better="lower"),
-    Column(title="web, first byte, 90 %", measure="ttfb_s", workload="web", statistic="p90", better="lower"),
-]
-COMPARED = Tradeoffs(scenarios=[SCENARIO], baseline=BASELINE, columns=COLUMNS, front=(COLUMNS[1].title, "bytes"))
-
 SHOWN = {
-    "PCTCP: bytes": ("pctcp", "bytes"),
-    "BackTap: bytes": ("backtap", "bytes"),
-    "Tor 0.4.9: bytes": ("tor-0.4.9", "bytes"),
+    "PCTCP: bytes": ("pctcp", "bytes delivered"),
+    "BackTap: bytes": ("backtap", "bytes delivered"),
+    "Tor 0.4.9: bytes": ("tor-0.4.9", "bytes delivered"),
     "KIST as deployed: web, first byte, median": ("kist-deployed", "web, first byte, median"),
     "the same, 90 %": ("kist-deployed", "web, first byte, 90 %"),
 }
 """The columns of the table: a variant and one of its quantities."""
 
+
+def compared_columns() -> Tradeoffs:
+    """The table of trade-offs of the study with the shown columns only."""
+    table = claims.load("capstone").tradeoffs
+    if table is None:
+        raise AssertionError("the study has a table of trade-offs")
+    titles = {title for _, title in SHOWN.values()}
+    return table.model_copy(update={"columns": [column for column in table.columns if column.title in titles]})
+
+
+COMPARED = compared_columns()
 PAIRS = (("guard", "middle"), ("middle", "exit"))
 """The two hops of a connection between relays."""
 
 
 def sharing(result: Result, near: str, far: str) -> tuple[float, float]:
     """The number of downloads with which the average one shares a connection: the smallest and the largest network."""
-    paths = result.paths.filter(variant=BASELINE).select(*RUN, "circuit", near, far)
-    downloads = result.transfers.filter(variant=BASELINE, direction="download")
+    paths = result.paths.filter(variant=COMPARED.baseline).select(*RUN, "circuit", near, far)
+    downloads = result.transfers.filter(variant=COMPARED.baseline, direction="download")
     begun = downloads.filter(~pl.col("warmup"))["start_s"].min()
     end = pl.col("start_s") + pl.col("ttlb_s").fill_null(np.inf)
     active = downloads.select(*RUN, "circuit", "start_s", end_s=end).join(paths, on=[*RUN, "circuit"], nulls_equal=True)
@@ -67,11 +70,8 @@ def sharing(result: Result, near: str, far: str) -> tuple[float, float]:
 def row(result: Result) -> list[str]:
     """The row of one number of relays."""
     compared = tradeoffs.compare(COMPARED, SCENARIO, {SCENARIO: result})
-    rows = {each.variant: each for each in compared.rows}
-    shown = []
-    for variant, title in SHOWN.values():
-        place = compared.place(title)
-        shown.append(tradeoffs.cell_text(rows[variant].cells[place], COLUMNS[place], baseline=False))
+    rows = {each.variant: compared.texts(each) for each in compared.rows}
+    shown = [rows[variant][compared.place(title)] for variant, title in SHOWN.values()]
     shared = [f"{least:.1f} to {most:.1f}" for least, most in (sharing(result, *pair) for pair in PAIRS)]
     return [f"{result.relays['relay'].n_unique()}, {compared.replicates}", *shared, *shown]
 

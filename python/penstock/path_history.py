@@ -1,5 +1,6 @@
 """Samples circuits of clients over several consensuses, as the path simulator TorPS does."""
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -88,10 +89,10 @@ def sample(
         PenstockError: if there are too many circuits while one of the consensuses is valid.
     """
     for consensus in consensuses:
-        most = clients * -((consensus.start - consensus.end) // every)
-        if most > MOST:
+        count = clients * math.ceil((consensus.end - consensus.start) / every)
+        if count > MOST:
             raise PenstockError(
-                f"{consensus.path}: {clients:,} clients with a new circuit every {every:,} s have {most:,} circuits "
+                f"{consensus.path}: {clients:,} clients with a new circuit every {every:,} s have {count:,} circuits "
                 f"while it is valid, above {MOST:,}; use fewer clients, or a longer time between circuits"
             )
     history = _core.PathHistory(clients, every, seed)

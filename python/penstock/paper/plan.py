@@ -76,10 +76,10 @@ def plan(
     return [_experiment(claims, name, wanted[name], scale) for name in order]
 
 
-def rows_of(
+def check_rows(
     claims: Claims, chosen: Sequence[Claim], *, figure: str | None, scenario: str | None, variants: Collection[str]
-) -> set[str]:
-    """The given variants. `chosen` are the claims of `figure` and `scenario`.
+) -> None:
+    """Check variants that a user chose. `chosen` are the claims of `figure` and `scenario`.
 
     Raises:
         PenstockError: if no selected claim, table or setting has one of the variants.
@@ -92,7 +92,6 @@ def rows_of(
     for name in variants:
         if name not in known:
             raise PenstockError(f"--variant is {name}; these experiments have the variants {', '.join(sorted(known))}")
-    return set(variants)
 
 
 def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:

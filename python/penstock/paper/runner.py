@@ -14,7 +14,7 @@ from penstock.output import Job, fresh, read_json, read_manifest, same_replay, w
 from penstock.paper import sensitivity, tradeoffs
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.measures import MEASURES
-from penstock.paper.plan import Experiment, plan, rows_of
+from penstock.paper.plan import Experiment, check_rows, plan
 from penstock.paper.verdicts import Checked, decide, undecidable, unit_of
 from penstock.progress import Watch
 from penstock.ray_runs import Cluster
@@ -112,7 +112,8 @@ def run(
     chosen = claims.of(figure, scenario)
     rows = None
     if variants:
-        rows = rows_of(claims, chosen, figure=figure, scenario=scenario, variants=variants)
+        check_rows(claims, chosen, figure=figure, scenario=scenario, variants=variants)
+        rows = set(variants)
         chosen = [claim for claim in chosen if claim.all_variants <= claims.with_baselines(rows, claim.scenarios)]
     first = {claim.id: undecidable(claim, claims.has) for claim in chosen}
     measured = [claim for claim in chosen if first[claim.id] is None]
