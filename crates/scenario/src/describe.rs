@@ -176,7 +176,11 @@ fn node(host: &Host, more: &str) -> String {
 /// Describes a group of relays from one year. The group has as many guards in every network, and as many exits.
 fn era(generated: &Generated, group: &[Relay]) -> String {
     let count = |guard, exit| group.iter().filter(|relay| relay.guard == guard && relay.exit == exit).count();
-    let buckets = if generated.buckets { "links and buckets" } else { "links" };
+    let buckets = match (generated.buckets, generated.rates_within_links) {
+        (true, true) => "links, and buckets of at most their rate,",
+        (true, false) => "links and buckets",
+        (false, _) => "links",
+    };
     format!(
         "as in {}, {buckets} drawn for each network: {} guards, {} exits, {} both, {} neither",
         generated.era.year,

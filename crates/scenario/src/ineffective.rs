@@ -206,9 +206,11 @@ fn of_tor(sections: &Sections, scenario: &Scenario, keys: &mut Vec<WrittenKey>) 
         let why = "no other relay that it names declares these relays; name them there, too";
         add(keys, (relay, &defaults::<FamilyKeys>()), "family", in_family.contains(&name[..]), why);
         let has_era = relay.keys.era.era.is_some();
-        for key in ["era_buckets", "era_weights", "era_flags"] {
+        for key in ["era_buckets", "era_rates_within_links", "era_weights", "era_flags"] {
             add(keys, (relay, &eras), key, has_era, "these relays have no era; set era too");
         }
+        let why = "these relays have no token buckets; leave this or era_buckets = false out";
+        add(keys, (relay, &eras), "era_rates_within_links", relay.keys.era.era_buckets, why);
         let why = "no client has edge_control = \"dctcp\"; set it too";
         add(keys, (relay, &tor), "ecn_threshold", has_dctcp, why);
         of_hops(relay, &relay.keys.tor, has_datagrams, [&tor, &marut], keys);

@@ -573,6 +573,8 @@ pub struct Generated {
     pub relays: Vec<usize>,
     /// Whether the relays have token buckets. Without buckets, the rate of a link is at most the bandwidth limit.
     pub buckets: bool,
+    /// Whether the rate of a bucket is at most that of the link.
+    pub rates_within_links: bool,
     /// Whether the weights of relays are drawn. Otherwise, they are the capacities.
     pub weights: bool,
     /// Whether the flags of relays are drawn. Otherwise, the group has them.

@@ -281,9 +281,10 @@ impl Generated {
         relay.host.country = relay.host.country.or(Some(sampled.country));
         relay.weight = rate(if self.weights { sampled.weight } else { capacity });
         let interval = relay.config.refill.interval.max(relay.config.refill.unblock.unwrap_or_default());
+        let refilled = rate(if self.rates_within_links { capacity } else { sampled.rate });
         // A bucket holds at least one refill.
-        let burst = Bytes::new(sampled.burst).max(rate(sampled.rate).bytes_in(interval));
-        let bandwidth = self.buckets.then_some(Bandwidth { rate: rate(sampled.rate), burst });
+        let burst = Bytes::new(sampled.burst).max(refilled.bytes_in(interval));
+        let bandwidth = self.buckets.then_some(Bandwidth { rate: refilled, burst });
         set_bandwidth(&mut relay.config, bandwidth);
     }
 }

@@ -98,7 +98,7 @@ mistakes! {
         "x.toml:8: netwrk: this section is unknown; did you mean network?";
     an_unknown_key_without_a_similar_one_is_rejected_with_the_nearest:
         "[relays.middle]\n" => "[relays.middle]\nspeed = \"1 MiB/s\"\n",
-        "x.toml:15: relays.middle.speed: this key is unknown; [relays.NAME] takes 40 keys; the most similar are preset, cpu, era, link";
+        "x.toml:15: relays.middle.speed: this key is unknown; [relays.NAME] takes 41 keys; the most similar are preset, cpu, era, link";
     variants_in_single_brackets_are_rejected:
         "[[variants]]\nname = \"stock\"\n[[variants]]\nname = \"50KiB\"" => "[variants]\nname = \"50KiB\"",
         "x.toml:25: variants: this is one table, but it must be a list of tables; write [[variants]] in double brackets before each";
@@ -834,6 +834,11 @@ fn a_key_without_effect_gives_a_warning() {
             &["relays.entry.family=middle"],
             "relays.entry.family",
             "no other relay that it names declares these relays; name them there, too",
+        ),
+        (
+            &["relays.entry.era_rates_within_links=true"],
+            "relays.entry.era_rates_within_links",
+            "these relays have no era; set era too",
         ),
         (
             &["relays.entry.era_weights=false"],

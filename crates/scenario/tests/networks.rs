@@ -84,6 +84,20 @@ fn without_buckets_links_have_the_same_capacity() {
 }
 
 #[test]
+fn rates_within_links_lower_the_rates_that_exceed_links() {
+    let relays = |keys: &str| {
+        let document = parse(&TEXT.replace("era =", &format!("{keys}\nera ="))).unwrap();
+        document.scenario("default").unwrap().sampled(Seed(1)).into_owned().relays
+    };
+    let rate = |relay: &Relay| relay.config.bandwidth.map(|bucket| bucket.rate).unwrap();
+    let (drawn, within) = (relays(""), relays("era_rates_within_links = true"));
+    assert!(drawn.iter().any(|relay| rate(relay) > relay.host.link_up));
+    assert!(within.iter().map(rate).eq(drawn.iter().map(|relay| rate(relay).min(relay.host.link_up))));
+    assert!(within.iter().map(|relay| relay.host.link_up).eq(drawn.iter().map(|relay| relay.host.link_up)));
+    assert!(within.iter().map(|relay| relay.weight).eq(drawn.iter().map(|relay| relay.weight)));
+}
+
+#[test]
 fn without_weights_of_the_era_a_relay_has_the_weight_of_its_capacity() {
     let relays = |keys: &str| {
         let document = parse(&TEXT.replace("era =", &format!("{keys}\nera ="))).unwrap();

@@ -33,6 +33,10 @@ section! {
         /// With true, relays of an era have token buckets. With false, they have none, and the lower of link and
         /// bandwidth_rate becomes their link rate.
         era_buckets: bool = Flag, Is("true");
+        /// With true, the bandwidth_rate of a relay is at most its link rate, as if its operator had set the option
+        /// BandwidthRate to what the relay can send. Throttling divides this rate. With false, it is that of the year,
+        /// which often exceeds the link.
+        era_rates_within_links: bool = Flag, Is("false");
         /// With true, the weights of these relays differ from their capacities, as in that year's consensus. With
         /// false, the weight of a relay is its capacity: the lower of link and bandwidth_rate.
         era_weights: bool = Flag, Is("true");
@@ -190,7 +194,13 @@ fn generated(
     for (name, relay) in read {
         let Some(era) = relay.keys.era.era.and_then(Era::of) else { continue };
         // The defaults of `[relay]`, which the resolved file repeats, are no contradiction.
-        let EraKeys { era_buckets: buckets, era_weights: weights, era_flags: flags, .. } = relay.keys.era;
+        let EraKeys {
+            era_buckets: buckets,
+            era_rates_within_links: rates_within_links,
+            era_weights: weights,
+            era_flags: flags,
+            ..
+        } = relay.keys.era;
         let sampled = OF_ERA.iter().filter(|key| flags || **key != "flags");
         if let Some(key) = sampled.into_iter().find(|key| relay.sets(key) && !relay.has_default(key)) {
             let message = format!("the era of [{}] draws this; set one of the two", relay.path);
@@ -200,7 +210,8 @@ fn generated(
             return Err(relay.wrong("era", "an era is for several relays; set count"));
         }
         let of_group = (0..relays.len()).filter(|index| relays[*index].host.group.name == *name).collect();
-        let group = Generated { era, group: name.clone(), relays: of_group, buckets, weights, flags };
+        let group = name.clone();
+        let group = Generated { era, group, relays: of_group, buckets, rates_within_links, weights, flags };
         group.draw(relays, Seed(0));
         // A relay has no sampled country before its network is sampled.
         let country = relay.keys.host.country.and_then(Country::of);
