@@ -51,6 +51,7 @@ def run_paper(
     scenario: str | None = None,
     variants: Sequence[str] = (),
     scale: float = 1.0,
+    sets: Sequence[str] = (),
     runs: int = 5,
     out: str | Path | None = None,
     jobs: int | None = None,
@@ -65,8 +66,9 @@ def run_paper(
     from penstock.report import write
 
     outcome = runner.run(
-        name, figure=figure, scenario=scenario, variants=variants, scale=scale, seeds=runs, out=out, jobs=jobs, ray=ray
-    )
+        name, figure=figure, scenario=scenario, variants=variants, scale=scale, sets=sets, seeds=runs, out=out,
+        jobs=jobs, ray=ray,
+    )  # fmt: skip
     write(outcome.shown, outcome.directory / "report.html", outcome)
     return runner.write(outcome)
 

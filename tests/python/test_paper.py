@@ -411,6 +411,23 @@ def test_a_paper_ends_in_verdicts_and_a_report(penstock: Command, own: Path) -> 
     assert "holds scale 0.5, not 1.0; choose another --out" in other.err
 
 
+def test_overrides_change_the_runs_and_stay_with_the_directory(penstock: Command, own: Path) -> None:
+    page = penstock.directory / "page.md"
+    arguments = ("paper", own, "--runs", "1", "--out", "out", "--scale", "0.5")
+    done = penstock(*arguments, "--set", "network.loss=0.01", "--markdown", page)
+    assert done.status == 0, done.err
+    assert "With network.loss=0.01; the bounds apply to the scenario without." in done.out
+    assert "<!-- begin generated: penstock paper made-up --set network.loss=0.01 -->" in page.read_text()
+    out = penstock.directory / "out"
+    manifest = json.loads((out / "small" / "manifest.json").read_text())
+    assert manifest["scenario"]["sets"] == ['run.duration="15 s"', "network.loss=0.01"]
+    assert json.loads((out / "claims.json").read_text())["sets"] == ["network.loss=0.01"]
+    assert sentence(penstock(*arguments)).endswith(
+        "was made with --set network.loss=0.01; repeat this, or choose another --out"
+    )
+    assert "--set network.los=0.01" in sentence(penstock("paper", own, "--set", "network.los=0.01"))
+
+
 def test_a_finished_paper_becomes_a_markdown_table_without_a_run(penstock: Command, own: Path) -> None:
     arguments = ("paper", own, "--runs", "2", "--out", "out", "--jobs", "1")
     assert penstock(*arguments).status == 0

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock import catalog
 from penstock.errors import PenstockError, ScenarioError
@@ -19,7 +19,7 @@ class Experiment:
     """The scenario on the command line."""
     variants: frozenset[str]
     sets: tuple[str, ...] = ()
-    """The overrides of the setting and of `--scale`."""
+    """The overrides of the setting, of `--scale` and of `--set`."""
     replay: str | None = None
     """The experiment whose requests all variants repeat."""
     replay_variant: str | None = None
@@ -38,6 +38,7 @@ def plan(
     scenario: str | None,
     rows: Set[str] | None = None,
     scale: float,
+    sets: Sequence[str] = (),
 ) -> list[Experiment]:
     """The experiments that the claims, the tables of trade-offs and the sensitivity need, in their order.
 
@@ -73,7 +74,7 @@ def plan(
     # A setting comes after the settings whose requests it repeats.
     order = [name for name in wanted if name not in claims.settings]
     order += [name for name in claims.settings if name in wanted]
-    return [_experiment(claims, name, wanted[name], scale) for name in order]
+    return [_experiment(claims, name, wanted[name], scale, sets) for name in order]
 
 
 def check_rows(
@@ -112,7 +113,7 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
     return tuple(sets)
 
 
-def _experiment(claims: Claims, name: str, variants: set[str], scale: float) -> Experiment:
+def _experiment(claims: Claims, name: str, variants: set[str], scale: float, more: Sequence[str]) -> Experiment:
     setting = claims.settings.get(name)
     sets = _sets(claims, name) if setting else ()
     if name not in claims.companions:
@@ -121,7 +122,8 @@ def _experiment(claims: Claims, name: str, variants: set[str], scale: float) -> 
     replay_variant = claims.baseline if replay else None
     experiment = Experiment(name, claims.scenario(name), frozenset(variants), sets, replay, replay_variant)
     _check_scale(experiment, scale)
-    return experiment
+    catalog.load(experiment.scenario, (*sets, *more))  # A mistake ends the command before the first run.
+    return replace(experiment, sets=(*sets, *more))
 
 
 def _sets(claims: Claims, name: str) -> tuple[str, ...]:

@@ -56,6 +56,8 @@ class Outcome:
     """The tables of trade-offs."""
     sensitive: sensitivity.Sensitive | None = None
     """The changes in each setting of the network."""
+    sets: tuple[str, ...] = ()
+    """The overrides of all scenarios."""
 
     @property
     def shown(self) -> list[Result]:
@@ -64,9 +66,11 @@ class Outcome:
 
     @property
     def block(self) -> str:
-        """The name of the generated block of Markdown: claims of one scenario or of some variants have their own."""
-        only = f" --scenario {self.scenario}" if self.scenario else ""
-        return f"penstock paper {self.claims.paper}{only}" + "".join(f" --variant {name}" for name in self.variants)
+        """The name of the generated block of Markdown: claims of a scenario, of variants or with overrides have one."""
+        options = [f"--scenario {self.scenario}"] if self.scenario else []
+        options += [f"--variant {name}" for name in self.variants]
+        options += [f"--set {each}" for each in self.sets]
+        return " ".join([f"penstock paper {self.claims.paper}", *options])
 
     @property
     def missed(self) -> list[Checked]:
@@ -81,6 +85,7 @@ def run(
     scenario: str | None = None,
     variants: Sequence[str] = (),
     scale: float = 1.0,
+    sets: Sequence[str] = (),
     seeds: int = RUNS,
     out: str | Path | None = None,
     jobs: int | None = None,
@@ -96,6 +101,7 @@ def run(
         scenario: only claims that this scenario decides, by its name in the claims file.
         variants: only claims between these variants, and only these rows of tables beside their baseline.
         scale: multiplies the numbers of downloads and the durations after the warm-up that the claims file lists.
+        sets: overrides of keys in all scenarios that run, in the form `key=value`.
         seeds: the number of seeds, from the first seed of each scenario upwards.
         out: the paper's directory, with a subdirectory for each scenario; by default `runs/paper-<name>-<n>`.
         jobs: the number of runs at the same time; by default one for each core.
@@ -117,12 +123,12 @@ def run(
         chosen = [claim for claim in chosen if claim.all_variants <= claims.with_baselines(rows, claim.scenarios)]
     first = {claim.id: undecidable(claim, claims.has) for claim in chosen}
     measured = [claim for claim in chosen if first[claim.id] is None]
-    experiments = plan(claims, measured, figure=figure, scenario=scenario, rows=rows, scale=scale)
+    experiments = plan(claims, measured, figure=figure, scenario=scenario, rows=rows, scale=scale, sets=sets)
     left = _unfinished(experiments, seeds, out)
     with _connected(ray, left, jobs) as cluster:
         if confirm:
             confirm(_cost(left, jobs, cluster))
-        directory, made = _directory(claims, out, scale)
+        directory, made = _directory(claims, out, scale, sets)
         results = {}
         for each in experiments:
             with watching(each.title) if watching else nullcontext() as watch:
@@ -139,8 +145,9 @@ def run(
     compared = tradeoffs.of(claims.tradeoffs, results)
     sensitive = sensitivity.of(claims, results)
     return Outcome(
-        claims, directory, checked, results, scale, figure, scenario, tuple(variants), made, compared, sensitive
-    )
+        claims, directory, checked, results, scale, figure, scenario, tuple(variants), made, compared, sensitive,
+        tuple(sets),
+    )  # fmt: skip
 
 
 def check_tradeoffs(name: str, figure: str | None, scenario: str | None) -> None:
@@ -177,7 +184,7 @@ def write(outcome: Outcome) -> Outcome:
 def describe(outcome: Outcome) -> dict[str, Any]:
     """The content of `claims.json`."""
     return {
-        **_head(outcome.claims, outcome.scale),
+        **_head(outcome.claims, outcome.scale, outcome.sets),
         "made": outcome.made,
         "finished": True,
         "figure": outcome.figure,
@@ -279,10 +286,10 @@ def _many(document: _core.Document, replicates: int) -> dict[str, int | None]:
     return {"networks": replicates, "runs": 1} if document.networks() else {"networks": None, "runs": replicates}
 
 
-def _directory(claims: Claims, out: str | Path | None, scale: float) -> tuple[Path, str]:
-    """A new directory, or an existing one of the same paper and scale; and its origin."""
+def _directory(claims: Claims, out: str | Path | None, scale: float, sets: Sequence[str]) -> tuple[Path, str]:
+    """A new directory, or an existing one of the same paper, scale and overrides; and its origin."""
     directory = fresh(f"paper-{claims.paper}") if out is None else Path(out)
-    head = _head(claims, scale)
+    head = _head(claims, scale, sets)
     path = directory / VERDICTS
     with naming(directory, "make"):
         if path.is_file():
@@ -292,6 +299,9 @@ def _directory(claims: Claims, out: str | Path | None, scale: float) -> tuple[Pa
                     raise OutputError(
                         f"{directory} holds {key} {earlier.get(key)}, not {head[key]}; choose another --out"
                     )
+            if earlier.get("sets", []) != head["sets"]:
+                there = ", ".join(f"--set {each}" for each in earlier.get("sets", [])) or "no --set"
+                raise OutputError(f"{directory} was made with {there}; repeat this, or choose another --out")
             return directory, str(earlier.get("made", f"Penstock {earlier.get('version')}"))
         if directory.exists() and any(directory.iterdir()):
             raise OutputError(f"{directory} exists and is not an output of penstock paper; choose another --out")
@@ -302,8 +312,9 @@ def _directory(claims: Claims, out: str | Path | None, scale: float) -> tuple[Pa
     return directory, made
 
 
-def _head(claims: Claims, scale: float) -> dict[str, Any]:
-    return {"version": _core.version(), "paper": claims.paper, "title": claims.title, "scale": scale}
+def _head(claims: Claims, scale: float, sets: Sequence[str]) -> dict[str, Any]:
+    head = {"version": _core.version(), "paper": claims.paper, "title": claims.title}
+    return {**head, "scale": scale, "sets": list(sets)}
 
 
 def _evidence(claim: Claim, outcome: Outcome) -> tuple[str, ...]:

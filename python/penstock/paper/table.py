@@ -84,10 +84,12 @@ def _by_figure(claim: Claim) -> tuple[bool, int, str]:
 
 
 def remark(outcome: Outcome) -> str:
-    """The number of claims with each verdict, and the scale."""
+    """The number of claims with each verdict, the scale and the overrides."""
     counts = {verdict: sum(each.verdict == verdict for each in outcome.checked) for verdict in VERDICTS}
     said = ", ".join(f"{verdict} ({count})" for verdict, count in counts.items() if count)
     note = "" if outcome.scale == 1 else f" At scale {outcome.scale:g}; the bounds apply to the full experiment."
+    if outcome.sets:
+        note += f" With {', '.join(outcome.sets)}; the bounds apply to the scenario without."
     return f"The verdicts of {len(outcome.checked)} claims are {said}.{note}"
 
 
