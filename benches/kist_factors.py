@@ -30,7 +30,6 @@ import polars as pl
 from grids import Row, read
 
 from penstock import _core, generated, runs, stats
-from penstock.result import Result
 
 SCENARIO = "kist/authors-tenth"
 SCHEDULERS = ("vanilla", "kist")
@@ -106,12 +105,12 @@ def overrides(setting: Setting) -> list[str]:
     return [key for factor, level in zip(FACTORS, setting, strict=True) if level < 0 for key in factor.minus]
 
 
-def responses(result: Result, variant: str, warmup: float, measured: float) -> dict[str, float]:
-    """A variant's responses: quantiles of times [s], and bytes per second in the `measured` seconds [B/s]."""
-    downloads = result.transfers.filter(pl.col("variant") == variant, ~pl.col("warmup"))
+def responses(transfers: pl.DataFrame, relays: pl.DataFrame, warmup: float, measured: float) -> dict[str, float]:
+    """The responses of a run: quantiles of times [s], and bytes per second in the `measured` seconds [B/s]."""
+    downloads = transfers.filter(~pl.col("warmup"))
     first = downloads["ttfb_s"].drop_nulls().to_numpy()
     web = downloads.filter(pl.col("workload") == "web")["ttlb_s"].drop_nulls().to_numpy()
-    written = result.relays.filter(pl.col("variant") == variant, pl.col("t_s") > warmup)["written_bytes"].sum()
+    written = float(relays.filter(pl.col("t_s") > warmup)["written_bytes"].sum())
     quantiles = {f"first_byte_{q}": stats.quantile(first, q / 100) for q in (50, 80, 90, 99)}
     return {**quantiles, "web_50": stats.quantile(web, 0.5), "writes": written / measured}
 
@@ -216,7 +215,10 @@ def measure(path: Path, settings: Sequence[Setting], networks: int, minutes: flo
         sets = [key.replace("NETWORK", str(network)) for key in times] + ["trace.workloads=[]", *overrides(setting)]
         with tempfile.TemporaryDirectory() as folder:
             result = runs.run(SCENARIO, variants=missing, sets=sets, out=Path(folder) / "run", jobs=len(missing))
-            found = {scheduler: responses(result, scheduler, 60 * warmup, 60 * minutes) for scheduler in missing}
+            found = {}
+            for scheduler in missing:
+                transfers, relays = (each.filter(variant=scheduler) for each in (result.transfers, result.relays))
+                found[scheduler] = responses(transfers, relays, 60 * warmup, 60 * minutes)
         for scheduler, measured in found.items():
             row = {"network": network, "setting": signs(setting), "scheduler": scheduler, **conditions, **measured}
             with path.open("a") as file:
