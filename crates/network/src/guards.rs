@@ -1,11 +1,12 @@
 //! The guards of a client over several consensuses.
 //!
 //! A client samples guards from a consensus and keeps them for months, so that few relays ever see the client's address.
-//! It uses the first guard of the sample that the current consensus lists. Guards that a circuit has used come first, in
-//! the order in which they joined the sample.
+//! It uses the first of its three primary guards.
 //!
 //! Source: guard-spec; proposal 310; C tor `entrynodes.c`.
-//! The live relay's onion proxy shares the numbers below.
+//! The live relay's onion proxy shares the numbers and the order of preference.
+//! Deviation: the primary guards follow from the sample at each moment. In C tor, a primary guard without circuits stays
+//! primary until a guard with circuits takes its place.
 //! Deviation: every guard is reachable, and the consensus parameters that change these numbers are ignored.
 
 use crate::relay::Position;
@@ -26,6 +27,24 @@ pub const KEEP_UNLISTED: Duration = Duration::from_secs(20 * 86_400);
 pub const LIFETIME: Duration = Duration::from_secs(120 * 86_400);
 /// Lifetime of a guard after its first circuit, if `LIFETIME` is over (`GUARD_CONFIRMED_MIN_LIFETIME`).
 pub const CONFIRMED_LIFETIME: Duration = Duration::from_secs(60 * 86_400);
+
+/// The number of primary guards [1] (`N_PRIMARY_GUARDS`).
+pub const PRIMARY: usize = 3;
+
+/// The order in which a client prefers guards of its sample, most preferred guard first: the primary guards, the other
+/// confirmed guards, and the rest. Confirmed guards become primary before others. Each of the three parts has the order of
+/// the sample.
+///
+/// `usable` are the places of usable guards in the sample in ascending order, and whether a circuit has confirmed them.
+/// Source: proposal 310; C tor `entry_guards_update_primary()`, which sorts primary guards by their place in the sample.
+pub fn preferred(usable: impl IntoIterator<Item = (usize, bool)>) -> Vec<usize> {
+    let (confirmed, others): (Vec<_>, Vec<_>) =
+        usable.into_iter().partition(|(_, is_confirmed)| *is_confirmed);
+    let mut order: Vec<usize> = confirmed.into_iter().chain(others).map(|(place, _)| place).collect();
+    let primary = order.len().min(PRIMARY);
+    order[..primary].sort_unstable();
+    order
+}
 
 /// Maximum size of the sample of a client in a network with this number of guards [1].
 /// Source: C tor `get_max_sample_size()`.
@@ -98,8 +117,9 @@ impl Guards {
 
     /// The guards that the consensus lists, as indices, most preferred guard first.
     pub(crate) fn usable(&self) -> impl Iterator<Item = usize> {
-        let of = |is_used: bool| self.sample.iter().filter(move |guard| guard.confirmed.is_some() == is_used);
-        of(true).chain(of(false)).filter_map(|guard| guard.relay)
+        let listed = self.sample.iter().enumerate().filter(|(_, guard)| guard.relay.is_some());
+        let order = preferred(listed.map(|(place, guard)| (place, guard.confirmed.is_some())));
+        order.into_iter().filter_map(|place| self.sample[place].relay)
     }
 
     /// A circuit uses a guard of the sample. Returns whether this is the guard's first circuit, which changes the order of
@@ -126,4 +146,21 @@ impl Guards {
 /// A time up to `most` before `now`, in whole seconds. Source: C tor `randomize_time()`.
 fn earlier(now: u64, most: Duration, rng: &mut Rng) -> u64 {
     now.saturating_sub(rng.below(most.as_secs() + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn primary_guards_are_confirmed_before_others_and_in_the_order_of_the_sample() {
+        let order = |confirmed: &[usize]| preferred((0..6).map(|place| (place, confirmed.contains(&place))));
+        assert_eq!(order(&[]), [0, 1, 2, 3, 4, 5]);
+        // One confirmed guard is primary, at its place; the first two others fill up.
+        assert_eq!(order(&[4]), [0, 1, 4, 2, 3, 5]);
+        assert_eq!(order(&[2, 4]), [0, 2, 4, 1, 3, 5]);
+        // Confirmed guards that are not primary come before the others.
+        assert_eq!(order(&[1, 3, 4, 5]), [1, 3, 4, 5, 0, 2]);
+        assert_eq!(preferred([(7, true), (9, false)]), [7, 9]);
+    }
 }

@@ -4,19 +4,21 @@
 //! Source: guard-spec; C tor `entrynodes.c`.
 //! Deviation: a circuit through a guard that is not primary is used as soon as it is built. C tor waits up to 15 s for a
 //! better guard. Each circuit uses the first of the primary guards (`NUM_USABLE_PRIMARY_GUARDS` is 1).
+//! Deviation: primary guards follow from the sample at each moment, also if they are down. In C tor, a primary guard without
+//! circuits stays primary until a guard with circuits takes its place, and no guard that is known to be down becomes primary.
 //! Deviation: C tor also tries all guards again if a circuit excludes the only guard that is up. The second legs of sets
 //! would then connect to guards that are down, before their retry times.
 
 use super::path::Paths;
 use crate::directory::Fingerprint;
-use penstock_network::guards::{CONFIRMED_LIFETIME, KEEP_UNLISTED, LIFETIME, MIN_USABLE, max_sample};
+use penstock_network::guards::{
+    CONFIRMED_LIFETIME, KEEP_UNLISTED, LIFETIME, MIN_USABLE, PRIMARY, max_sample, preferred,
+};
 use penstock_units::{Duration, Instant};
 use rand::{Rng, RngExt as _};
 use std::collections::BTreeSet;
 use std::time::{Duration as Span, SystemTime};
 
-/// The number of primary guards [1] (`N_PRIMARY_GUARDS`).
-const PRIMARY: usize = 3;
 /// After so much time without a successful circuit, the client was probably offline (`INTERNET_LIKELY_DOWN_INTERVAL`).
 const OFFLINE: Duration = Duration::from_secs(600);
 
@@ -202,20 +204,15 @@ impl Guards {
         self.sample.iter_mut().find(|guard| guard.record.identity == *identity)
     }
 
-    /// The places of all guards in the sample, most preferred guard first: confirmed guards come before the others.
-    ///
-    /// Source: proposal 310; C tor `make_guard_confirmed()`.
+    /// The places of the usable guards in the sample, most preferred guard first.
     fn preferred(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.sample.len()).collect();
-        order.sort_by_key(|place| self.sample[*place].record.confirmed.is_none());
-        order
+        let usable = self.sample.iter().enumerate().filter(|(_, guard)| guard.is_usable);
+        preferred(usable.map(|(place, guard)| (place, guard.record.confirmed.is_some())))
     }
 
-    /// The first usable guards are the primary ones.
     fn choose_primary(&mut self) {
-        let guards = self.preferred().into_iter().map(|place| &self.sample[place]);
-        let usable = guards.filter(|guard| guard.is_usable).take(PRIMARY);
-        self.primary = usable.map(|guard| guard.record.identity).collect();
+        let first = self.preferred().into_iter().take(PRIMARY);
+        self.primary = first.map(|place| self.sample[place].record.identity).collect();
     }
 
     /// Unreachable guards become possibly reachable when their retry time has come.
@@ -307,13 +304,11 @@ mod tests {
         assert!(second != first && guards.primary.contains(&second));
         succeed(&mut guards, 1, &second);
         assert_eq!(select(&mut guards, 599), second);
-        // A confirmed guard is before the others.
-        assert_eq!(guards.primary[0], second);
-        guards.on_failure(at(600), &second);
-        assert_eq!(select(&mut guards, 600), first);
-        // Of two confirmed guards, the one that joined the sample earlier is first.
-        succeed(&mut guards, 601, &first);
+        // The confirmed guard stays behind the one that joined the sample earlier.
         assert_eq!(guards.primary[..2], [first, second]);
+        assert_eq!(select(&mut guards, 600), first);
+        succeed(&mut guards, 601, &first);
+        assert_eq!(select(&mut guards, 602), first);
     }
 
     #[test]
