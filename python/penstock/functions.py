@@ -51,7 +51,7 @@ def run_paper(
     scenario: str | None = None,
     variants: Sequence[str] = (),
     scale: float = 1.0,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
     runs: int = 5,
     out: str | Path | None = None,
     jobs: int | None = None,
@@ -66,7 +66,7 @@ def run_paper(
     from penstock.report import write
 
     outcome = runner.run(
-        name, figure=figure, scenario=scenario, variants=variants, scale=scale, sets=sets, seeds=runs, out=out,
+        name, figure=figure, scenario=scenario, variants=variants, scale=scale, sets=typed(sets), seeds=runs, out=out,
         jobs=jobs, ray=ray,
     )  # fmt: skip
     write(outcome.shown, outcome.directory / "report.html", outcome)

@@ -299,7 +299,7 @@ def paper(
 ) -> None:
     """Run a paper's experiments, and check its claims one by one."""
     from penstock import estimates, facts, generated
-    from penstock.paper import runner, table
+    from penstock.paper import claims, runner, table
     from penstock.progress import Shown
     from penstock.report import render_tradeoffs, save, write
     from penstock.tables import console
@@ -308,6 +308,9 @@ def paper(
         confirm = estimates.stated(yes=yes)
         if tradeoffs is not None:
             runner.check_tradeoffs(name, figure, scenario)
+        if markdown is not None:
+            paper_name = claims.load(name).paper
+            generated.around(markdown, runner.block(paper_name, scenario, variant or (), sets or ()))
         outcome = runner.run(
             name,
             figure=figure,

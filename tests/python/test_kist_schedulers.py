@@ -22,6 +22,6 @@ def test_a_change_is_the_mean_of_the_logarithms_over_networks(tmp_path: Path) ->
     logs = []
     for network in ("1", "2"):
         after = result.relays.filter(pl.col("t_s") > 10, network=network)
-        written = [after.filter(variant=variant)["written_bytes"].sum() for variant in ("kist", "vanilla")]
+        written = [int(after.filter(variant=variant)["written_bytes"].sum()) for variant in ("kist", "vanilla")]
         logs.append(math.log(written[0] / written[1]))
     assert shown == pytest.approx(100 * math.expm1(sum(logs) / 2), abs=0.051)

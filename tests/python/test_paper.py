@@ -416,7 +416,7 @@ def test_overrides_change_the_runs_and_stay_with_the_directory(penstock: Command
     arguments = ("paper", own, "--runs", "1", "--out", "out", "--scale", "0.5")
     done = penstock(*arguments, "--set", "network.loss=0.01", "--markdown", page)
     assert done.status == 0, done.err
-    assert "With network.loss=0.01; the bounds apply to the scenario without." in done.out
+    assert "With `network.loss=0.01`; the bounds apply without these overrides." in done.out
     assert "<!-- begin generated: penstock paper made-up --set network.loss=0.01 -->" in page.read_text()
     out = penstock.directory / "out"
     manifest = json.loads((out / "small" / "manifest.json").read_text())
@@ -425,7 +425,15 @@ def test_overrides_change_the_runs_and_stay_with_the_directory(penstock: Command
     assert sentence(penstock(*arguments)).endswith(
         "was made with --set network.loss=0.01; repeat this, or choose another --out"
     )
-    assert "--set network.los=0.01" in sentence(penstock("paper", own, "--set", "network.los=0.01"))
+    wrong = sentence(penstock("paper", own, "--set", "network.los=0.01"))
+    assert "small.toml (small): --set network.los=0.01: " in wrong
+    # A page without the block is refused before the first run.
+    assert "has no generated block of this name" in sentence(penstock("paper", own, "--out", "new", "--markdown", page))
+    assert not (penstock.directory / "new").exists()
+    for key in ("run.duration", "run.warmup"):
+        twice = sentence(penstock("paper", own, "--scale", "0.5", "--set", f'{key}="12 s"'))
+        assert f"sets {key} already, by --scale or as a setting of its claims" in twice
+    assert penstock("paper", own, "--runs", "1", "--out", "short", "--set", 'run.duration="12 s"').status == 0
 
 
 def test_a_finished_paper_becomes_a_markdown_table_without_a_run(penstock: Command, own: Path) -> None:

@@ -122,7 +122,7 @@ def _experiment(claims: Claims, name: str, variants: set[str], scale: float, mor
     replay_variant = claims.baseline if replay else None
     experiment = Experiment(name, claims.scenario(name), frozenset(variants), sets, replay, replay_variant)
     _check_scale(experiment, scale)
-    catalog.load(experiment.scenario, (*sets, *more))  # A mistake ends the command before the first run.
+    _check_overrides(experiment, more)
     return replace(experiment, sets=(*sets, *more))
 
 
@@ -149,6 +149,31 @@ def _check_scale(experiment: Experiment, scale: float) -> None:
             f"{', '.join(experiment.sets)}; use a {'larger' if scale < 1 else 'smaller'} --scale, or leave it out "
             f"({error})"
         ) from error
+
+
+def _check_overrides(experiment: Experiment, more: Sequence[str]) -> None:
+    """Check the overrides of `--set`, before the first run.
+
+    Raises:
+        PenstockError: if an override does not fit the scenario, or sets what the setting or `--scale` sets.
+    """
+    taken = {_key(each) for each in experiment.sets}
+    if "run.duration" in taken:
+        taken.add("run.warmup")
+    for each in more:
+        if (key := _key(each)) in taken:
+            raise PenstockError(
+                f"--set {each}: {experiment.title} sets {key} already, by --scale or as a setting of its claims; leave "
+                "--set or --scale out, or choose another --scenario"
+            )
+    try:
+        catalog.load(experiment.scenario, (*experiment.sets, *more), variants=sorted(experiment.variants))
+    except ScenarioError as error:
+        raise PenstockError(f"{experiment.title}: {error}") from error
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].strip()
 
 
 def _check_variants(claims: Claims, name: str, about: Sequence[Claim]) -> None:

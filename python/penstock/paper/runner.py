@@ -67,15 +67,20 @@ class Outcome:
     @property
     def block(self) -> str:
         """The name of the generated block of Markdown: claims of a scenario, of variants or with overrides have one."""
-        options = [f"--scenario {self.scenario}"] if self.scenario else []
-        options += [f"--variant {name}" for name in self.variants]
-        options += [f"--set {each}" for each in self.sets]
-        return " ".join([f"penstock paper {self.claims.paper}", *options])
+        return block(self.claims.paper, self.scenario, self.variants, self.sets)
 
     @property
     def missed(self) -> list[Checked]:
         """The gated claims that were not shown to hold."""
         return [each for each in self.checked if each.missed]
+
+
+def block(paper: str, scenario: str | None, variants: Sequence[str], sets: Sequence[str]) -> str:
+    """The name of the generated block of Markdown for these options of `penstock paper`."""
+    options = [f"--scenario {scenario}"] if scenario else []
+    options += [f"--variant {name}" for name in variants]
+    options += [f"--set {each}" for each in sets]
+    return " ".join([f"penstock paper {paper}", *options])
 
 
 def run(
@@ -216,7 +221,7 @@ def _unfinished(experiments: Sequence[Experiment], seeds: int, out: str | Path |
         where = None if out is None else Path(out) / each.name
         manifest = read_manifest(where) if where is not None else None
         if manifest is None or not manifest["finished"]:
-            _, document = catalog.load(each.scenario, each.sets)
+            _, document = catalog.load(each.scenario, each.sets, variants=sorted(each.variants))
             todo = runs.plan(document, sorted(each.variants), None, **_many(document, seeds))
             left.append(_Left(document, todo, where, is_local=each.replay is not None))
     return left
@@ -245,7 +250,7 @@ def _one(
 ) -> Result:
     """Do the missing runs of one experiment, and return its output. A cluster executes no replays."""
     where, variants = directory / experiment.name, sorted(experiment.variants)
-    _, document = catalog.load(experiment.scenario, experiment.sets)
+    _, document = catalog.load(experiment.scenario, experiment.sets, variants=variants)
     many = _many(document, seeds)
     manifest = read_manifest(where)
     if manifest is None or not manifest["finished"]:

@@ -64,9 +64,10 @@ def markdown(outcome: Outcome) -> str:
         )
         for each in ordered
     ]
-    blocks = [remark(outcome), generated.table(head, rows)] if rows else []
+    blocks = [remark(outcome), generated.table(head, rows)] if rows else [overridden(outcome)]
     settings = [outcome.sensitive.markdown()] if outcome.sensitive else []
-    return "\n\n".join([*blocks, *_curves(outcome), *map(tradeoffs.markdown, outcome.compared), *settings])
+    blocks += [*_curves(outcome), *map(tradeoffs.markdown, outcome.compared), *settings]
+    return "\n\n".join(filter(None, blocks))
 
 
 def _curves(outcome: Outcome) -> list[str]:
@@ -89,8 +90,15 @@ def remark(outcome: Outcome) -> str:
     said = ", ".join(f"{verdict} ({count})" for verdict, count in counts.items() if count)
     note = "" if outcome.scale == 1 else f" At scale {outcome.scale:g}; the bounds apply to the full experiment."
     if outcome.sets:
-        note += f" With {', '.join(outcome.sets)}; the bounds apply to the scenario without."
+        note += f" {overridden(outcome)}"
     return f"The verdicts of {len(outcome.checked)} claims are {said}.{note}"
+
+
+def overridden(outcome: Outcome) -> str:
+    """A sentence with the overrides of all scenarios; empty without any."""
+    if not outcome.sets:
+        return ""
+    return f"With {', '.join(f'`{each}`' for each in outcome.sets)}; the bounds apply without these overrides."
 
 
 def where(claim: Claim) -> str:
