@@ -60,8 +60,10 @@ def row(title: str, page: str) -> list[str]:
     A claim that several tables have counts once. It is open if one of them says so.
     """
     worst: dict[str, str] = {}
+    rank = {verdict: place for place, verdict in enumerate(OPEN)}
     for claim, verdict in verdicts(page):
-        if verdict in OPEN or claim not in worst:
+        before = rank.get(worst.get(claim, ""), len(rank))
+        if claim not in worst or rank.get(verdict, len(rank)) < before:
             worst[claim] = verdict
     found = list(worst.values())
     counts = [found.count(verdict) for verdict in ("holds", *OPEN)]

@@ -177,7 +177,7 @@ fn node(host: &Host, more: &str) -> String {
 fn era(generated: &Generated, group: &[Relay]) -> String {
     let count = |guard, exit| group.iter().filter(|relay| relay.guard == guard && relay.exit == exit).count();
     let buckets = match (generated.buckets, generated.rates_within_links) {
-        (true, true) => "links, and buckets of at most their rate,",
+        (true, true) => "links and buckets (rates at most those of links)",
         (true, false) => "links and buckets",
         (false, _) => "links",
     };

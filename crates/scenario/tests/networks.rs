@@ -98,6 +98,18 @@ fn rates_within_links_lower_the_rates_that_exceed_links() {
 }
 
 #[test]
+fn rates_within_links_have_no_effect_without_buckets() {
+    let text = TEXT.replace("era =", "era_buckets = false\nera_rates_within_links = true\nera =");
+    let document = parse(&text).unwrap();
+    let warnings = document.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0]
+            .contains("era_rates_within_links has no effect, because these relays have no token buckets")
+    );
+}
+
+#[test]
 fn without_weights_of_the_era_a_relay_has_the_weight_of_its_capacity() {
     let relays = |keys: &str| {
         let document = parse(&TEXT.replace("era =", &format!("{keys}\nera ="))).unwrap();

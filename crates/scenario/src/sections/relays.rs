@@ -35,7 +35,7 @@ section! {
         era_buckets: bool = Flag, Is("true");
         /// With true, the bandwidth_rate of a relay is at most its link rate, as if its operator had set the option
         /// BandwidthRate to what the relay can send. Throttling divides this rate. With false, it is that of the year,
-        /// which often exceeds the link.
+        /// which often exceeds the link. The burst is that of the year, too.
         era_rates_within_links: bool = Flag, Is("false");
         /// With true, the weights of these relays differ from their capacities, as in that year's consensus. With
         /// false, the weight of a relay is its capacity: the lower of link and bandwidth_rate.
