@@ -14,6 +14,7 @@ from conftest import SMALL, Command, sentence
 from penstock import catalog
 from penstock.errors import Cancelled, OutputError, PenstockError
 from penstock.figures import ordered
+from penstock.functions import run_paper
 from penstock.output import Job, OutputDir
 from penstock.paper import Claim, Claims, decide, load, plan, runner, table
 from penstock.paper.totals import EVERY
@@ -425,6 +426,8 @@ def test_overrides_change_the_runs_and_stay_with_the_directory(penstock: Command
     assert sentence(penstock(*arguments)).endswith(
         "was made with --set network.loss=0.01; repeat this, or choose another --out"
     )
+    outcome = run_paper(str(own), runs=1, scale=0.5, sets={"network.loss": 0.01}, out=out)
+    assert outcome.sets == ("network.loss=0.01",), "the same directory, without a run"
     wrong = sentence(penstock("paper", own, "--set", "network.los=0.01"))
     assert "small.toml (small): --set network.los=0.01: " in wrong
     # A page without the block is refused before the first run.
