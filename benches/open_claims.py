@@ -28,6 +28,7 @@ VERDICT = re.compile(r"\| (?:\*\*)?(holds|fails|undecided|not gated|not yet|need
 NAME = re.compile(r"`([\w.*-]+)`")
 LETTER = re.compile(r"^\*\*([ABCD])\b")
 OPEN = ("fails", "undecided")
+"""The verdicts of open claims, the worse one first."""
 
 
 def verdicts(page: str) -> list[tuple[str, str]]:
@@ -60,11 +61,9 @@ def row(title: str, page: str) -> list[str]:
     A claim that several tables have counts once. It is open if one of them says so.
     """
     worst: dict[str, str] = {}
-    rank = {verdict: place for place, verdict in enumerate(OPEN)}
     for claim, verdict in verdicts(page):
-        before = rank.get(worst.get(claim, ""), len(rank))
-        if claim not in worst or rank.get(verdict, len(rank)) < before:
-            worst[claim] = verdict
+        known = (worst.get(claim, verdict), verdict)
+        worst[claim] = next((each for each in OPEN if each in known), known[0])
     found = list(worst.values())
     counts = [found.count(verdict) for verdict in ("holds", *OPEN)]
     ends = [ending(claim, page) for claim, verdict in worst.items() if verdict in OPEN]
@@ -87,9 +86,10 @@ def main() -> None:
     parser.add_argument("pages", type=Path, help="the folder of the papers' pages")
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the table into PAGE")
     options = parser.parse_args()
-    print(table(options.pages))
+    body = table(options.pages)
+    print(body)
     if options.markdown:
-        generated.write(options.markdown, BLOCK, table(options.pages))
+        generated.write(options.markdown, BLOCK, body)
 
 
 if __name__ == "__main__":

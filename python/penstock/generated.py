@@ -8,6 +8,8 @@ from pathlib import Path
 from penstock import _core
 from penstock.errors import PenstockError, naming
 
+END = "<!-- end generated -->"
+
 
 def origin() -> str:
     """Penstock's version with its commit, and today's date."""
@@ -19,9 +21,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = [[re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in row] for row in (head, *rows)]
     lines = [f"| {' | '.join(row)} |" for row in cells]
     return "\n".join([lines[0], "|" + " --- |" * len(head), *lines[1:]])
-
-
-END = "<!-- end generated -->"
 
 
 def _begin(name: str) -> str:

@@ -12,7 +12,6 @@ from conftest import program
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "validation"
 PAGES = sorted(FOLDER.glob("*.md"))
-PAPERS = ("defenestrator", "ewma", "kist", "marut", "throttling")
 each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 
 
@@ -42,7 +41,7 @@ def test_each_open_claim_is_named_in_the_text(bench: dict[str, Any], path: Path)
         assert found.count(verdict) == sum(map(int, sentences)), f"the rows with {verdict}"
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", program("open_claims")["PAPERS"])
 def test_each_open_claim_of_a_paper_has_an_ending(bench: dict[str, Any], paper: str) -> None:
     page = (FOLDER / f"{paper}.md").read_text(encoding="utf-8")
     assert [claim for claim in opened(bench, page) if bench["ending"](claim, page) is None] == []

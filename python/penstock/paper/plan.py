@@ -157,6 +157,8 @@ def _check_overrides(experiment: Experiment, more: Sequence[str]) -> None:
     Raises:
         PenstockError: if an override does not fit the scenario, or sets what the setting or `--scale` sets.
     """
+    if not more:
+        return
     taken = {_key(each) for each in experiment.sets}
     if "run.duration" in taken:
         taken.add("run.warmup")
