@@ -2,8 +2,24 @@
 
 import polars as pl
 import pytest
+import synthetic
 
 from penstock.paper import waits
+
+ONE_PATH = """
+[scenario]
+title = "one path"
+[run]
+duration = "10 s"
+[relays.entry]
+[relays.exit]
+[servers.destination]
+[workloads.bulk]
+size = "1 MiB"
+[clients.bulk]
+workload = "bulk"
+path = ["entry", "exit"]
+"""
 
 STATIONS = ["kernel_in_s", "circuit_queue_s", "outbuf_s", "kernel_out_s"]
 
@@ -39,3 +55,19 @@ def test_a_step_is_made_of_those_that_leave_when_a_timer_of_10_ms_fires() -> Non
 
 def test_time_in_tor_is_that_of_both_queues() -> None:
     assert waits.in_tor(cells(), "exit")["value"].to_list() == pytest.approx([0.3, 0.0])
+
+
+def test_cells_that_enter_with_a_sendme() -> None:
+    """The first SENDME and cells before it, before 0.2 s, do not count. The next ones arrive before 0.4 and 0.5 s."""
+    samples = [
+        {"workload": "bulk", "circuit": 0, "hop": "exit", "t_s": (place + 1) / 10, "sendmes": sendmes}
+        for place, sendmes in enumerate([0, 1, 1, 3, 4, 4])
+    ]
+    cells = [
+        {"workload": "bulk", "circuit": 0, "cell": cell, "hop": "exit", "queued_ns": round(at * 1e9)}
+        for cell, at in enumerate([0.05, 0.15, 0.25, 0.33, 0.4, 0.41, 0.55])
+    ]
+    there = synthetic.in_memory({"it": ONE_PATH}, circuits=samples, cells=cells)
+    found = waits.at_sendmes(there, "it", "bulk", "exit")["value"].to_list()
+    assert found == [0.0, 1.0, 1.0, 1.0, 0.0]
+    assert waits.samples_with_sendme(there, "it", "bulk", "exit")["value"].to_list() == [0.0, 1.0, 1.0, 0.0]

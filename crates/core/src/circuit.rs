@@ -147,6 +147,8 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) control: AnyEdgeControl,
     /// Digests that the next SENDMEs must contain, if SENDMEs are authenticated.
     pub(crate) pending_digests: VecDeque<C::Digest>,
+    /// SENDMEs that arrived here, those of streams included. Only for output.
+    pub(crate) sendmes: u64,
     pub(crate) streams: Vec<StreamKey>,
     /// DATA cells whose payload the applications have not yet taken [cell].
     pub(crate) waiting: u64,
@@ -171,6 +173,7 @@ impl<C: Cell> Edge<C> {
         Edge {
             control,
             pending_digests: VecDeque::new(),
+            sendmes: 0,
             streams: Vec::new(),
             waiting: 0,
             turn: 0,

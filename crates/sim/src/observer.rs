@@ -68,6 +68,8 @@ pub(crate) struct CircuitSample {
     pub(crate) queue: Cells,
     /// At both ends of the circuit, the end-to-end window and the last round trip measured there.
     pub(crate) window: Option<(Cells, Option<Duration>)>,
+    /// At both ends of the circuit, how many SENDMEs of the circuit and its streams have arrived there.
+    pub(crate) sendmes: Option<u64>,
     /// The hop control's estimates of the circuit's queues at later nodes.
     pub(crate) backlog: Option<Backlog>,
     /// The state of the socket towards the client.
@@ -180,6 +182,7 @@ impl Observer {
             srtt_s: tcp.map(|tcp| tcp.srtt).filter(|srtt| !srtt.is_zero()).map(seconds),
             backlog_cells: sample.backlog.and_then(|backlog| backlog.next),
             backlog_beyond_cells: sample.backlog.and_then(|backlog| backlog.beyond),
+            sendmes: sample.sendmes,
         });
     }
 

@@ -219,6 +219,7 @@ impl<'a> Run<'a> {
                     at: now,
                     queue: state.queue,
                     window: state.window,
+                    sendmes: state.sendmes,
                     backlog: state.backlog,
                     tcp: state.tcp,
                 });
@@ -258,6 +259,7 @@ impl<'a> Run<'a> {
                 at: now,
                 queue: Cells::ZERO,
                 window: None,
+                sendmes: None,
                 backlog: None,
                 tcp: Some(tcp),
             });

@@ -96,6 +96,7 @@ pub(crate) enum TraceEvent {
 pub(crate) struct CircuitState {
     pub(crate) queue: Cells,
     pub(crate) window: Option<(Cells, Option<Duration>)>,
+    pub(crate) sendmes: Option<u64>,
     pub(crate) backlog: Option<Backlog>,
     pub(crate) tcp: Option<Info>,
 }
@@ -1136,6 +1137,7 @@ impl World<'_> {
         Some(CircuitState {
             queue,
             window: window.or(tor.hop_window(circuit, TO_CLIENT).map(|window| (window, None))),
+            sendmes: tor.arrived_sendmes(circuit),
             backlog: tor.backlog(circuit, TO_CLIENT),
             tcp: sock.map(|sock| self.net.tcp_info(sock)),
         })

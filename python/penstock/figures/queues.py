@@ -55,6 +55,9 @@ def draw_delays(result: Result) -> Picture | None:
     def one(axes: Axes, style: CurveStyle, rows: pl.DataFrame, start_s: float) -> None:
         time, delay = rows["queued_ns"] / 1e9 - start_s, rows["circuit_queue_s"]
         axes.plot(time, delay, "o", color=style.colour, markersize=2.6, markeredgewidth=0, clip_on=False)
+        arrivals = _sendmes(result, rows) - start_s
+        arrivals = arrivals.filter(arrivals.is_between(time.min(), time.max()))
+        axes.plot(arrivals, [0] * arrivals.len(), "|", color="#333333", markersize=9, clip_on=False)
 
     figure = _panel_per_variant(result, tracked, workload, _slowest_cell, pl.col("queued_ns") / 1e9, one)
     figure.supylabel("time in the circuit queue [s]", fontsize=9.5, color="#333333")
@@ -67,9 +70,15 @@ def draw_delays(result: Result) -> Picture | None:
         f"Each dot is a cell of one {workload} download. The x axis is the time at which the cell entered the exit's "
         "circuit queue, and the y axis is the time that it waited there. The download is the one with the longest wait "
         "of a cell in the first seed. A rising line is a burst of cells that arrived together and left one by one. "
-        "Each SENDME permits the next burst."
+        "Each SENDME permits the next burst. A mark on the x axis is a sample before which SENDMEs arrived."
     )
     return Picture("queue-delay", f"How long the cells of a {workload} download wait at the exit", caption, figure, alt)
+
+
+def _sendmes(result: Result, cells: pl.DataFrame) -> pl.Series:
+    """The times [s] of samples at the exit before which SENDMEs of the cells' circuit arrived."""
+    samples = result.circuits.filter(hop="exit").join(cells, on=["variant", *CIRCUIT], how="semi").sort("t_s")
+    return samples.filter(pl.col("sendmes").diff() > 0)["t_s"]
 
 
 def _panel_per_variant(

@@ -96,6 +96,8 @@ MEASURES = {
     "kernel_out_s": Measure("cells", "s", ("stations", "waits")),
     "tor_s": Measure("cells", "s", ("waits",), of_rows=waits.in_tor),
     "tor_at_10_ms": Measure("cells", "", ("waits",), of_rows=waits.at_timer),
+    "queued_at_sendme": Measure("cells", "", ("queue-delay",), of_runs=waits.at_sendmes),
+    "samples_with_sendme": Measure("circuits", "", ("queue-delay",), of_runs=waits.samples_with_sendme),
     "circuit_wait_s": Measure("cells", "s", ("waits",), of_rows=waits.of_circuit),
     "kernel_out_share": Measure("cells", "", ("stations",), of_rows=waits.kernel_out_share),
     "probe_rate": Measure("cells", "B/s", ("probe",), of_rows=probe.rate),

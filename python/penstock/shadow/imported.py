@@ -50,6 +50,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "circuit": _COUNT, "workload": _TEXT, "hop": _TEXT, "t_s": _TIME, "queue_cells": _COUNT,
         "window_cells": pl.Int64, "rtt_s": _TIME, "client": _TEXT, "cwnd_segments": _COUNT,
         "ssthresh_segments": _COUNT, "srtt_s": _TIME, "backlog_cells": pl.Float64, "backlog_beyond_cells": pl.Float64,
+        "sendmes": _COUNT,
     },
     "cells": {
         "circuit": _COUNT, "workload": _TEXT, "cell": _COUNT, "hop": _TEXT, "nic_in_ns": _COUNT, "read_ns": _COUNT,

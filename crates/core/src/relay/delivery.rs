@@ -160,6 +160,7 @@ impl<C: Cell> Parts<C> {
             }
         }
         edge.control.on_sendme(now, signals)?;
+        edge.sendmes += 1;
         self.update_leg_rtt(circuit);
         self.resume(circuit);
         Ok(())
@@ -175,6 +176,7 @@ impl<C: Cell> Parts<C> {
     ) -> Result<(), Violation> {
         let Some(stream) = self.stream_of(circuit, id) else { return Ok(()) };
         self.edges.streams[stream].control.on_feedback(now, feedback)?;
+        self.edge(circuit).sendmes += u64::from(feedback == StreamFeedback::Sendme);
         self.adjust_stream_bucket(now, stream);
         self.refresh_stream(stream, kernel);
         Ok(())

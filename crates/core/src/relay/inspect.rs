@@ -62,6 +62,12 @@ impl<C: Cell> Relay<C> {
         (window < Cells::new(u64::MAX)).then(|| (window, edge.control.rtt()))
     }
 
+    /// How many SENDMEs of `circuit` and of its streams have arrived at this edge; `None` if this node is no edge of
+    /// it.
+    pub fn arrived_sendmes(&self, circuit: CircuitIndex) -> Option<u64> {
+        Some(self.parts.circuits.get(circuit)?.edge.as_deref()?.sendmes)
+    }
+
     /// The number of channels that wait for a refill of token buckets.
     pub fn throttled_channels(&self) -> u32 {
         self.parts.buckets.waiting.channels()

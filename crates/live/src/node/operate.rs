@@ -224,6 +224,7 @@ impl Node {
             srtt_s: Some(socket.rtt.as_secs_f64()).filter(|rtt| *rtt > 0.0),
             backlog_cells: backlog.and_then(|backlog| backlog.next),
             backlog_beyond_cells: backlog.and_then(|backlog| backlog.beyond),
+            sendmes: self.relay.arrived_sendmes(circuit),
         })
     }
 

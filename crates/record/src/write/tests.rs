@@ -77,6 +77,7 @@ pub(crate) fn one_row_each() -> Tables {
             srtt_s: Some(0.125),
             backlog_cells: Some(2.5),
             backlog_beyond_cells: None,
+            sendmes: Some(12),
         }],
         cells: vec![CellRow {
             circuit: 7,
@@ -132,7 +133,7 @@ fn every_column_of_the_interface_is_written_with_its_value() {
             "circuits",
             "circuit: 7, workload: \"web\", hop: \"exit\", t_s: 0.1, queue_cells: 256, window_cells: -1, \
              rtt_s: null, client: \"web-1\", cwnd_segments: 10, ssthresh_segments: null, srtt_s: 0.125, \
-             backlog_cells: 2.5, backlog_beyond_cells: null",
+             backlog_cells: 2.5, backlog_beyond_cells: null, sendmes: 12",
         ),
         (
             "cells",
