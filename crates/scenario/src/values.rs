@@ -249,15 +249,7 @@ impl ValueType for Fraction {
     type Value = f64;
 
     fn read(&self, node: &Node, site: &Site<'_>) -> Result<(f64, Value), ConfigError> {
-        match node.value {
-            Value::Integer(0) => Ok((0.0, Value::Float(0.0))),
-            Value::Float(share) if (0.0..1.0).contains(&share) => Ok((share, Value::Float(share))),
-            Value::Integer(_) | Value::Float(_) => {
-                let value = node.with_type();
-                Err(site.wrong(format!("{value} and out of range; it must be {}", self.describe())))
-            }
-            _ => Err(self.mismatch(node, site)),
-        }
+        read_fraction(self, |share| (0.0..1.0).contains(&share), node, site)
     }
 
     fn describe(&self) -> String {
@@ -267,6 +259,42 @@ impl ValueType for Fraction {
     fn unit(&self) -> &'static str {
         "1"
     }
+}
+
+/// A fraction: at least 0 and at most 1.
+pub(crate) struct FractionOrOne;
+
+impl ValueType for FractionOrOne {
+    type Value = f64;
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<(f64, Value), ConfigError> {
+        read_fraction(self, |share| (0.0..=1.0).contains(&share), node, site)
+    }
+
+    fn describe(&self) -> String {
+        "a fraction from 0 to 1, like 0.5".to_owned()
+    }
+
+    fn unit(&self) -> &'static str {
+        "1"
+    }
+}
+
+fn read_fraction(
+    kind: &impl ValueType<Value = f64>,
+    fits: impl Fn(f64) -> bool,
+    node: &Node,
+    site: &Site<'_>,
+) -> Result<(f64, Value), ConfigError> {
+    let share = match node.value {
+        Value::Integer(whole) => whole as f64,
+        Value::Float(share) => share,
+        _ => return Err(kind.mismatch(node, site)),
+    };
+    if fits(share) {
+        return Ok((share, Value::Float(share)));
+    }
+    Err(site.wrong(format!("{} and out of range; it must be {}", node.with_type(), kind.describe())))
 }
 
 /// A factor on another quantity.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct FlaggingConfig {
     /// The refill rate of a flagged client's buckets [B/s] (`flagRate`).
     pub rate: DataRate,
-    /// P, in `[0, 1)` [1]. A flag is removed when the client's count falls below P times the fair count; 0 never
+    /// P, in `[0, 1]` [1]. A flag is removed when the client's count falls below P times the fair count; 0 never
     /// removes a flag.
     pub penalty: f64,
     /// H, the half-life of counts [ns].

@@ -2,7 +2,7 @@
 
 use crate::error::ConfigError;
 use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, keys};
-use crate::values::{Choice, Flag, Fraction, RATE, Size, TIME};
+use crate::values::{Choice, Flag, Fraction, FractionOrOne, RATE, Size, TIME};
 use penstock_core::throttle::{
     Aggregate, BitSplittingConfig, ClientBuckets, Count, FlaggingConfig, Order, StaticRateConfig,
     ThresholdConfig, ThrottleConfig, Throughput, Unflag,
@@ -44,7 +44,7 @@ keys! {
         rate = RATE, Is("5 KiB/s");
         /// P: the relay removes a client's flag when the client's count falls below P times the fair count. With 0, it
         /// removes no flag.
-        penalty = Fraction, Is("0.5");
+        penalty = FractionOrOne, Is("0.5");
         /// The half-life of sent bytes in a client's count.
         half_life = TIME, Is("30 s");
         /// The fair count for removing flags. "current" is the fair count of this refill. "frozen", as in the authors'
