@@ -85,6 +85,14 @@ def ks_distance(a: Sample, b: Sample) -> float:
     return float(np.abs(of_first - of_second).max())
 
 
+def ks_limit(n: int, m: int) -> float:
+    """The Kolmogorov-Smirnov distance above which samples of n and m independent values differ at 5 %.
+
+    Source: Smirnov's asymptotic value, 1.358 sqrt((n + m) / (n m)).
+    """
+    return 1.358 * math.sqrt((n + m) / (n * m))
+
+
 def quantiles_below(a: Sample, b: Sample) -> float:
     """The share of the percentiles 1 to 99 that are lower in `a` than in `b`; NaN if one sample is empty."""
     if len(a) == 0 or len(b) == 0:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan, sqrt
+from math import isfinite, nan
 from typing import Any
 
 import polars as pl
@@ -190,15 +190,10 @@ def _no_gain(sides: Sequence[Sequence[float]], replicates: Replicates) -> str:
 
 
 def _largest_distance(numbers: Sequence[float], sides: Sequence[Sequence[Any]]) -> str:
-    """The largest Kolmogorov-Smirnov distance of a seed, with the 5 % value for independent downloads.
-
-    Source: Smirnov's asymptotic 5 % value, 1.358 sqrt((n + m) / (n m)).
-    """
+    """The largest Kolmogorov-Smirnov distance of a seed, with the 5 % value for independent downloads."""
     at = max(range(len(numbers)), key=lambda i: numbers[i])
     n, m = (len(side[at]) for side in sides)
-    return (
-        f"largest distance of a seed {numbers[at]:.3f}; significant at 5 % above {1.358 * sqrt((n + m) / (n * m)):.3f}"
-    )
+    return f"largest distance of a seed {numbers[at]:.3f}; significant at 5 % above {stats.ks_limit(n, m):.3f}"
 
 
 def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Replicates, list[str]]:
