@@ -68,6 +68,17 @@ def test_cells_that_enter_with_a_sendme() -> None:
         for cell, at in enumerate([0.05, 0.15, 0.25, 0.33, 0.4, 0.41, 0.55])
     ]
     there = synthetic.in_memory({"it": ONE_PATH}, circuits=samples, cells=cells)
-    found = waits.at_sendmes(there, "it", "bulk", "exit")["value"].to_list()
-    assert found == [0.0, 1.0, 1.0, 1.0, 0.0]
-    assert waits.samples_with_sendme(there, "it", "bulk", "exit")["value"].to_list() == [0.0, 1.0, 1.0, 0.0]
+    assert waits.at_sendmes(there, "it", "bulk", "exit")["value"].to_list() == [0.0, 1.0, 1.0, 1.0, 0.0]
+
+
+def test_the_comparison_is_the_second_after_a_cell() -> None:
+    counts = {0.1: 1, 1.1: 1, 1.2: 1, 1.3: 5}
+    samples = [
+        {"workload": "bulk", "circuit": 0, "hop": "exit", "t_s": at, "sendmes": count} for at, count in counts.items()
+    ]
+    cells = [
+        {"workload": "bulk", "circuit": 0, "cell": 0, "hop": "exit", "queued_ns": round(at * 1e9)}
+        for at in (0.15, 0.25)
+    ]
+    there = synthetic.in_memory({"it": ONE_PATH}, circuits=samples, cells=cells)
+    assert waits.at_later_sendmes(there, "it", "bulk", "exit")["value"].to_list() == [0.0, 1.0]

@@ -181,8 +181,8 @@ row! {
         backlog_cells: Option<f64>,
         /// The largest such estimate of later hops, as the next hop reported it last [cell]; none without Marut.
         backlog_beyond_cells: Option<f64>,
-        /// How many SENDMEs of the circuit and of its streams have arrived at the hop; none at hops between the two
-        /// ends of the circuit.
+        /// How many SENDMEs of the circuit and of its open streams have arrived at the hop; none at hops between the
+        /// two ends of the circuit, and before its first stream.
         sendmes: Option<u64>,
     }
 }

@@ -150,6 +150,9 @@ mistakes! {
     a_throttle_with_a_key_of_another_kind_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"static\", rate = \"5 KiB/s\", penalty = 0.5 }",
         "x.toml:14: relays.entry.throttle.penalty: the kind \"static\" does not take this key; set kind = \"flagging\"";
+    a_penalty_above_one_is_rejected:
+        "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"flagging\", penalty = 1.5 }",
+        "x.toml:14: relays.entry.throttle.penalty: 1.5 is a number and out of range; it must be a fraction from 0 to 1, like 0.5";
     a_client_bucket_too_small_for_a_refill_is_rejected:
         "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", burst = \"4 KiB\" }",
         "x.toml:14: relays.entry.throttle.burst: \"4 KiB\" is less than one refill brings: \"5 KiB/s\" in \"1 s\"; it must be at least \"5 KiB\"";

@@ -7,7 +7,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from penstock import summary
+from penstock import sendmes, summary
 from penstock.figures import words
 from penstock.figures.picture import Picture
 from penstock.figures.style import CurveStyle, curve_styles, grid_of
@@ -70,15 +70,15 @@ def draw_delays(result: Result) -> Picture | None:
         f"Each dot is a cell of one {workload} download. The x axis is the time at which the cell entered the exit's "
         "circuit queue, and the y axis is the time that it waited there. The download is the one with the longest wait "
         "of a cell in the first seed. A rising line is a burst of cells that arrived together and left one by one. "
-        "Each SENDME permits the next burst. A mark on the x axis is a sample before which SENDMEs arrived."
+        "Each SENDME permits the next burst. A mark on the x axis shows a sample before which SENDMEs arrived."
     )
     return Picture("queue-delay", f"How long the cells of a {workload} download wait at the exit", caption, figure, alt)
 
 
 def _sendmes(result: Result, cells: pl.DataFrame) -> pl.Series:
     """The times [s] of samples at the exit before which SENDMEs of the cells' circuit arrived."""
-    samples = result.circuits.filter(hop="exit").join(cells, on=["variant", *CIRCUIT], how="semi").sort("t_s")
-    return samples.filter(pl.col("sendmes").diff() > 0)["t_s"]
+    circuit = result.circuits.filter(hop="exit").join(cells, on=["variant", *CIRCUIT], how="semi")
+    return sendmes.samples(circuit).filter("arrived")["t_s"]
 
 
 def _panel_per_variant(

@@ -7,6 +7,7 @@ Source: KIST section 4.1 (kernel in, Tor, kernel out) and figure 6(c), the conge
 
 import polars as pl
 
+from penstock import sendmes
 from penstock.replicates import RUN
 from penstock.result import Result
 
@@ -44,25 +45,23 @@ def kernel_out_share(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
     return there.group_by(RUN).agg(value=pl.col("kernel_out_s").sum() / IN_RELAY.sum())
 
 
-def _sendmes(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """Whether a SENDME arrived at a hop since the sample before, for each sample of a circuit; null for the first."""
-    samples = result.circuits.filter(pl.col("sendmes") > 0, variant=variant, workload=workload, hop=hop).sort("t_s")
-    more = pl.col("sendmes").diff().over(*RUN, "circuit") > 0
-    return samples.select(*RUN, "circuit", "t_s", arrived=more.cast(pl.Float64))
-
-
 def at_sendmes(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """Whether each cell entered a hop's circuit queue between two samples between which a SENDME arrived [0 or 1].
 
     Cells before the first sample with a SENDME do not count: the initial windows released them.
     """
-    cells = result.cells.filter(variant=variant, workload=workload, hop=hop).drop_nulls("queued_ns")
-    samples = _sendmes(result, variant, workload, hop)
-    queued = cells.select(*RUN, "circuit", t_s=pl.col("queued_ns") / 1e9).sort("t_s")
-    found = queued.join_asof(samples, on="t_s", by=[*RUN, "circuit"], strategy="forward")
-    return found.select(*RUN, value="arrived").drop_nulls()
+    return _at_sendmes(result, variant, workload, hop, 0.0)
 
 
-def samples_with_sendme(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """Whether a SENDME arrived at a hop since the sample before, for each sample but a circuit's first [0 or 1]."""
-    return _sendmes(result, variant, workload, hop).select(*RUN, value="arrived").drop_nulls()
+def at_later_sendmes(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
+    """The same for the time one second after each cell: how often a SENDME arrives without a reason [0 or 1]."""
+    return _at_sendmes(result, variant, workload, hop, 1.0)
+
+
+def _at_sendmes(result: Result, variant: str, workload: str, hop: str, after_s: float) -> pl.DataFrame:
+    mine = {"variant": variant, "workload": workload, "hop": hop}
+    cells = result.cells.filter(**mine).drop_nulls("queued_ns")
+    times = cells.select(*RUN, "circuit", t_s=pl.col("queued_ns") / 1e9 + after_s).sort("t_s")
+    samples = sendmes.samples(result.circuits.filter(**mine))
+    found = times.join_asof(samples, on="t_s", by=[*RUN, "circuit"], strategy="forward", check_sortedness=False)
+    return found.select(*RUN, value=pl.col("arrived").cast(pl.Float64)).drop_nulls()

@@ -115,6 +115,24 @@ fn a_client_sends_a_sendme_per_hundred_cells() {
     }
 }
 
+/// The samples of a circuit count the SENDMEs that arrived at its two ends, and nothing at the relays between.
+#[test]
+fn samples_count_the_sendmes_that_arrive() {
+    let lab = Lab::only_bulk().set("run.duration", "20 s").set("trace.interval", "100 ms");
+    for kind in ["windows", "vegas"] {
+        let both = lab.clone().set("relay.edge_control.kind", kind).set("client.edge_control.kind", kind);
+        let outcome = both.run(1);
+        let at = |hop| outcome.tables.circuits.iter().filter(move |row| row.hop == hop);
+        assert!(at(Position::Guard).chain(at(Position::Middle)).all(|row| row.sendmes.is_none()));
+        let counts: Vec<u64> = at(Position::Exit).filter_map(|row| row.sendmes).collect();
+        assert!(counts.is_sorted(), "{kind}: {counts:?}");
+        // Those that the client has sent are on their way for less than a second.
+        let sent = node(&outcome, "bulk").counters.all_sendmes();
+        let arrived = *counts.last().expect("the exit was sampled");
+        assert!(arrived > 20 && arrived <= sent && sent - arrived < 10, "{kind}: {arrived} of {sent}");
+    }
+}
+
 /// G-11: with the 101 bug, a window of 100 cells stalls and a window of 101 cells does not.
 #[test]
 fn a_window_of_100_stalls_with_the_101_bug_and_one_of_101_does_not() {

@@ -178,6 +178,8 @@ reference_tests! {
         ThrottleConfig::Flagging(FlaggingConfig { unflag: Unflag::Frozen, ..FLAGGING });
     permanent_flagging_matches_the_reference:
         ThrottleConfig::Flagging(FlaggingConfig { penalty: 0.0, ..FLAGGING });
+    flagging_until_the_fair_share_matches_the_reference:
+        ThrottleConfig::Flagging(FlaggingConfig { penalty: 1.0, ..FLAGGING });
     threshold_matches_the_reference: ThrottleConfig::Threshold(THRESHOLD);
     threshold_of_written_bytes_matches_the_reference:
         ThrottleConfig::Threshold(ThresholdConfig { throughput: Throughput::Written, ..THRESHOLD });
