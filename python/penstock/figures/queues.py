@@ -57,7 +57,9 @@ def draw_delays(result: Result) -> Picture | None:
         axes.plot(time, delay, "o", color=style.colour, markersize=2.6, markeredgewidth=0, clip_on=False)
         arrivals = _sendmes(result, rows) - start_s
         arrivals = arrivals.filter(arrivals.is_between(time.min(), time.max()))
-        axes.plot(arrivals, [0] * arrivals.len(), "|", color="#333333", markersize=9, clip_on=False)
+        # The extent of an empty line that is not clipped is the figure's corner, which would move the panels.
+        if arrivals.len():
+            axes.plot(arrivals, [0] * arrivals.len(), "|", color="#333333", markersize=9, clip_on=False)
 
     figure = _panel_per_variant(result, tracked, workload, _slowest_cell, pl.col("queued_ns") / 1e9, one)
     figure.supylabel("time in the circuit queue [s]", fontsize=9.5, color="#333333")
