@@ -27,8 +27,8 @@ BYTES = pl.col("received_bytes")
 
 
 def minutes(result: Result, variant: str, workload: str) -> pl.DataFrame:
-    """The three shares of each minute, from the first one after the warm-up: columns `minute` and those of `HEAD`."""
-    rows = totals.received(result, variant, workload).sort(*RUN, "t_s")
+    """The shares of each minute from the end of the warm-up: columns `minute`, `flagged`, `free` and `part`."""
+    rows = totals.received(result, variant, workload)
     everyone = totals.in_intervals(result, variant, result.clients)
     start = everyone["t_s"].min()
     minute = ((pl.col("t_s") - start) / 60).floor().cast(pl.Int64) + 1

@@ -6,21 +6,6 @@ import synthetic
 
 from penstock.paper import waits
 
-ONE_PATH = """
-[scenario]
-title = "one path"
-[run]
-duration = "10 s"
-[relays.entry]
-[relays.exit]
-[servers.destination]
-[workloads.bulk]
-size = "1 MiB"
-[clients.bulk]
-workload = "bulk"
-path = ["entry", "exit"]
-"""
-
 STATIONS = ["kernel_in_s", "circuit_queue_s", "outbuf_s", "kernel_out_s"]
 
 
@@ -67,7 +52,7 @@ def test_cells_that_enter_with_a_sendme() -> None:
         {"workload": "bulk", "circuit": 0, "cell": cell, "hop": "exit", "queued_ns": round(at * 1e9)}
         for cell, at in enumerate([0.05, 0.15, 0.25, 0.33, 0.4, 0.41, 0.55])
     ]
-    there = synthetic.in_memory({"it": ONE_PATH}, circuits=samples, cells=cells)
+    there = synthetic.in_memory({"it": ""}, circuits=samples, cells=cells)
     assert waits.at_sendmes(there, "it", "bulk", "exit")["value"].to_list() == [0.0, 1.0, 1.0, 1.0, 0.0]
 
 
@@ -80,5 +65,5 @@ def test_the_comparison_is_the_second_after_a_cell() -> None:
         {"workload": "bulk", "circuit": 0, "cell": 0, "hop": "exit", "queued_ns": round(at * 1e9)}
         for at in (0.15, 0.25)
     ]
-    there = synthetic.in_memory({"it": ONE_PATH}, circuits=samples, cells=cells)
+    there = synthetic.in_memory({"it": ""}, circuits=samples, cells=cells)
     assert waits.at_later_sendmes(there, "it", "bulk", "exit")["value"].to_list() == [0.0, 1.0]
