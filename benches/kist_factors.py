@@ -75,6 +75,9 @@ RESPONSES = {
     "writes": "bytes that relays write",
 }
 
+OF_EACH_SCHEDULER = ("first_byte_50", "first_byte_90", "writes")
+"""The responses whose effects are also shown for each scheduler alone."""
+
 
 def design() -> list[Setting]:
     """The sixteen settings. In the first, all levels are `-`. In the last, all are `+`."""
@@ -191,13 +194,27 @@ def check(rows: Iterable[Row], conditions: Mapping[str, Any]) -> None:
 
 def logarithms(rows: Iterable[Row], response: str) -> dict[int, dict[Setting, float]]:
     """The logarithm of KIST's response over vanilla's, by network and setting, where both runs exist."""
-    known = {(row["network"], of_signs(row["setting"]), row["scheduler"]): row[response] for row in rows}
+    kist, vanilla = (of_scheduler(rows, response, scheduler) for scheduler in ("kist", "vanilla"))
     found: dict[int, dict[Setting, float]] = {}
-    for (network, setting, scheduler), value in known.items():
-        vanilla = known.get((network, setting, "vanilla"))
-        if scheduler == "kist" and vanilla is not None:
-            found.setdefault(network, {})[setting] = math.log(value / vanilla)
+    for network, of in kist.items():
+        for setting, value in of.items():
+            if setting in vanilla.get(network, {}):
+                found.setdefault(network, {})[setting] = value - vanilla[network][setting]
     return found
+
+
+def of_scheduler(rows: Iterable[Row], response: str, scheduler: str) -> dict[int, dict[Setting, float]]:
+    """The logarithm of a scheduler's response, by network and setting."""
+    found: dict[int, dict[Setting, float]] = {}
+    for row in rows:
+        if row["scheduler"] == scheduler:
+            found.setdefault(row["network"], {})[of_signs(row["setting"])] = math.log(row[response])
+    return found
+
+
+def in_all_settings(changes: Mapping[int, dict[Setting, float]]) -> dict[int, dict[Setting, float]]:
+    """The networks in which all settings of the design ran."""
+    return {network: of for network, of in changes.items() if set(of) >= set(design())}
 
 
 def measure(path: Path, settings: Sequence[Setting], networks: int, minutes: float, warmup: float) -> None:
@@ -236,10 +253,7 @@ def percent(estimate: Estimate) -> str:
 
 def tables(rows: Sequence[Row]) -> Iterator[str]:
     """The tables of the page: KIST's mean effect and what changes it, and the predictions of other settings."""
-    complete = {}
-    for response in RESPONSES:
-        changes = logarithms(rows, response)
-        complete[response] = {n: of for n, of in changes.items() if set(of) >= set(design())}
+    complete = {response: in_all_settings(logarithms(rows, response)) for response in RESPONSES}
     networks = len(complete["writes"])
     found = {response: effects(changes) for response, changes in complete.items() if changes}
     if not found:
@@ -248,6 +262,8 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
     yield f"Networks: {networks}. Each number is KIST's response over vanilla's, as a change in percent."
     head = ["", *(RESPONSES[response] for response in found)]
     yield generated.table(head, [[name, *(percent(found[each][name]) for each in found)] for name in contrasts()])
+    yield "The same for each scheduler: a response at the level `+` over that at `-`."
+    yield generated.table(*of_each_scheduler(rows))
     others = {of_signs(row["setting"]) for row in rows} - set(design())
     for setting in sorted(others):
         yield f"Setting `{signs(setting)}`, which is not in the design:"
@@ -258,6 +274,14 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
                 measured = Estimate.of([of[setting] for of in same.values()])
                 lines.append([RESPONSES[response], percent(predicted(same, setting)), percent(measured)])
         yield generated.table(["", "predicted", "measured"], lines)
+
+
+def of_each_scheduler(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """The effects of the factors on some responses with each scheduler: the head and the rows of a table."""
+    columns = [(response, scheduler) for response in OF_EACH_SCHEDULER for scheduler in SCHEDULERS]
+    found = [effects(in_all_settings(of_scheduler(rows, *column))) for column in columns]
+    head = ["", *(f"{RESPONSES[response]}, {scheduler}" for response, scheduler in columns)]
+    return head, [[factor.name, *(percent(each[factor.name]) for each in found)] for factor in FACTORS]
 
 
 def main() -> None:

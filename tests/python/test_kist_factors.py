@@ -72,6 +72,14 @@ def test_the_effects_of_known_data_are_found(study: dict[str, Any]) -> None:
     assert others == pytest.approx([0] * 13, abs=1e-12)
 
 
+def test_each_scheduler_has_effects_of_its_own(study: dict[str, Any]) -> None:
+    head, lines = study["of_each_scheduler"](rows(study, study["design"](), 0.01))
+    assert head[-2:] == ["bytes that relays write, vanilla", "bytes that relays write, kist"]
+    vanilla, kist = next(line for line in lines if line[0] == "loss")[-2:]
+    assert vanilla == "+0.0 % (+0.0 to +0.0)"
+    assert kist == "+22.1 % (+22.1 to +22.1)"  # exp(0.2)
+
+
 def test_a_new_setting_is_predicted_from_single_factors(study: dict[str, Any]) -> None:
     new = (1, -1, -1, -1, -1, -1, -1, -1)
     assert new not in study["design"]()
