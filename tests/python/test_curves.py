@@ -76,7 +76,7 @@ def test_a_figure_shows_both_curves_and_the_table_their_quantiles(
     drawn = curves.read(write("curves.csv", HEAD + rows))
     monkeypatch.setattr(curves, "load", lambda _: drawn)
     [picture] = [each for each in figures.draw(result) if each.name.startswith("paper-")]
-    assert "stock, the paper" in picture.svg.read_text()
+    assert picture.svg.read_text().count(">the paper</text>") == 1
     assert "paper 2 s, ours" in picture.alt
     table = quantiles.table(result, curves.of(result))
     [ours] = [
@@ -107,6 +107,13 @@ def test_panels_of_other_variants_have_their_own_colours_and_legend(
     assert {axes.lines[-1].get_color() for axes in panels} == {style.COLOURS[0]}
     [legend] = picture.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["Penstock", "the paper"]
+
+
+@pytest.mark.parametrize(
+    ("figure", "words"), [("7a", "Figure 7a"), ("slide-14", "Slide 14"), ("report-11", "Figure 11 of the report")]
+)
+def test_a_figure_is_named_with_its_source(figure: str, words: str) -> None:
+    assert of_paper.named(figure) == words
 
 
 @pytest.mark.parametrize(

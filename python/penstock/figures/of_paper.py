@@ -29,8 +29,14 @@ LOGARITHMIC = 300.0
 COLUMNS = 3
 """The most panels in a row."""
 
-OF_PAPER = ", the paper"
-"""The end of the label of a paper's curve."""
+SQUARE = 4
+"""This number of panels is drawn in two rows of two."""
+
+PAPER = "the paper"
+"""The label of the paper's dashed curves."""
+
+SOURCES = (("slide-", "Slide {}"), ("report-", "Figure {} of the report"))
+"""The words for a figure's number that begins like this. Other numbers are of the paper's figures."""
 
 TITLES = {
     "ttfb_s": "time to first byte",
@@ -69,7 +75,7 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
     in_order = sorted(panels, key=lambda panel: panel.figure in shown_in)
     first_of = {variants[panel]: panel for panel in reversed(in_order)}
     has_groups = len(first_of) > 1 and len(result.variants) > len(COLOURS)
-    columns = min(COLUMNS, len(panels))
+    columns = SQUARE // 2 if len(panels) == SQUARE else min(COLUMNS, len(panels))
     figure, rows = grid_of(-(-len(panels) // columns), columns, 3.9 if columns < COLUMNS else 3.3, 2.8)
     for axes in figure.axes[len(panels) :]:
         axes.set_visible(False)
@@ -82,20 +88,28 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
         if not has_groups:
             handles |= lines
         elif panel == first_of[variants[panel]]:
-            mine = {label: line for label, line in lines.items() if not label.endswith(OF_PAPER)}
             loc: Literal["upper left", "lower right"] = "upper left" if panel.figure in shown_in else "lower right"
-            axes.legend(list(mine.values()), list(mine), fontsize=5.5, loc=loc)
+            axes.legend(list(lines.values()), list(lines), fontsize=5.5, loc=loc)
     for first, *_ in rows:
         first.set_ylabel("cumulative fraction")
     if has_groups:
-        handles = {"Penstock": Line2D([], [], color="gray"), "the paper": Line2D([], [], color="gray", linestyle="--")}
+        handles = {"Penstock": Line2D([], [], color="gray")}
+    handles[PAPER] = Line2D([], [], color="gray", linestyle="--")
     legend_above(figure, list(handles.values()), list(handles))
     caption = (
-        f"Figure {number} of the paper. Dashed curves are the paper's, read from its public PDF. Other curves are "
-        f"Penstock's. {how_drawn(result.replicates)}{_of_insets(panels, shown_in)}"
+        f"{named(number)}. Dashed curves are the paper's, read from its public PDF. Other curves are Penstock's. "
+        f"{how_drawn(result.replicates)}{_of_insets(panels, shown_in)}"
     )
     return Picture(
-        f"paper-{number}", f"Figure {number}, the paper's and ours", caption, figure, _medians(result, samples, curves)
+        f"paper-{number}", f"{named(number)}, the paper's and ours", caption, figure, _medians(result, samples, curves)
+    )
+
+
+def named(figure: str) -> str:
+    """The figure's number with the words for its source, such as "Slide 14" or "Figure 7a"."""
+    return next(
+        (words.format(figure.removeprefix(start)) for start, words in SOURCES if figure.startswith(start)),
+        f"Figure {figure}",
     )
 
 
@@ -106,13 +120,13 @@ def _draw_panel(
     styles: Mapping[str, CurveStyle],
     within: Inset | None,
 ) -> dict[str, Artist]:
-    """Draw our curves and the paper's into one panel, and again into its inset. Returns the lines by their labels."""
+    """Draw our curves and the paper's into one panel, and again into its inset. Returns our lines by their labels."""
 
     def draw_curves(into: Axes) -> dict[str, Artist]:
         return _draw_curves(into, ours, styles)
 
     lines = draw_curves(axes)
-    axes.set_title(f"{panel.figure}: {_title(panel)}")
+    axes.set_title(f"{named(panel.figure).removeprefix('Figure ')}: {_title(panel)}")
     axes.set_xlabel(f"[{unit}]" if (unit := MEASURES[panel.measure].unit) else "")
     if within:
         axes.set_xlim(0, inset.edge(within, ours.values(), ours))
@@ -124,15 +138,13 @@ def _draw_panel(
 
 
 def _draw_curves(axes: Axes, ours: Mapping[Curve, stats.Curve], styles: Mapping[str, CurveStyle]) -> dict[str, Artist]:
-    """Draw our curves, and the paper's dashed. Returns the lines by their labels."""
+    """Draw our curves, and the paper's dashed. Returns our lines by their labels."""
     by_style = {styles[curve.variant]: each for curve, each in ours.items()}
     handles = draw_distributions(axes, by_style)
-    lines: dict[str, Artist] = dict(zip((style.label for style in by_style), handles, strict=True))
     for curve in ours:
-        style = styles[curve.variant]
-        [line] = axes.plot(curve.values, curve.shares, color=style.colour, linestyle=(0, (4, 2)), linewidth=1.2)
-        lines[f"{style.label}{OF_PAPER}"] = line
-    return lines
+        colour = styles[curve.variant].colour
+        axes.plot(curve.values, curve.shares, color=colour, linestyle=(0, (4, 2)), linewidth=1.2)
+    return dict(zip((style.label for style in by_style), handles, strict=True))
 
 
 def _of_insets(panels: Sequence[Panel], shown_in: Mapping[str, Inset]) -> str:
