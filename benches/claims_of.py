@@ -5,7 +5,7 @@
 
 `penstock paper` checks a claim in outputs of its own. This program measures the same claims in any outputs with their
 variants: other networks, sizes or durations. Each output is a column; the bounds of the claims stay those of the
-scenario. A claim whose variants an output lacks is left out there.
+scenario. A claim whose variants an output lacks is left out there, and so are claims about several scenarios.
 """
 
 import argparse
@@ -30,6 +30,8 @@ def compared(paper: str, scenario: str, results: Mapping[str, Result]) -> str:
     """The table: a row for each claim, and a column for each output."""
     rows = []
     for claim in claims.load(paper).of(None, scenario):
+        if claim.scenarios != [scenario]:
+            continue
         cells = [measured(claim, scenario, result) for result in results.values()]
         if any(cells):
             rows.append([f"`{claim.id}`", f"{table.where(claim)}: {claim.says}", table.bound(claim), *cells])
