@@ -110,7 +110,7 @@ def test_panels_of_other_variants_have_their_own_colours_and_legend(
 
 
 @pytest.mark.parametrize(
-    ("figure", "words"), [("7a", "Figure 7a"), ("slide-14", "Slide 14"), ("report-11", "Figure 11 of the report")]
+    ("figure", "words"), [("7a", "Figure 7a"), ("slide-14", "Slide 14"), ("report-11", "Report, figure 11")]
 )
 def test_a_figure_is_named_with_its_source(figure: str, words: str) -> None:
     assert of_paper.named(figure) == words

@@ -29,14 +29,17 @@ LOGARITHMIC = 300.0
 COLUMNS = 3
 """The most panels in a row."""
 
+WIDTHS = {1: 6.5, 2: 3.9, 3: 3.3}
+"""The width of a panel [inch] in a row of so many."""
+
 SQUARE = 4
 """This number of panels is drawn in two rows of two."""
 
 PAPER = "the paper"
 """The label of the paper's dashed curves."""
 
-SOURCES = (("slide-", "Slide {}"), ("report-", "Figure {} of the report"))
-"""The words for a figure's number that begins like this. Other numbers are of the paper's figures."""
+SOURCES = {"slide-": "Slide {}", "report-": "Report, figure {}"}
+"""The words for a number that begins like this. Other numbers are of the paper's figures."""
 
 TITLES = {
     "ttfb_s": "time to first byte",
@@ -48,6 +51,10 @@ TITLES = {
     "circuit_queue_s": "wait in the circuit's queue",
     "written_per_client": "written by relays, for each client",
     "queue_cells": "circuit's queue",
+    "attack_error_s": "error of the estimated latency",
+    "attack_pings": "pings until the best estimate",
+    "attack_score": "correlation of the victims' guards",
+    "attack_entropy_lost": "entropy that the client lost",
 }
 """The titles of measures. A measure without a title is shown by its name."""
 
@@ -76,7 +83,7 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
     first_of = {variants[panel]: panel for panel in reversed(in_order)}
     has_groups = len(first_of) > 1 and len(result.variants) > len(COLOURS)
     columns = SQUARE // 2 if len(panels) == SQUARE else min(COLUMNS, len(panels))
-    figure, rows = grid_of(-(-len(panels) // columns), columns, 3.9 if columns < COLUMNS else 3.3, 2.8)
+    figure, rows = grid_of(-(-len(panels) // columns), columns, WIDTHS[columns], 2.8 if columns > 1 else 3.6)
     for axes in figure.axes[len(panels) :]:
         axes.set_visible(False)
     handles: dict[str, Artist] = {}
@@ -108,7 +115,7 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
 def named(figure: str) -> str:
     """The figure's number with the words for its source, such as "Slide 14" or "Figure 7a"."""
     return next(
-        (words.format(figure.removeprefix(start)) for start, words in SOURCES if figure.startswith(start)),
+        (words.format(figure.removeprefix(start)) for start, words in SOURCES.items() if figure.startswith(start)),
         f"Figure {figure}",
     )
 
