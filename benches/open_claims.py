@@ -20,6 +20,7 @@ PAPERS = {
     "kist": "KIST",
     "throttling": "Throttling",
     "marut": "BackTap and Marut",
+    "attacks": "Attacks of the papers",
 }
 """The pages of the papers, and their titles in the table."""
 
