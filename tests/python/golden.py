@@ -35,11 +35,13 @@ WITHOUT = (
 DURATIONS_S = {
     "attacks/guard-rates": 4,
     "attacks/latency": 4,
+    "attacks/latency-exits": 4,
     "attacks/latency-padded": 4,
     "attacks/latency-tenth": 2,
     "attacks/throughput": 4,
     "capstone/kist-medium": 3,
     "defenestrator/step": 22,
+    "ewma/middle-relay": 4,
     "ewma/network": 4,
     "kist/authors": 3,
     "kist/authors-calibrated": 3,
