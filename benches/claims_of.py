@@ -1,11 +1,12 @@
 """A scenario's claims in outputs of other runs, for docs/validation/kist.md.
 
     penstock run kist/full --set 'run.networks=[2]' --out runs/full
-    python benches/claims_of.py kist tenth runs/full [MORE] [--markdown PAGE]
+    python benches/claims_of.py kist tenth runs/full [NAME=MORE] [--markdown PAGE]
 
 `penstock paper` checks a claim in outputs of its own. This program measures the same claims in any outputs with their
-variants: other networks, sizes or durations. Each output is a column; the bounds of the claims stay those of the
-scenario. A claim whose variants an output lacks is left out there, and so are claims about several scenarios.
+variants: other networks, sizes or durations. Each output is a column with its NAME, or the name of its folder; the
+bounds of the claims stay those of the scenario. A claim whose variants an output lacks is left out there, and so are
+claims about several scenarios.
 """
 
 import argparse
@@ -43,10 +44,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paper", help="a name of `penstock list papers`")
     parser.add_argument("scenario", help="the scenario of the claims, without the paper's name")
-    parser.add_argument("outputs", type=Path, nargs="+", help="outputs with the variants of the claims")
+    parser.add_argument("outputs", nargs="+", metavar="[NAME=]OUTPUT", help="outputs with the variants of the claims")
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the table into PAGE")
     options = parser.parse_args()
-    body = compared(options.paper, options.scenario, {output.name: Result(output) for output in options.outputs})
+    named = [(name or Path(path).name, path) for name, _, path in (each.rpartition("=") for each in options.outputs)]
+    if len({name for name, _ in named}) < len(named):
+        parser.error("two outputs have the same name; write NAME=OUTPUT")
+    body = compared(options.paper, options.scenario, {name: Result(path) for name, path in named})
     print(body)
     if options.markdown:
         generated.write(options.markdown, f"benches/claims_of.py {options.paper} {options.scenario}", body)
