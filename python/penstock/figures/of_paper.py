@@ -1,5 +1,6 @@
 """Figures of a paper beside ours: its curves, and those of the same variants and measures in an output directory."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -31,9 +32,6 @@ COLUMNS = 3
 
 WIDTHS = {1: 6.5, 2: 3.9, 3: 3.3}
 """The width of a panel [inch] in a row of so many."""
-
-SQUARE = 4
-"""This number of panels is drawn in two rows of two."""
 
 PAPER = "the paper"
 """The label of the paper's dashed curves."""
@@ -82,8 +80,9 @@ def draw(result: Result, number: str, curves: Sequence[Curve]) -> Picture | None
     in_order = sorted(panels, key=lambda panel: panel.figure in shown_in)
     first_of = {variants[panel]: panel for panel in reversed(in_order)}
     has_groups = len(first_of) > 1 and len(result.variants) > len(COLOURS)
-    columns = SQUARE // 2 if len(panels) == SQUARE else min(COLUMNS, len(panels))
-    figure, rows = grid_of(-(-len(panels) // columns), columns, WIDTHS[columns], 2.8 if columns > 1 else 3.6)
+    down = math.ceil(len(panels) / COLUMNS)
+    columns = math.ceil(len(panels) / down)
+    figure, rows = grid_of(down, columns, WIDTHS[columns], 2.8 if columns > 1 else 3.6)
     for axes in figure.axes[len(panels) :]:
         axes.set_visible(False)
     handles: dict[str, Artist] = {}
