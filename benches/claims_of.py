@@ -1,4 +1,4 @@
-"""A scenario's claims in outputs of other runs, for docs/validation/kist.md.
+"""A scenario's claims in outputs of other runs, for docs/validation/kist.md, ewma.md and attacks.md.
 
     penstock run kist/full --set 'run.networks=[2]' --out runs/full
     python benches/claims_of.py kist tenth runs/full [NAME=MORE] [--markdown PAGE]
@@ -10,7 +10,7 @@ claims about several scenarios.
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock import generated
@@ -39,6 +39,21 @@ def compared(paper: str, scenario: str, results: Mapping[str, Result]) -> str:
     return generated.table(["claim", "the paper says", "bound", *results], rows)
 
 
+def by_name(asked: Sequence[str]) -> dict[str, Path]:
+    """The outputs by the names of their columns.
+
+    Raises:
+        ValueError: if two have the same name.
+    """
+    found = {}
+    for name, _, path in (each.rpartition("=") for each in asked):
+        name = name or Path(path).name
+        if name in found:
+            raise ValueError(f"two outputs have the name {name!r}; write NAME=OUTPUT")
+        found[name] = Path(path)
+    return found
+
+
 def main() -> None:
     """Print the table, or also write it into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -47,10 +62,11 @@ def main() -> None:
     parser.add_argument("outputs", nargs="+", metavar="[NAME=]OUTPUT", help="outputs with the variants of the claims")
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the table into PAGE")
     options = parser.parse_args()
-    named = [(name or Path(path).name, path) for name, _, path in (each.rpartition("=") for each in options.outputs)]
-    if len({name for name, _ in named}) < len(named):
-        parser.error("two outputs have the same name; write NAME=OUTPUT")
-    body = compared(options.paper, options.scenario, {name: Result(path) for name, path in named})
+    try:
+        outputs = by_name(options.outputs)
+    except ValueError as error:
+        parser.error(str(error))
+    body = compared(options.paper, options.scenario, {name: Result(path) for name, path in outputs.items()})
     print(body)
     if options.markdown:
         generated.write(options.markdown, f"benches/claims_of.py {options.paper} {options.scenario}", body)

@@ -279,7 +279,9 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 def of_each_scheduler(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """The effects of the factors on some responses with each scheduler: the head and the rows of a table."""
     columns = [(response, scheduler) for response in OF_EACH_SCHEDULER for scheduler in SCHEDULERS]
-    found = [effects(in_all_settings(of_scheduler(rows, *column))) for column in columns]
+    # Both schedulers have the same networks, those of the table of changes.
+    complete = in_all_settings(logarithms(rows, OF_EACH_SCHEDULER[0]))
+    found = [effects({network: of_scheduler(rows, *column)[network] for network in complete}) for column in columns]
     head = ["", *(f"{RESPONSES[response]}, {scheduler}" for response, scheduler in columns)]
     return head, [[factor.name, *(percent(each[factor.name]) for each in found)] for factor in FACTORS]
 

@@ -33,3 +33,13 @@ def test_a_column_has_the_claims_whose_variants_an_output_has(tmp_path: Path) ->
     }
     expected = mean(a / b for a, b in zip(medians["all"], medians["off"], strict=True))
     assert float(found["small-all"][-2].split(",")[0]) == pytest.approx(expected, abs=0.006)
+
+
+def test_a_column_has_a_name_of_its_own() -> None:
+    by_name = program("claims_of")["by_name"]
+    assert by_name(["runs/full", "256-KiB=runs/256/full"]) == {
+        "full": Path("runs/full"),
+        "256-KiB": Path("runs/256/full"),
+    }
+    with pytest.raises(ValueError, match="two outputs have the name 'full'"):
+        by_name(["runs/full", "runs/256/full"])

@@ -80,6 +80,17 @@ def test_each_scheduler_has_effects_of_its_own(study: dict[str, Any]) -> None:
     assert kist == "+22.1 % (+22.1 to +22.1)"  # exp(0.2)
 
 
+def test_both_schedulers_have_the_same_networks(study: dict[str, Any]) -> None:
+    every = rows(study, study["design"](), 0.01)
+    lacking = {"network": 3, "setting": "++++++++", "scheduler": "kist"}
+    partial = [row for row in every if not lacking.items() <= row.items()]
+    for row in every:
+        if row["network"] == 3:
+            row["first_byte_50"] *= 1 + study["of_signs"](row["setting"])[0] / 2
+    two = [row for row in every if row["network"] != 3]
+    assert study["of_each_scheduler"](partial) == study["of_each_scheduler"](two)
+
+
 def test_a_new_setting_is_predicted_from_single_factors(study: dict[str, Any]) -> None:
     new = (1, -1, -1, -1, -1, -1, -1, -1)
     assert new not in study["design"]()
