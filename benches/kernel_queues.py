@@ -9,17 +9,24 @@ import argparse
 from pathlib import Path
 
 import polars as pl
+from matplotlib.lines import Line2D
 
 from penstock import generated
 from penstock.figures import style
+from penstock.paper import curves
 
 STATIONS = {"kernel in": "kernel, incoming", "relay": "relay", "kernel out": "kernel, outgoing"}
+MEASURES = {"kernel_in_s": "kernel in", "tor_s": "relay", "kernel_out_s": "kernel out"}
+"""The stations of the paper's curves."""
+RELAYS = {1: "curiosity1", 10: "curiosity2", 50: "curiosity3"}
+"""The paper's relays with vanilla Tor, by the rate of their link [Mbit/s]."""
 BOUND = 1.0
 """In the paper, over 95 % of the waits in the incoming kernel and in Tor are below this [ms] (section 4.1)."""
 
 
 def draw(rows: pl.DataFrame, scheduler: str, path: Path) -> None:
-    """One panel for each program and link rate, with a distribution of waits for each station."""
+    """One panel for each program and link rate, with a distribution of waits for each station; the paper's are thin."""
+    published = [curve for curve in curves.load("kist") if curve.is_of("3") and scheduler == "vanilla"]
     rows = rows.filter(pl.col("scheduler") == scheduler)
     programs = rows["program"].unique(maintain_order=True).to_list()
     rates = rows["link_mbit"].unique(maintain_order=True).to_list()
@@ -35,6 +42,11 @@ def draw(rows: pl.DataFrame, scheduler: str, path: Path) -> None:
                 axes.plot(
                     waits["wait_ms"].clip(1e-3), waits["percentile"] / 100, color=colour, linestyle=dash, label=label
                 )
+            for curve in published:
+                if curve.variant == RELAYS[rate]:
+                    colour, dash, _ = style.category_style([*STATIONS].index(MEASURES[curve.panel.measure]))
+                    waits_ms = [1e3 * value for value in curve.values]
+                    axes.plot(waits_ms, curve.shares, color=colour, linestyle=dash, linewidth=0.8, alpha=0.6)
             axes.set_xscale("log")
             axes.axvline(BOUND, color="0.6", linewidth=0.8)
             axes.set_title(f"{program}, {rate} Mbit/s", fontsize=9)
@@ -43,6 +55,9 @@ def draw(rows: pl.DataFrame, scheduler: str, path: Path) -> None:
     for axes_row in grid:
         axes_row[0].set_ylabel("part of the waits")
     handles, labels = grid[-1][0].get_legend_handles_labels()
+    if published:
+        handles.append(Line2D([], [], color="gray", linewidth=0.8))
+        labels.append("thin: the paper's relays")
     style.legend_above(figure, handles, labels)
     figure.savefig(path, dpi=150)
 

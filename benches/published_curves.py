@@ -63,7 +63,9 @@ class Panel(NamedTuple):
     """Left and top of the frame."""
     curves: dict[Style, Curve]
     unit: float = 1.0
-    """The figure's unit of the values, in SI units."""
+    """The figure's unit of the values, in the unit of the measure."""
+    below: Point | None = None
+    """The corner of the panel below, whose x axis is also this panel's; None if this panel has labels of its own."""
 
 
 class Frame(NamedTuple):
@@ -96,13 +98,35 @@ CLIENTS = 13800
 """The clients of figure 8, which shows what all relays write."""
 
 
-def stations(hop: str) -> dict[Style, Curve]:
+GUARDS = 1140
+"""The guards that figure 11b leaves in the worst case, which we take as all candidates."""
+KB = 1.024
+"""The kB of a KiB."""
+
+
+def stations(hop: str, variant: str = "vanilla") -> dict[Style, Curve]:
     """Curves of the waits at the three stations of a relay with vanilla Tor."""
     measures = {BLUE: "kernel_in_s", BLACK: "tor_s", RED: "kernel_out_s"}
-    return {style: Curve("*", measure, hop, "vanilla") for style, measure in measures.items()}
+    return {style: Curve("*", measure, hop, variant) for style, measure in measures.items()}
+
+
+def of_priority(figure: str, left: float, sockets: str) -> list[Panel]:
+    """The panels of the better and of the worse client in Shadow; round robin is drawn once for both."""
+    return [
+        Panel(
+            figure, 8, (left, 87.8),
+            of({BLACK: f"{sockets}-rr", style: sockets}, workload, "download_rate"), KB, (left, 136.9),
+        )
+        for workload, style in (("better", RED), ("worse", BLUE))
+    ]  # fmt: skip
 
 
 KIST = (
+    Panel("3a", 6, (95.96, 87.75), stations("middle", "curiosity1"), MS),
+    Panel("3b", 6, (250.4, 87.75), stations("middle", "curiosity2"), MS),
+    Panel("3c", 6, (404.84, 87.75), stations("middle", "curiosity3"), MS),
+    *of_priority("5b", 251.9, "shared"),
+    *of_priority("5c", 406.4, "unshared"),
     Panel("4a", 7, (95.96, 87.75), stations("guard"), MS),
     Panel("4b", 7, (250.4, 87.75), stations("middle"), MS),
     Panel("4c", 7, (404.84, 87.75), stations("exit"), MS),
@@ -117,6 +141,7 @@ KIST = (
     Panel("10a", 13, (149.2, 99.2), of(KIST_BOTH, "ping", "attack_error_s", "latency"), MS),
     Panel("10b", 13, (340.4, 99.2), of(KIST_BOTH, "ping", "attack_pings", "latency")),
     Panel("11a", 14, (149.2, 99.2), of(KIST_BOTH, "bulk", "attack_score", "bulk")),
+    Panel("11b", 14, (340.4, 99.2), of(KIST_BOTH, "bulk", "attack_remaining_share", "bulk"), 1 / GUARDS),
 )
 
 # The report UMN 14-012 has the appendices of the KIST paper: twice as many clients.
@@ -247,7 +272,7 @@ PAPERS = {
 
 def frame_of(page: Object, corner: Point) -> Frame:
     """The frame at a corner; without one, that around a panel of R and the ticks of its axes."""
-    for rect in page.rects:
+    for rect in sorted(page.rects, key=lambda rect: float(rect["height"])):
         if math.dist((rect["x0"], rect["top"]), corner) < 0.2:
             left = [each["x0"] for each in page.lines if abs(each["x1"] - rect["x0"]) < 0.05 and each["width"] < 4]
             down = [each["bottom"] for each in page.lines if abs(each["top"] - rect["bottom"]) < 0.05]
@@ -306,8 +331,8 @@ def major(ticks: list[Point]) -> list[float]:
 
 
 def is_digit(char: Object) -> bool:
-    """Whether a character can be part of a number."""
-    return char["text"] in "0123456789." + MINUS
+    """Whether a character can be part of a number. A white one is the label of an axis that is not to be seen."""
+    return char["text"] in "0123456789." + MINUS and char["non_stroking_color"] != (1.0,)
 
 
 def assign(labels: dict[float, list[Object]], ticks: list[float], char: Object, middle: float, most: float) -> None:
@@ -371,7 +396,7 @@ def reach(points: list[Point], coordinate: int, level: float) -> list[Point]:
 def read(page: Object, panel: Panel, style: Style) -> list[Point]:
     """The share and the value of each point of a curve, as far as the frame has them."""
     frame = frame_of(page, panel.corner)
-    x, y = x_axis(page, frame), y_axis(page, frame)
+    x, y = x_axis(page, frame_of(page, panel.below) if panel.below else frame), y_axis(page, frame)
     bottom, top = y(frame.bottom), y(frame.top)
     path = [(place, y(height)) for place, height in path_of(page, frame, style)]
     edges = [frame.x0 + (frame.x1 - frame.x0) * each / COLUMNS for each in range(COLUMNS + 1)]

@@ -27,6 +27,9 @@ from penstock.result import Result
 LOGARITHMIC = 300.0
 """The ratio of a curve's largest to its smallest value from which the x axis of a panel is logarithmic."""
 
+LINEAR = {"attack_score", "attack_remaining_share", "attack_entropy_lost"}
+"""Measures that can be zero or negative. A logarithmic axis would not show these values."""
+
 COLUMNS = 3
 """The most panels in a row."""
 
@@ -42,6 +45,7 @@ SOURCES = {"slide-": "Slide {}", "report-": "Report, figure {}"}
 TITLES = {
     "ttfb_s": "time to first byte",
     "ttlb_s": "download time",
+    "download_rate": "throughput of a download",
     "kernel_in_s": "wait in the incoming kernel",
     "kernel_out_s": "wait in the outgoing kernel",
     "tor_s": "wait in Tor",
@@ -52,6 +56,7 @@ TITLES = {
     "attack_error_s": "error of the estimated latency",
     "attack_pings": "pings until the best estimate",
     "attack_score": "correlation of the victims' guards",
+    "attack_remaining_share": "share of guards that remain",
     "attack_entropy_lost": "entropy that the client lost",
 }
 """The titles of measures. A measure without a title is shown by its name."""
@@ -139,7 +144,7 @@ def _draw_panel(
         inset.draw(axes, within, draw_curves)
     else:
         of_us = [float(curve.x[curve.y >= 0.01][0]) for curve in ours.values() if curve.x.size]
-        _set_scale(axes, [value for curve in ours for value in curve.values] + of_us)
+        _set_scale(axes, [value for curve in ours for value in curve.values] + of_us, panel.measure in LINEAR)
     return lines
 
 
@@ -163,10 +168,12 @@ def _of_insets(panels: Sequence[Panel], shown_in: Mapping[str, Inset]) -> str:
     )
 
 
-def _set_scale(axes: Axes, values: Sequence[float]) -> None:
+def _set_scale(axes: Axes, values: Sequence[float], linear: bool) -> None:
     """Choose the x axis for these values: logarithmic if their range is large."""
     least, most = min((value for value in values if value > 0), default=1.0), max(values)
-    if most / least > LOGARITHMIC:
+    if linear:
+        axes.set_xlim(min(0, *values), 1.02 * most)
+    elif most / least > LOGARITHMIC:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator([10.0**power for power in range(-4, 10)]))
         axes.xaxis.set_major_formatter("{x:g}")
