@@ -26,6 +26,9 @@ fn of_middle(limit: &str) -> Middle {
     let lab = Lab::of(SOCKETS)
         .set("run.duration", "60 s")
         .set("run.sample", "100 ms")
+        // With the scenario's round trip of 110 ms, the better client's windows would limit it.
+        .set("network.rtt", "80 ms")
+        .set("relay.priority_factor", "10")
         // TCP small queues leave bytes in their sockets while the interface is full.
         .set("tcp.profile", "linux-6")
         .set("relays.middle.scheduler", &format!("{{ kind = 'kist', {limit} }}"));
