@@ -87,7 +87,7 @@ def _borders(attack: Attack, run: Run) -> Floats:
     return measurement.edges(attack.measurement, last)
 
 
-def _throughput(attack: Attack, run: Run) -> tuple[dict[str, Floats], dict[str, Floats]]:
+def throughputs(attack: Attack, run: Run) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """The throughputs of the victims, and those of the probes by their first relay."""
     borders = _borders(attack, run)
     workload = attack.adversary.victims
@@ -117,7 +117,7 @@ def _by_guard(
     attack: Attack,
     run: Run,
     score: Callable[[Floats, Mapping[str, Floats]], Floats],
-    measured: Callable[[Attack, Run], tuple[dict[str, Floats], dict[str, Floats]]] = _throughput,
+    measured: Callable[[Attack, Run], tuple[dict[str, Floats], dict[str, Floats]]] = throughputs,
 ) -> list[Guess]:
     """A guess for each victim about its guard. `score` has the series of the victim and of the candidates' probes."""
     victims, probes = measured(attack, run)

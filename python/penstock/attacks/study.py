@@ -41,7 +41,7 @@ def of(result: Result) -> Study:
 @cache
 def _study(directory: Path, _runs: int, _attacks: str) -> Study:
     result = Result(directory)
-    attacks, document = attacks_of(result), _document(result)
+    attacks, document = attacks_of(result), document_of(result)
     backlogs = any(attack.measurement.what == "backlog" for attack in attacks)
     there = measurement.runs(result, document, backlogs=backlogs)
     rows: list[dict[str, Any]] = []
@@ -70,7 +70,7 @@ def attacks_of(result: Result) -> tuple[Attack, ...]:
     return model.read(tables, result.directory / "manifest.json")
 
 
-def _document(result: Result) -> _core.Document:
+def document_of(result: Result) -> _core.Document:
     """The scenario of an output, which must not have changed since."""
     name = result.asked["scenario"]
     document = _as_made(result.manifest, name)

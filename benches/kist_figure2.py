@@ -1,0 +1,132 @@
+"""Draws figures 2a and 2b of KIST beside the simulator's, for docs/validation/tcp.md.
+
+    penstock run kist/tcp-loss --out runs/loss
+    penstock run kist/cubic-window --out runs/window
+    python benches/kist_figure2.py runs/loss runs/window [--figure FILE] [--markdown PAGE]
+
+Figure 2a: the time of a download of 100 MiB against the rate of loss. Figure 2b: the congestion window of one download
+over time. docs/data/kist/figure-2.csv has the paper's curves, read from the vector graphics of its public PDF.
+"""
+
+import argparse
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+from matplotlib.axes import Axes
+
+from penstock import generated
+from penstock.figures import style
+from penstock.result import Result
+
+PUBLISHED = Path(__file__).parent.parent / "docs/data/kist/figure-2.csv"
+
+PROFILES = {
+    "linux-3.2": {f"loss-{percent}": percent for percent in range(11)},
+    "shadow-1.9": {"shadow-loss-1": 1.0, "shadow-loss-2-5": 2.5, "shadow-loss-5": 5.0, "shadow-loss-10": 10.0},
+}
+"""The rates of loss [%] of the variants of `kist/tcp-loss`, by TCP profile."""
+
+SECONDS = 8.5
+"""The part of figure 2b that is compared. Our download ends soon after it."""
+
+Points = list[tuple[float, float]]
+
+
+def published(panel: str, curve: str) -> Points:
+    """The points of a curve of the paper."""
+    return [row[2:] for row in pl.read_csv(PUBLISHED).rows() if row[:2] == (panel, curve)]
+
+
+def times(output: Path, profile: str) -> Points:
+    """The mean time of a download [s] at each rate of loss [%]."""
+    means = dict(Result(output).transfers.group_by("variant").agg(pl.col("ttlb_s").mean()).iter_rows())
+    return [(float(loss), means[variant]) for variant, loss in PROFILES[profile].items()]
+
+
+def window(output: Path) -> Points:
+    """The server's congestion window [segments] over time [s] in the variant `lan`."""
+    rows = Result(output).circuits.filter(pl.col("hop") == "server", pl.col("t_s") <= SECONDS, variant="lan")
+    return list(rows.sort("t_s").select("t_s", "cwnd_segments").drop_nulls().iter_rows())
+
+
+def teeth(points: Points) -> Points:
+    """The seconds from each loss to the next one, and the window before that. The first second is left out.
+
+    A window that falls in two samples has one loss.
+    """
+    ends: Points = []
+    for (_, before), (at, after) in pairwise(points):
+        if after < 0.85 * before and at > max(1.0, ends[-1][0] + 0.1 if ends else 0.0):
+            ends.append((at, before))
+    return [(at - last, top) for (last, _), (at, top) in pairwise(ends)]
+
+
+def draw(losses: Path, windows: Path, path: Path) -> None:
+    """Both panels. Dashed curves are the paper's."""
+    figure, [row] = style.grid_of(1, 2, 3.6, 2.8)
+    panels: list[tuple[Axes, str, str, list[tuple[str, Points, str]]]] = [
+        (row[0], "2a: download of 100 MiB", "packet loss [%]", [
+            ("Penstock, shadow-1.9", times(losses, "shadow-1.9"), "Shadow"),
+            ("Penstock, linux-3.2", times(losses, "linux-3.2"), "ns"),
+        ]),
+        (row[1], "2b: congestion window", "time [s]", [("Penstock, linux-3.2", window(windows), "Linux")]),
+    ]  # fmt: skip
+    for axes, title, x, curves in panels:
+        for label, ours, theirs in curves:
+            colour, _, _ = style.category_style(("Shadow", "ns", "Linux").index(theirs))
+            axes.plot(*zip(*ours, strict=True), color=colour, label=label)
+            paper = published(title[:2], theirs)
+            axes.plot(*zip(*paper, strict=True), color=colour, linestyle="--", label=f"the paper, {theirs}")
+        axes.set_title(title)
+        axes.set_xlabel(x)
+        axes.set_ylim(0, 1200 if axes is row[0] else None)
+        axes.legend(fontsize=6)
+    row[0].set_xlim(0, 10.5)
+    row[0].set_ylabel("time [s]")
+    row[1].set_ylabel("segments")
+    figure.savefig(path, dpi=150)
+
+
+def table(losses: Path, windows: Path) -> str:
+    """Figure 2a at the paper's points, and the teeth of figure 2b."""
+    head = ["loss", "paper: Shadow [s]", "profile `shadow-1.9`", "paper: ns [s]", "profile `linux-3.2`"]
+    curves = [dict(points) for points in (
+        published("2a", "Shadow"), times(losses, "shadow-1.9"), published("2a", "ns"), times(losses, "linux-3.2"),
+    )]  # fmt: skip
+    rows = [
+        [f"{loss:g} %", *(f"{curve[loss]:.0f}" if loss in curve else "" for curve in curves)]
+        for loss in (1.0, 2.5, 5.0, 10.0)
+    ]
+    teeth_of = [
+        [name, f"{min(gaps):.2f} to {max(gaps):.2f} s", f"{min(tops):.0f} to {max(tops):.0f}"]
+        for name, points in {
+            "paper: Shadow": published("2b", "Shadow"),
+            "paper: Linux": published("2b", "Linux"),
+            "profile `linux-3.2`": window(windows),
+        }.items()
+        for gaps, tops in [tuple(zip(*teeth(points), strict=True))]
+    ]
+    return "\n\n".join(
+        (generated.table(head, rows), generated.table(["figure 2b", "period", "segments before a loss"], teeth_of))
+    )
+
+
+def main() -> None:
+    """Prints the tables, and writes the figure and the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("losses", type=Path, help="an output of kist/tcp-loss")
+    parser.add_argument("windows", type=Path, help="an output of kist/cubic-window")
+    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    asked = parser.parse_args()
+    if asked.figure:
+        draw(asked.losses, asked.windows, asked.figure)
+    text = table(asked.losses, asked.windows)
+    print(text)
+    if asked.markdown:
+        generated.write(asked.markdown, "benches/kist_figure2.py", text)
+
+
+if __name__ == "__main__":
+    main()
