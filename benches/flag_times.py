@@ -79,7 +79,7 @@ def victims_of(attack: Attack, run: Run, gains: dict[str, float]) -> list[Victim
     throttle = flag_times.throttle_of(run.document.resolved(run.variant))
     if throttle is None:
         return []
-    series, probes = estimators._throughput(attack, run)
+    series, probes = estimators.throughputs(attack, run)
     period, begin = attack.measurement.period, attack.measurement.begin
     throttled = run.clients.filter(pl.col("throttled"), pl.col("t_s") > begin)
     first = dict(throttled.group_by("client").agg(pl.col("t_s").min() - begin).iter_rows())
@@ -140,7 +140,7 @@ ROWS: dict[str, Callable[[list[Victim]], str]] = {
 def causes(result: Result) -> str:
     """The causes of a small gain: a column for each attack, over all networks."""
     output = study.of(result)
-    there = runs(result, study._document(result), backlogs=False)
+    there = runs(result, study.document_of(result), backlogs=False)
     columns = []
     for attack in mine(output):
         found: list[Victim] = []
@@ -155,7 +155,7 @@ def causes(result: Result) -> str:
 def constants(result: Result) -> str:
     """The mean gain with each value of each constant: a column for each attack."""
     output = study.of(result)
-    there = runs(result, study._document(result), backlogs=False)
+    there = runs(result, study.document_of(result), backlogs=False)
     attacks, lines = mine(output), []
     for name, values in CONSTANTS.items():
         for value in values:
