@@ -1,7 +1,7 @@
 """Draws figures 2a and 2b of KIST beside the simulator's, for docs/validation/tcp.md.
 
     penstock run kist/tcp-loss --out runs/loss
-    penstock run kist/cubic-window --out runs/window
+    penstock run kist/cubic-window --variant lan --out runs/window
     python benches/kist_figure2.py runs/loss runs/window [--figure FILE] [--markdown PAGE]
 
 Figure 2a: the time of a download of 100 MiB against the rate of loss. Figure 2b: the congestion window of one download
@@ -51,15 +51,19 @@ def window(output: Path) -> Points:
 
 
 def teeth(points: Points) -> Points:
-    """The seconds from each loss to the next one, and the window before that. The first second is left out.
+    """The seconds from each loss to the next one, and the largest window between them. The first second is left out.
 
-    A window that falls in two samples has one loss.
+    A window can fall in several samples, which are one loss.
     """
-    ends: Points = []
+    found: Points = []
+    last, top = None, 0.0
     for (_, before), (at, after) in pairwise(points):
-        if after < 0.85 * before and at > max(1.0, ends[-1][0] + 0.1 if ends else 0.0):
-            ends.append((at, before))
-    return [(at - last, top) for (last, _), (at, top) in pairwise(ends)]
+        top = max(top, before)
+        if at > 1 and after < 0.8 * top and before >= after:
+            if last is not None:
+                found.append((at - last, top))
+            last, top = at, after
+    return found
 
 
 def draw(losses: Path, windows: Path, path: Path) -> None:

@@ -3,8 +3,9 @@
     penstock attack attacks/throughput --out runs/probes
     python benches/probe_correlation.py runs/probes
 
-The attack keeps the largest correlation of all lags. This is the mean of the lags, so that no choice favours one sign:
-a negative value means that a probe gets less while the victim sends.
+All victims and guards count, with shared ones, which the attack can skip. The attack keeps the largest correlation of
+all lags. This is the mean of the lags, so that no choice favours one sign: a negative value means that a probe gets
+less while the victim sends.
 """
 
 import argparse

@@ -68,11 +68,11 @@ class Sampled:
         found = document.sampled(variant, seed)
         hosts = (*found["relays"], *found["clients"], *found["servers"])
         self._place = {host["name"]: host["place"] for host in hosts}
-        edges = found["edges"]
-        ends = np.array([edge[:2] for edge in edges], dtype=np.int64).T
         # A dictionary of the edges would take twenty times the memory: 180 MB for a network of 1,000 places.
-        self._delay = np.full(ends.max(axis=1) + 1, np.nan)
-        self._delay[*ends] = [edge[2] for edge in edges]
+        places = max(self._place.values()) + 1
+        self._delay = np.full((places, places), np.nan)
+        for one, other, delay, *_ in found["edges"]:
+            self._delay[one, other] = delay
         self.weights = {relay["name"]: float(relay["weight"]) for relay in found["relays"]}
         """The weight with which clients choose each relay."""
         self.bandwidths = {relay["name"]: _bandwidth(relay) for relay in found["relays"]}

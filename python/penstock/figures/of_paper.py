@@ -143,8 +143,10 @@ def _draw_panel(
         axes.set_xlim(0, inset.edge(within, ours.values(), ours))
         inset.draw(axes, within, draw_curves)
     else:
-        of_us = [float(curve.x[curve.y >= 0.01][0]) for curve in ours.values() if curve.x.size]
-        _set_scale(axes, [value for curve in ours for value in curve.values] + of_us, panel.measure in LINEAR)
+        linear = panel.measure in LINEAR
+        ends = (0.01, 1.0) if linear else (0.01,)
+        of_us = [float(curve.x[curve.y >= end][0]) for curve in ours.values() if curve.x.size for end in ends]
+        _set_scale(axes, [value for curve in ours for value in curve.values] + of_us, linear)
     return lines
 
 
