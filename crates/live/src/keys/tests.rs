@@ -6,6 +6,7 @@ use penstock_link::keys::{OnionDue, Rotation, SIGNING_LIFETIME, SIGNING_SLOP};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A folder that is gone with the test.
@@ -13,7 +14,10 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("penstock-keys-{name}-{}", std::process::id()));
+        // Two tests can ask for the same name at the same time.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("penstock-keys-{name}-{}-{count}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         Scratch(path)
     }
