@@ -9,6 +9,7 @@ less while the victim sends.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,28 +21,17 @@ from penstock.attacks.model import Attack, Correlation
 from penstock.result import Result
 
 
-def standard(rows: Floats) -> Floats:
-    """Rows with a mean of zero and a length of one; a constant row becomes zero."""
-    rows = rows - rows.mean(axis=-1, keepdims=True)
-    length = np.sqrt((rows**2).sum(axis=-1, keepdims=True))
-    return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
-
-
-def mean_of_lags(victim: Floats, probes: Floats, lags: int) -> Floats:
-    """For each probe, the mean of its correlations with the victim over all lags."""
-    count = len(victim)
-    found = [
-        standard(probes[:, max(-lag, 0) : count + min(-lag, 0)]) @ standard(victim[max(lag, 0) : count + min(lag, 0)])
-        for lag in range(-lags, lags + 1)
-    ]
-    mean: Floats = np.mean(found, axis=0)
+def mean_of_lags(victim: Floats, probes: Sequence[Floats], lags: int) -> Floats:
+    """For each probe, the mean of its correlations with the victim over all lags; zero for a constant probe."""
+    found = np.array(list(estimators.by_lag(victim, probes, lags)))
+    mean: Floats = np.where(np.isfinite(found), found, 0).mean(axis=0)
     return mean
 
 
 def of_run(attack: Attack, lags: int, run: measurement.Run) -> tuple[float, float]:
     """The mean correlation over a run's victims with their own guard, and with the other guards."""
     victims, probes = estimators.throughputs(attack, run)
-    names, table = list(probes), np.array(list(probes.values()))
+    names, table = list(probes), list(probes.values())
     own, others = [], []
     for name, series in victims.items():
         guard = run.circuits.get((name, attack.adversary.victims), (0, ""))[1]

@@ -1,6 +1,6 @@
 """The estimators of adversaries: from the measurements of one run to a score for each candidate of each victim."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,8 +35,13 @@ def correlations(victim: Floats, probes: Sequence[Floats], lags: int) -> Floats:
 
     A constant series has no correlation, and scores lowest.
     """
+    best = np.max(list(by_lag(victim, probes, lags)), axis=0)
+    return np.where(np.isfinite(best), best, BLIND)
+
+
+def by_lag(victim: Floats, probes: Sequence[Floats], lags: int) -> Iterator[Floats]:
+    """For each shift of up to `lags` samples, the Pearson correlations of probes; -inf if a series is constant."""
     table = np.array(probes)
-    best = np.full(len(table), -np.inf)
     count = len(victim)
     for lag in range(-lags, lags + 1):
         mine = victim[max(lag, 0) : count + min(lag, 0)]
@@ -44,9 +49,7 @@ def correlations(victim: Floats, probes: Sequence[Floats], lags: int) -> Floats:
         mine = mine - mine.mean()
         theirs = theirs - theirs.mean(axis=1, keepdims=True)
         scale = np.sqrt(np.sum(mine**2) * np.sum(theirs**2, axis=1))
-        found = np.divide(theirs @ mine, scale, out=np.full(len(table), -np.inf), where=scale > 0)
-        best = np.maximum(best, found)
-    return np.where(np.isfinite(best), best, BLIND)
+        yield np.divide(theirs @ mine, scale, out=np.full(len(table), -np.inf), where=scale > 0)
 
 
 def distances(victim: Floats, rates: Floats) -> Floats:
