@@ -5,7 +5,8 @@
     python benches/kist_figure2.py runs/loss runs/window [--figure FILE] [--markdown PAGE]
 
 Figure 2a: the time of a download of 100 MiB against the rate of loss. Figure 2b: the congestion window of one download
-over time. docs/data/kist/figure-2.csv has the paper's curves, read from the vector graphics of its public PDF.
+over time. docs/data/kist/figure-2.csv has the paper's curves, read from the vector graphics of its public PDF, and
+docs/data/kist/shadow-1.9.0.csv the times of Shadow's own TCP at two round trips (2026-11-28).
 """
 
 import argparse
@@ -19,7 +20,7 @@ from penstock import generated
 from penstock.figures import style
 from penstock.result import Result
 
-PUBLISHED = Path(__file__).parent.parent / "docs/data/kist/figure-2.csv"
+DATA = Path(__file__).parent.parent / "docs/data/kist"
 
 PROFILES = {
     "linux-3.2": {f"loss-{percent}": percent for percent in range(11)},
@@ -35,7 +36,12 @@ Points = list[tuple[float, float]]
 
 def published(panel: str, curve: str) -> Points:
     """The points of a curve of the paper."""
-    return [row[2:] for row in pl.read_csv(PUBLISHED).rows() if row[:2] == (panel, curve)]
+    return [row[2:] for row in pl.read_csv(DATA / "figure-2.csv").rows() if row[:2] == (panel, curve)]
+
+
+def original(rtt: int) -> Points:
+    """The mean time of a download [s] with the files of Shadow 1.9.0 at this round trip [ms]."""
+    return [row[1:] for row in pl.read_csv(DATA / "shadow-1.9.0.csv").rows() if row[0] == rtt]
 
 
 def times(output: Path, profile: str) -> Points:
@@ -67,7 +73,7 @@ def teeth(points: Points) -> Points:
 
 
 def draw(losses: Path, windows: Path, path: Path) -> None:
-    """Both panels. Dashed curves are the paper's."""
+    """Both panels. Dashed curves are the paper's, and dotted ones those of Shadow's own TCP."""
     figure, [row] = style.grid_of(1, 2, 3.6, 2.8)
     panels: list[tuple[Axes, str, str, list[tuple[str, Points, str]]]] = [
         (row[0], "2a: download of 100 MiB", "packet loss [%]", [
@@ -82,6 +88,9 @@ def draw(losses: Path, windows: Path, path: Path) -> None:
             axes.plot(*zip(*ours, strict=True), color=colour, label=label)
             paper = published(title[:2], theirs)
             axes.plot(*zip(*paper, strict=True), color=colour, linestyle="--", label=f"the paper, {theirs}")
+        for rtt in (10, 16) if axes is row[0] else ():
+            colour, _, _ = style.category_style(rtt // 5)
+            axes.plot(*zip(*original(rtt), strict=True), color=colour, linestyle=":", label=f"Shadow 1.9.0, {rtt} ms")
         axes.set_title(title)
         axes.set_xlabel(x)
         axes.set_ylim(0, 1200 if axes is row[0] else None)
@@ -94,12 +103,16 @@ def draw(losses: Path, windows: Path, path: Path) -> None:
 
 def table(losses: Path, windows: Path) -> str:
     """Figure 2a at the paper's points, and the teeth of figure 2b."""
-    head = ["loss", "paper: Shadow [s]", "profile `shadow-1.9`", "paper: ns [s]", "profile `linux-3.2`"]
-    curves = [dict(points) for points in (
-        published("2a", "Shadow"), times(losses, "shadow-1.9"), published("2a", "ns"), times(losses, "linux-3.2"),
-    )]  # fmt: skip
+    curves = {
+        "paper: Shadow [s]": dict(published("2a", "Shadow")),
+        "Shadow 1.9.0, 16 ms": dict(original(16)),
+        "Shadow 1.9.0, 10 ms": dict(original(10)),
+        "profile `shadow-1.9`": dict(times(losses, "shadow-1.9")),
+        "paper: ns [s]": dict(published("2a", "ns")),
+        "profile `linux-3.2`": dict(times(losses, "linux-3.2")),
+    }
     rows = [
-        [f"{loss:g} %", *(f"{curve[loss]:.0f}" if loss in curve else "" for curve in curves)]
+        [f"{loss:g} %", *(f"{curve[loss]:.0f}" if loss in curve else "" for curve in curves.values())]
         for loss in (1.0, 2.5, 5.0, 10.0)
     ]
     teeth_of = [
@@ -112,7 +125,10 @@ def table(losses: Path, windows: Path) -> str:
         for gaps, tops in [tuple(zip(*teeth(points), strict=True))]
     ]
     return "\n\n".join(
-        (generated.table(head, rows), generated.table(["figure 2b", "period", "segments before a loss"], teeth_of))
+        (
+            generated.table(["loss", *curves], rows),
+            generated.table(["figure 2b", "period", "segments before a loss"], teeth_of),
+        )
     )
 
 

@@ -295,15 +295,15 @@ impl TcpConfig {
     }
 
     /// The TCP of the simulator Shadow 1.9.0. Each write starts a new segment, each segment is acknowledged at once, and
-    /// windows count segments, grow with every ACK and never shrink while the application pauses. A loss multiplies the
-    /// window by 0.64, and a timeout by 0.8. The simulator tells the sender of nine of ten lost segments after two round
+    /// windows count segments, grow with every ACK and never shrink while the application pauses. A loss or a timeout
+    /// multiplies the window by 0.8, and a burst of losses does so repeatedly. The simulator tells the sender of nine of ten lost segments after two round
     /// trips.
     ///
     /// Source: Shadow 1.9.0 `shd-tcp.c` (`tcp_processPacket`, `_tcp_flush`, `_tcp_autotuneSendBuffer`,
     /// `tcp_retransmitTimerExpired`, `tcp_dropPacket`), `shd-tcp-cubic.c`, `shd-tcp-scoreboard.c`, `shd-worker.c`
     /// (`worker_schedulePacket`).
-    /// Deviation: each recovery reduces the window twice, to 0.64, as in figure 2b of the KIST paper; the release does so
-    /// only after bursts of losses. ACKs that wait for the interface merge, and the window then grows by one segment. The
+    /// Deviation: a retransmission does not change the timestamp of the copy in flight, which is the same object in Shadow,
+    /// so round trips are longer. ACKs that wait for the interface merge, and the window then grows by one segment. The
     /// interface sends packets in the order of their arrival, and they count once against the send buffer, instead of
     /// twice; with [`InterfaceOrder::OldestWrite`], both are as in Shadow. A segment has 1448 B of payload instead of 1434 B.
     /// SACKs name three blocks instead of all. In the order of arrival, a relay writes whole cells; Shadow takes any free bytes. SIOCOUTQ counts bytes

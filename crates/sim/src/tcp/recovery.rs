@@ -45,6 +45,8 @@ pub(super) struct Recovery {
     restarted: bool,
     /// A partial ACK allows one segment beyond the window (ns-3 `DoRetransmit`).
     pub(super) extra: bool,
+    /// Consecutive ACKs with the same number (Shadow `dupAcknowledgmentCount`).
+    pub(super) duplicates: u32,
 }
 
 impl Recovery {
@@ -94,6 +96,10 @@ impl Sender {
         echo: Instant,
     ) {
         let advanced = acked.advanced;
+        if cfg.kernel == Kernel::Shadow {
+            self.on_dubious_ack_like_shadow(cfg, advanced);
+            return;
+        }
         if self.recovery.state != CaState::Open && self.una >= self.recovery.high_seq {
             self.complete(cfg, echo);
         }
@@ -109,9 +115,6 @@ impl Sender {
             }
             CaState::Loss => {
                 let undone = advanced && self.try_undo(cfg, echo);
-                if cfg.kernel == Kernel::Shadow {
-                    self.board.mark_lost_retransmissions();
-                }
                 self.detect_by_time(cfg, now);
                 if !undone && cfg.kernel == Kernel::Linux3_2 {
                     self.window.moderate(cfg, self.board.in_flight());
@@ -145,9 +148,6 @@ impl Sender {
         if cfg.kernel == Kernel::Ns3 {
             self.reduce_like_ns3(cfg, delivered, sacked_new || entered, entered, acked);
             self.recovery.extra = advanced && !entered && !self.board.head_is_resent();
-            return;
-        }
-        if cfg.kernel == Kernel::Shadow {
             return;
         }
         let clean = advanced && self.board.lost_out() <= lost;
@@ -219,11 +219,40 @@ impl Sender {
         self.recovery.state = CaState::Recovery;
         self.tail_high = 0;
         self.window.on_loss(cfg, self.board.in_flight());
-        if cfg.kernel == Kernel::Shadow {
-            // The window is reduced at once (`tcpCongestion_packetLoss`), and twice, to 0.64 in figure 2b of the KIST paper.
+    }
+
+    /// Handles an ACK that shows or may show a loss. Each newly detected loss outside of Recovery reduces the window at
+    /// once and begins a Recovery. A third duplicate ACK ends it, so that a burst of losses reduces the window repeatedly.
+    /// Source: Shadow 1.9.0 `tcp_processPacket`, `_tcp_fastRetransmitAlert`, `scoreboard_update`.
+    fn on_dubious_ack_like_shadow(&mut self, cfg: &TcpConfig, advanced: bool) {
+        if !advanced {
+            self.recovery.duplicates += 1;
+            if self.recovery.duplicates == 3 && self.recovery.state == CaState::Recovery {
+                self.recovery.state = CaState::Disorder;
+            }
+        }
+        let again = self.board.mark_lost_retransmissions();
+        let lost = self.board.lost_out();
+        if self.board.gives_up_holes() {
+            self.board.mark_lost(false, u64::MAX);
+        }
+        let loss = again || self.board.lost_out() > lost;
+        if self.recovery.state != CaState::Open && self.una >= self.recovery.high_seq {
+            if self.recovery.state == CaState::Recovery {
+                self.board.forget_holes();
+                self.recovery.state = CaState::Open;
+                return;
+            }
+            self.recovery.state = CaState::Open;
+        }
+        if loss && self.recovery.state != CaState::Recovery {
+            let duplicates = self.recovery.duplicates;
+            self.enter_recovery(cfg);
+            self.recovery.duplicates = duplicates;
             self.window.leave_recovery();
-            self.window.on_loss(cfg, self.board.in_flight());
-            self.window.leave_recovery();
+        } else if self.recovery.state == CaState::Open && !self.board.is_quiet() {
+            self.recovery.state = CaState::Disorder;
+            self.recovery.high_seq = self.nxt;
         }
     }
 

@@ -383,14 +383,16 @@ impl Scoreboard {
     }
 
     /// Marks a retransmission as lost if data that were sent after it have arrived.
+    /// Returns whether it marked one.
     /// Source: Linux 3.2 `tcp_mark_lost_retrans`, which also requires FACK.
-    pub(super) fn mark_lost_retransmissions(&mut self) {
+    pub(super) fn mark_lost_retransmissions(&mut self) -> bool {
         if !self.fack || self.retrans_out == 0 || self.sacked_out == 0 {
-            return;
+            return false;
         }
         if self.highest_sacked <= self.lost_retrans_low {
-            return;
+            return false;
         }
+        let before = self.retrans_out;
         let (mut low, mut left, mut at) = (u64::MAX, self.retrans_out, 0);
         while left > 0 && at < self.queue.len() {
             let sent = &mut self.queue[at];
@@ -408,6 +410,7 @@ impl Scoreboard {
             at += 1;
         }
         self.lost_retrans_low = if low == u64::MAX { self.highest_sacked } else { low };
+        self.retrans_out < before
     }
 
     /// After a retransmission timeout, marks all segments without SACK as lost, including retransmissions. With RACK,
@@ -429,11 +432,6 @@ impl Scoreboard {
         self.lost_hint = if self.rack_in_use { self.first } else { self.first + self.queue.len() as u64 };
     }
 
-    /// Whether segment `number` was retransmitted before.
-    pub(super) fn was_resent(&self, number: u64) -> bool {
-        self.queue[(number - self.first) as usize].is(EVER_RETRANS)
-    }
-
     /// The number of segments before segment `number`.
     pub(super) fn place_of(&self, number: u64) -> u32 {
         (number - self.first) as u32
@@ -447,6 +445,16 @@ impl Scoreboard {
         {
             self.mark_one_lost(at);
         }
+    }
+
+    /// Forgets which segments are lost or were retransmitted, so that SACKs can show their loss again.
+    /// Source: Shadow 1.9.0 `scoreboard_clear`.
+    pub(super) fn forget_holes(&mut self) {
+        for sent in &mut self.queue {
+            sent.marks &= !(LOST | RETRANS);
+        }
+        (self.lost_out, self.retrans_out) = (0, 0);
+        (self.lost_hint, self.retransmit_hint) = (self.first, self.first);
     }
 
     /// Removes all loss marks (Linux `tcp_undo_cwr` with `undo_ssthresh`).

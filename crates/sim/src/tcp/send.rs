@@ -232,11 +232,14 @@ impl Sender {
         let mut acked = self.board.on_ack(now, segment.ack, fackets, min_rtt);
         acked.reordered = acked.reordered.max(late);
         acked.advanced = advanced;
-        if acked.reordered > 0 && self.recovery.state != CaState::Loss {
+        if acked.reordered > 0 && self.recovery.state != CaState::Loss && cfg.kernel != Kernel::Shadow {
             self.board.on_reordering(acked.reordered);
         }
         if advanced || self.board.packets_out() == 0 {
             self.retries = 0;
+        }
+        if advanced {
+            self.recovery.duplicates = 0;
         }
         self.una = segment.ack;
         if self.tail_high > 0 {
@@ -391,9 +394,9 @@ impl Sender {
 
     /// Retransmits segment `number`, which has `numbers` sequence numbers from `seq` on.
     fn send_again(&mut self, cfg: &TcpConfig, now: Instant, number: u64, seq: u64, numbers: u32) -> Chunk {
-        // Shadow notes the last segment that was sent, not the next one (`_tcp_flush`).
-        // Deviation: only at the first retransmission, because its receivers ignore most duplicates.
-        let early = cfg.kernel == Kernel::Shadow && !self.board.was_resent(number);
+        // Shadow notes the last segment that was sent, not the next one (`_tcp_flush`), so its SACK counts as a loss of the
+        // retransmission.
+        let early = cfg.kernel == Kernel::Shadow;
         let is_head = self.board.on_retransmit(now, number, self.nxt - u64::from(early));
         let restarts = match cfg.kernel {
             Kernel::Shadow => true,

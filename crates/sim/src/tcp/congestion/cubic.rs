@@ -20,6 +20,7 @@ fn beta(kernel: Kernel) -> (f64, u32) {
 const PACE_LASTS: Duration = Duration::from_nanos(1_000_000_000 / 32);
 /// The same in Shadow: `HZ / 32`, in milliseconds.
 const SHADOW_PACE_LASTS: Duration = Duration::from_millis(32);
+const MS: u64 = 1_000_000;
 /// For this time after the start of an epoch, round trips still include the queue of the recovery.
 const YOUNG: Duration = Duration::from_secs(1);
 /// The ratio 1, in sixteenths (`ACK_RATIO_SHIFT`).
@@ -128,8 +129,9 @@ impl Cubic {
     /// The pace lasts for 32 ms, even if the window changes, and then the count for Reno's window begins again.
     /// Source: Shadow 1.9.0 `_cubic_update`, `cubic_congestionAvoidance`.
     fn credit_of_shadow(&mut self, now: Instant, cwnd: u32) -> u32 {
-        if now.since(self.pace_at) > SHADOW_PACE_LASTS {
-            self.pace_at = now;
+        let now_ms = Instant::from_millis(now.as_nanos() / MS);
+        if now_ms.since(self.pace_at) > SHADOW_PACE_LASTS {
+            self.pace_at = now_ms;
             self.pace = self.cubic_pace(Kernel::Shadow, now, cwnd, 1);
             self.pace = self.pace.min(self.reno_pace(Kernel::Shadow, cwnd));
             self.reno_count = 0;

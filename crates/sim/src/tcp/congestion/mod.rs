@@ -205,8 +205,8 @@ impl Window {
     /// Sets and returns the new ssthresh after a loss, when `in_flight` segments are in flight. Recovery then reduces the
     /// window.
     pub(super) fn on_loss(&mut self, cfg: &TcpConfig, in_flight: u32) -> u32 {
-        // ns-3 keeps the credit (`m_cWndCnt`).
-        if cfg.kernel != Kernel::Ns3 {
+        // ns-3 and Shadow keep the credit (`m_cWndCnt`, `windowCount`).
+        if !matches!(cfg.kernel, Kernel::Ns3 | Kernel::Shadow) {
             self.count = 0;
         }
         self.ssthresh = match &mut self.algorithm {

@@ -231,6 +231,8 @@ impl World {
         };
         if !lost {
             self.events.insert((arrival, self.sent), (1 - side, segment));
+        } else if self.rng.bernoulli(self.cfg[side].drop_notices) {
+            self.ends[side].on_dropped(self.now, &segment);
         }
     }
 }
