@@ -32,6 +32,8 @@ pub(crate) const FLOODS: [&str; 7] = [
 const NAMES: usize = 2;
 /// The number of phases of a cycle. The last phase has no flood.
 pub(crate) const PHASES: usize = FLOODS.len() + 1;
+/// Least number of samples in each phase without a flood.
+pub(crate) const LEAST_SAMPLES: usize = 5;
 /// Honest clients that open a link each time, and honest clients that keep their link.
 const HONEST: [usize; 2] = [2, 4];
 
@@ -54,6 +56,10 @@ pub(crate) struct Load<'a> {
     pub(crate) stop: AtomicBool,
     /// The number of the current phase, counted from the start.
     pub(crate) phase: AtomicUsize,
+    /// When the second half of the current phase without a flood begins [s]; infinite in other phases.
+    pub(crate) rests_from: Mutex<f64>,
+    /// The number of samples since then.
+    pub(crate) rested: AtomicUsize,
     /// The circuits, connections, names or streams of each flood so far, and the floods that the relay cut short.
     floods: Mutex<[(usize, usize); FLOODS.len()]>,
     /// The links that the relay closed, although the client obeyed.
@@ -76,6 +82,8 @@ impl<'a> Load<'a> {
             clock: Clock::start(),
             stop: AtomicBool::new(false),
             phase: AtomicUsize::new(0),
+            rests_from: Mutex::new(f64::INFINITY),
+            rested: AtomicUsize::new(0),
             floods: Mutex::default(),
             lost_links: AtomicUsize::new(0),
             honest: Mutex::default(),
@@ -236,11 +244,12 @@ impl<'a> Load<'a> {
         all
     }
 
-    /// All cycles of floods.
+    /// All cycles of floods. A phase without a flood lasts until it has enough samples, or for half a minute.
     fn flood(&self) {
         for phase in 0..self.plan.cycles * PHASES {
             self.phase.store(phase, Ordering::Relaxed);
-            let until = (phase + 1) as f64 * self.phase_time();
+            let start = self.seconds().max(phase as f64 * self.phase_time());
+            let until = start + self.phase_time();
             let number = phase % PHASES;
             if number < FLOODS.len() {
                 let outcome =
@@ -250,8 +259,17 @@ impl<'a> Load<'a> {
                     Ok(count) => floods[number].0 += count,
                     Err(_) => floods[number].1 += 1,
                 }
+                drop(floods);
+                self.sleep(until - self.seconds());
+                continue;
             }
+            self.rested.store(0, Ordering::Relaxed);
+            *self.rests_from.lock().unwrap() = until - self.phase_time() / 2.0;
             self.sleep(until - self.seconds());
+            while self.rested.load(Ordering::Relaxed) < LEAST_SAMPLES && self.seconds() < until + 30.0 {
+                self.sleep(self.plan.interval);
+            }
+            *self.rests_from.lock().unwrap() = f64::INFINITY;
         }
     }
 

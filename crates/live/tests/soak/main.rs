@@ -18,7 +18,7 @@ use common::gauges::Gauges;
 use common::markdown::write_block;
 use common::program::{Folder, Program};
 use common::{attacker_identity, test_identity};
-use load::{Load, PHASES};
+use load::Load;
 use report::Watch;
 use std::fs;
 use std::thread;

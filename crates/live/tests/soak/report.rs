@@ -2,7 +2,8 @@
 
 use super::common::gauges::Gauges;
 use super::common::honest::Served;
-use super::{Load, PHASES, Plan};
+use super::load::{LEAST_SAMPLES, PHASES};
+use super::{Load, Plan};
 use penstock_units::Duration;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -14,8 +15,6 @@ use std::thread;
 const GROWTH: f64 = 0.05;
 const GROWTH_OF_MEMORY: f64 = 8e6;
 const GROWTH_OF_DESCRIPTORS: f64 = 20.0;
-/// Least number of samples in a quarter, in the phases without a flood [1].
-const LEAST_SAMPLES: usize = 5;
 /// Most rows of the table.
 const ROWS: usize = 12;
 
@@ -45,8 +44,9 @@ impl<'a> Watch<'a> {
         let mut cycle = 0;
         while !load.stop.load(Ordering::Relaxed) {
             let (phase, at) = (load.phase.load(Ordering::Relaxed), load.seconds());
-            let is_rest = phase % PHASES == PHASES - 1 && at > (phase as f64 + 0.5) * load.phase_time();
+            let is_rest = at > *load.rests_from.lock().unwrap();
             if let Some(gauges) = Gauges::of(self.process, self.metrics) {
+                load.rested.fetch_add(usize::from(is_rest), Ordering::Relaxed);
                 self.samples.lock().unwrap().push(Sample { at, cycle: phase / PHASES, is_rest, gauges });
             }
             if phase / PHASES > cycle {
