@@ -88,8 +88,8 @@ def draw(losses: Path, windows: Path, path: Path) -> None:
             axes.plot(*zip(*ours, strict=True), color=colour, label=label)
             paper = published(title[:2], theirs)
             axes.plot(*zip(*paper, strict=True), color=colour, linestyle="--", label=f"the paper, {theirs}")
-        for rtt in (10, 16) if axes is row[0] else ():
-            colour, _, _ = style.category_style(rtt // 5)
+        for rtt, number in ((10, 2), (16, 3)) if axes is row[0] else ():
+            colour, _, _ = style.category_style(number)
             axes.plot(*zip(*original(rtt), strict=True), color=colour, linestyle=":", label=f"Shadow 1.9.0, {rtt} ms")
         axes.set_title(title)
         axes.set_xlabel(x)

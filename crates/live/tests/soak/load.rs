@@ -248,8 +248,7 @@ impl<'a> Load<'a> {
     fn flood(&self) {
         for phase in 0..self.plan.cycles * PHASES {
             self.phase.store(phase, Ordering::Relaxed);
-            let start = self.seconds().max(phase as f64 * self.phase_time());
-            let until = start + self.phase_time();
+            let until = self.seconds() + self.phase_time();
             let number = phase % PHASES;
             if number < FLOODS.len() {
                 let outcome =

@@ -296,8 +296,8 @@ impl TcpConfig {
 
     /// The TCP of the simulator Shadow 1.9.0. Each write starts a new segment, each segment is acknowledged at once, and
     /// windows count segments, grow with every ACK and never shrink while the application pauses. A loss or a timeout
-    /// multiplies the window by 0.8, and a burst of losses does so repeatedly. The simulator tells the sender of nine of ten lost segments after two round
-    /// trips.
+    /// multiplies the window by 0.8, and a burst of losses does so repeatedly. The simulator tells the sender of nine of
+    /// ten lost segments after two round trips.
     ///
     /// Source: Shadow 1.9.0 `shd-tcp.c` (`tcp_processPacket`, `_tcp_flush`, `_tcp_autotuneSendBuffer`,
     /// `tcp_retransmitTimerExpired`, `tcp_dropPacket`), `shd-tcp-cubic.c`, `shd-tcp-scoreboard.c`, `shd-worker.c`
