@@ -305,10 +305,13 @@ impl TcpConfig {
     /// Deviation: a retransmission does not change the timestamp of the copy in flight, which is the same object in Shadow,
     /// so round trips are longer. ACKs that wait for the interface merge, and the window then grows by one segment. The
     /// interface sends packets in the order of their arrival, and they count once against the send buffer, instead of
-    /// twice; with [`InterfaceOrder::OldestWrite`], both are as in Shadow. A segment has 1448 B of payload instead of 1434 B.
-    /// SACKs name three blocks instead of all. In the order of arrival, a relay writes whole cells; Shadow takes any free bytes. SIOCOUTQ counts bytes
-    /// until their ACK; Shadow's counts what waits for the interface. POLLOUT needs free space; Shadow also reports it at each
-    /// departure.
+    /// twice; with [`InterfaceOrder::OldestWrite`], both are as in Shadow. A segment has 1448 B of payload instead of
+    /// 1434 B. SACKs name three blocks instead of all. In the order of arrival, a relay writes whole cells; Shadow takes
+    /// any free bytes. SIOCOUTQ counts bytes until their ACK; Shadow's counts what waits for the interface. POLLOUT needs
+    /// free space; Shadow also reports it at each departure. The first copy of a segment that has arrived is acknowledged;
+    /// Shadow waits for the second. Linux's rule decides about window updates; Shadow announces each packet that fits
+    /// again. A timeout marks all segments without SACK as lost; Shadow spares those beyond its scoreboard. Together,
+    /// these change the retransmissions and reductions of a download with 1 to 10 % loss by at most 7 %.
     pub fn shadow_1_9() -> Self {
         TcpConfig {
             kernel: Kernel::Shadow,

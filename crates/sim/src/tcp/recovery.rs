@@ -45,7 +45,7 @@ pub(super) struct Recovery {
     restarted: bool,
     /// A partial ACK allows one segment beyond the window (ns-3 `DoRetransmit`).
     pub(super) extra: bool,
-    /// Consecutive ACKs with the same number (Shadow `dupAcknowledgmentCount`).
+    /// Consecutive ACKs that acknowledged nothing new (Shadow `dupAcknowledgmentCount`).
     pub(super) duplicates: u32,
 }
 
@@ -97,7 +97,7 @@ impl Sender {
     ) {
         let advanced = acked.advanced;
         if cfg.kernel == Kernel::Shadow {
-            self.on_dubious_ack_like_shadow(cfg, advanced);
+            self.on_dubious_ack_like_shadow(cfg);
             return;
         }
         if self.recovery.state != CaState::Open && self.una >= self.recovery.high_seq {
@@ -223,13 +223,11 @@ impl Sender {
 
     /// Handles an ACK that shows or may show a loss. Each newly detected loss outside of Recovery reduces the window at
     /// once and begins a Recovery. A third duplicate ACK ends it, so that a burst of losses reduces the window repeatedly.
+    /// An ACK of all data before the last segment ends it, too.
     /// Source: Shadow 1.9.0 `tcp_processPacket`, `_tcp_fastRetransmitAlert`, `scoreboard_update`.
-    fn on_dubious_ack_like_shadow(&mut self, cfg: &TcpConfig, advanced: bool) {
-        if !advanced {
-            self.recovery.duplicates += 1;
-            if self.recovery.duplicates == 3 && self.recovery.state == CaState::Recovery {
-                self.recovery.state = CaState::Disorder;
-            }
+    fn on_dubious_ack_like_shadow(&mut self, cfg: &TcpConfig) {
+        if self.recovery.duplicates == 3 && self.recovery.state == CaState::Recovery {
+            self.recovery.state = CaState::Disorder;
         }
         let again = self.board.mark_lost_retransmissions();
         let lost = self.board.lost_out();
@@ -240,15 +238,14 @@ impl Sender {
         if self.recovery.state != CaState::Open && self.una >= self.recovery.high_seq {
             if self.recovery.state == CaState::Recovery {
                 self.board.forget_holes();
-                self.recovery.state = CaState::Open;
+                self.keep_open();
                 return;
             }
             self.recovery.state = CaState::Open;
         }
         if loss && self.recovery.state != CaState::Recovery {
-            let duplicates = self.recovery.duplicates;
             self.enter_recovery(cfg);
-            self.recovery.duplicates = duplicates;
+            self.recovery.high_seq = self.board.start_of_last().unwrap_or(self.nxt);
             self.window.leave_recovery();
         } else if self.recovery.state == CaState::Open && !self.board.is_quiet() {
             self.recovery.state = CaState::Disorder;
@@ -291,6 +288,7 @@ impl Sender {
             high_seq: self.nxt,
             prior_cwnd: self.window.cwnd,
             prior_ssthresh: self.window.ssthresh,
+            duplicates: self.recovery.duplicates,
             ..Recovery::default()
         };
     }

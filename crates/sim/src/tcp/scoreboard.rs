@@ -166,6 +166,11 @@ impl Scoreboard {
         Some((self.first + self.queue.len() as u64 - 1, sent.seq, sent.len))
     }
 
+    /// Where the last segment starts [B].
+    pub(super) fn start_of_last(&self) -> Option<u64> {
+        self.queue.back().map(|sent| sent.seq)
+    }
+
     /// Removes all segments below `una`. `fackets` is the value of [`fackets_out`](Self::fackets_out) before the SACK
     /// blocks of this ACK were applied. `min_rtt` is the shortest round trip [ns].
     /// Source: Linux 3.2 `tcp_clean_rtx_queue` (`prior_fackets`).

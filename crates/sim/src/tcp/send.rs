@@ -215,6 +215,7 @@ impl Sender {
             return;
         }
         let advanced = segment.ack > self.una;
+        self.recovery.duplicates = if advanced { 0 } else { self.recovery.duplicates.saturating_add(1) };
         self.update_peer_window(segment, advanced);
         if self.is_idle() && !advanced {
             // This endpoint has no data in flight, so the ACK reports nothing new.
@@ -237,9 +238,6 @@ impl Sender {
         }
         if advanced || self.board.packets_out() == 0 {
             self.retries = 0;
-        }
-        if advanced {
-            self.recovery.duplicates = 0;
         }
         self.una = segment.ack;
         if self.tail_high > 0 {
@@ -307,7 +305,7 @@ impl Sender {
         let unfilled = match cfg.offload {
             Offload::None => false,
             Offload::Deferred => self.recovery.state == CaState::Open,
-            Offload::Parts => !self.window.in_slow_start(),
+            Offload::Parts => !self.window.in_slow_start(cfg),
         };
         if always || unfilled || self.board.packets_out() < self.window.cwnd {
             let reordering = self.board.reordering();

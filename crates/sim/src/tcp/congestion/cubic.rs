@@ -4,8 +4,13 @@ use super::hystart::HyStart;
 use crate::tcp::config::Kernel;
 use penstock_units::{Duration, Instant, math, time::nanos};
 
-/// The coefficient C of the cubic function [segments/s³].
-const C: f64 = 0.4;
+/// The coefficient C of the cubic function [segments/s³]. Shadow computes 41·10 of 2⁴⁰ parts for cubed milliseconds.
+fn coefficient(kernel: Kernel) -> f64 {
+    match kernel {
+        Kernel::Linux3_2 | Kernel::Linux6 | Kernel::Ns3 => 0.4,
+        Kernel::Shadow => 410e9 / (1_u64 << 40) as f64,
+    }
+}
 
 /// β, and the number of eighths of a window after whose acknowledgement Reno's window grows by one segment. The number
 /// is (1 + β)/(3(1 − β)), rounded to whole eighths (`beta_scale`).
@@ -142,11 +147,11 @@ impl Cubic {
     fn cubic_pace(&mut self, kernel: Kernel, now: Instant, cwnd: u32, credit: u32) -> u32 {
         let window = f64::from(cwnd);
         if self.epoch == Instant::FAR_FUTURE {
-            self.begin_epoch(now, cwnd, credit);
+            self.begin_epoch(kernel, now, cwnd, credit);
         }
         let t = (now + Duration::from_nanos(self.min_rtt)).since(self.epoch);
         let t = nanos(t) as f64 / 1e9;
-        let target = self.w_cubic(t);
+        let target = self.w_cubic(kernel, t);
         let mut pace = if target > window { window / (target - window) } else { 100.0 * window };
         if kernel == Kernel::Shadow {
             // Beyond the plateau, at most 20 segments per second, before the count is halved.
@@ -197,19 +202,19 @@ impl Cubic {
         }
     }
 
-    fn begin_epoch(&mut self, now: Instant, cwnd: u32, credit: u32) {
+    fn begin_epoch(&mut self, kernel: Kernel, now: Instant, cwnd: u32, credit: u32) {
         let window = f64::from(cwnd);
         self.epoch = now;
         (self.reno, self.reno_count) = (cwnd, credit);
         self.origin = window.max(self.last_max);
-        self.k = math::cbrt((self.origin - window) / C);
+        self.k = math::cbrt((self.origin - window) / coefficient(kernel));
     }
 
     /// The window [segments] at `t` seconds after the epoch. As in Linux and ns-3, the distance from the plateau is
     /// rounded to whole segments.
-    fn w_cubic(&self, t: f64) -> f64 {
+    fn w_cubic(&self, kernel: Kernel, t: f64) -> f64 {
         let x = t - self.k;
-        self.origin + (C * x * x * x).trunc()
+        self.origin + (coefficient(kernel) * x * x * x).trunc()
     }
 }
 

@@ -65,8 +65,14 @@ impl Window {
         }
     }
 
-    pub(super) fn in_slow_start(&self) -> bool {
-        self.cwnd < self.ssthresh
+    pub(super) fn in_slow_start(&self, cfg: &TcpConfig) -> bool {
+        self.cwnd < self.slow_start_end(cfg)
+    }
+
+    /// The window that ends slow start. In Shadow 1.9.0 it is above ssthresh (`cubic_congestionAvoidance`), so that the
+    /// window grows by a segment after each loss.
+    fn slow_start_end(&self, cfg: &TcpConfig) -> u32 {
+        self.ssthresh.saturating_add(u32::from(cfg.kernel == Kernel::Shadow))
     }
 
     /// Handles an ACK that covered `segments`; the last of them was sent `sample` ago. The data in flight are now
@@ -83,7 +89,7 @@ impl Window {
         open: bool,
         rtt: &Rtt,
     ) {
-        let slow_start = self.in_slow_start();
+        let slow_start = self.in_slow_start(cfg);
         let Algorithm::Cubic(cubic) = &mut self.algorithm else { return };
         if open {
             cubic.on_acked(segments);
@@ -114,8 +120,8 @@ impl Window {
             return;
         }
         let mut credit = if cfg.byte_counting { acked } else { acked.min(1) };
-        if self.in_slow_start() {
-            let step = credit.min(self.ssthresh - self.cwnd);
+        if self.in_slow_start(cfg) {
+            let step = credit.min(self.slow_start_end(cfg) - self.cwnd);
             self.cwnd += step;
             credit -= step;
             if credit == 0 {
@@ -196,7 +202,7 @@ impl Window {
                     cfg.offload == Offload::Deferred && 3 * left < self.cwnd && left * cfg.mss < 65_536;
                 held || left <= cfg.reordering
             }
-            Kernel::Linux6 => self.full || (self.in_slow_start() && self.cwnd < 2 * self.most_out),
+            Kernel::Linux6 => self.full || (self.in_slow_start(cfg) && self.cwnd < 2 * self.most_out),
             // Only TcpLinuxReno checks whether the window limits the flow.
             Kernel::Ns3 => !matches!(self.algorithm, Algorithm::Reno) || in_flight >= self.cwnd,
         }
