@@ -23,7 +23,7 @@ ratios between our quantiles and the paper's.
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grids
 from grids import Row
@@ -59,9 +59,7 @@ SETTINGS = (
     *(Setting(0.5, 300, CAPACITY), Setting(0.75, 220, CAPACITY)),
 )
 
-Drawn = dict[str, tuple[str, list[float]]]
-
-DRAWN: Drawn = {
+DRAWN: dict[str, tuple[str, list[float]]] = {
     "7a": ("first_byte", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
     "7b": ("web", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]),
     "7c": ("bulk", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
@@ -80,30 +78,30 @@ def of_vanilla() -> dict[str, Curve]:
     return {curve.panel.figure: curve for curve in curves.load("kist") if curve.variant == "vanilla"}
 
 
-def paper(drawn: Drawn = DRAWN, loads: int = 1) -> Row:
+def paper() -> Row:
     """The quantiles of the paper's vanilla [s]. Bytes of relays are those of a tenth of its network [MiB/s]."""
     found = of_vanilla()
-    row: Row = {key: [found[figure].quantile(share) for share in shares] for figure, (key, shares) in drawn.items()}
-    row["writes"] = [loads * CLIENTS * value / MIB for value in row["writes"]]
+    row: Row = {key: [found[figure].quantile(share) for share in shares] for figure, (key, shares) in DRAWN.items()}
+    row["writes"] = [CLIENTS * value / MIB for value in row["writes"]]
     return row
 
 
 def row(setting: Setting) -> Row:
     """The results of vanilla in this setting, of both networks together."""
-    return {**setting._asdict(), **measured(SCENARIO, setting.overrides())}
+    with vanilla(SCENARIO, setting.overrides()) as values:
+        return {**setting._asdict(), **quantiles(values)}
 
 
-def measured(scenario: str, sets: list[str], drawn: Drawn = DRAWN) -> Row:
-    """The quantiles of vanilla at the shares of the paper's curves, of both networks together."""
-    with vanilla(scenario, sets) as values:
-        samples = {
-            "first_byte": values("ttfb_s"),
-            "web": values("ttlb_s", workload="web"),
-            "bulk": values("ttlb_s", workload="bulk"),
-            "circuit_wait": values("circuit_wait_s", "client"),
-            "writes": values("network_written_bytes") / MIB,
-        }
-    return {key: [stats.quantile(samples[key], share) for share in shares] for key, shares in drawn.values()}
+def quantiles(values: Callable[..., Any]) -> Row:
+    """The quantiles at the shares of the paper's curves. `values` gives those of a measure, as in `vanilla`."""
+    samples = {
+        "first_byte": values("ttfb_s"),
+        "web": values("ttlb_s", workload="web"),
+        "bulk": values("ttlb_s", workload="bulk"),
+        "circuit_wait": values("circuit_wait_s", "client"),
+        "writes": values("network_written_bytes") / MIB,
+    }
+    return {key: [stats.quantile(samples[key], share) for share in shares] for key, shares in DRAWN.values()}
 
 
 def setting_of(row: Row) -> Setting:
@@ -124,34 +122,22 @@ def chosen(rows: list[Row]) -> Row:
 
 def table(rows: list[Row]) -> str:
     """The rows as a table in Markdown; the chosen row is bold."""
-    return table_of(
-        rows, "delays, relays, weights", lambda row: f"{row['delays']:g}, {row['relays']}, {row['weights']}"
-    )
-
-
-def table_of(
-    rows: list[Row], title: str, name: Callable[[Row], str], choose: Callable[[list[Row]], Row] = chosen
-) -> str:
-    """The rows of a grid, with `title` above their names; `choose` selects the bold one."""
     of_paper = paper()
-    choice = choose(rows)
-    head = [title, "first byte: 10, 50, 90 %", "web: 10, 50, 80 %", "bulk: 10, 50, 90 %"]
+    choice = chosen(rows)
+    head = ["delays, relays, weights", "first byte: 10, 50, 90 %", "web: 10, 50, 80 %", "bulk: 10, 50, 90 %"]
     head += ["wait on a circuit: 20, 50, 80 %", "relays write", "misfit"]
-    lines = [
-        [
-            f"**{name(row)}**" if row is choice else name(row),
-            *numbers(row),
-            f"{misfit(row, of_paper):.3f}",
-        ]
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        name = f"{row['delays']:g}, {row['relays']}, {row['weights']}"
+        misfit_of_row = f"{misfit(row, of_paper):.3f}"
+        lines.append([f"**{name}**" if row is choice else name, *numbers(row), misfit_of_row])
     return generated.table(head, [*lines, ["paper", *numbers(of_paper), ""]])
 
 
-def numbers(row: Row, drawn: Drawn = DRAWN) -> list[str]:
+def numbers(row: Row) -> list[str]:
     """The first, the middle and the last quantile of each figure."""
     cells = []
-    for key, shares in drawn.values():
+    for key, shares in DRAWN.values():
         values = [row[key][at] for at in sorted({0, shares.index(0.5), len(shares) - 1})]
         cells.append(", ".join(f"{value:.3g}" for value in values) + (" MiB/s" if key == "writes" else " s"))
     return cells

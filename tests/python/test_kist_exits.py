@@ -1,5 +1,6 @@
 """Tests of the calibration of KIST's network with scarce exits."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ def test_every_setting_has_the_same_number_of_relays(study: dict[str, Any]) -> N
         assert len(document.sampled("vanilla", 101)["relays"]) == study["RELAYS"]
 
 
+@pytest.mark.parametrize("section", ["tcp", "relays"])
+def test_twice_the_clients_have_the_same_network(section: str) -> None:
+    single, double = (
+        catalog.load(name)[1].resolved("vanilla") for name in ("kist/authors-exits", "kist/authors-exits-double")
+    )
+    assert tomllib.loads(single)[section] == tomllib.loads(double)[section]
+    assert tomllib.loads(single)["network"] == tomllib.loads(double)["network"]
+
+
 def test_exits_are_scarce(study: dict[str, Any]) -> None:
     def exits(scenario: str) -> float:
         relays = catalog.load(scenario)[1].sampled("vanilla", 101)["relays"]
@@ -46,5 +56,5 @@ def test_exits_are_scarce(study: dict[str, Any]) -> None:
 
 def test_the_table_marks_the_chosen_row(study: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     lines = study["table"](rows).splitlines()
-    assert len([line for line in lines if "**" in line]) == 1
+    assert [line.startswith("| **0.6, 1/6, 165**") for line in lines if "**" in line] == [True]
     assert lines[-1].startswith("| paper |")

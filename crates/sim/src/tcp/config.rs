@@ -308,10 +308,11 @@ impl TcpConfig {
     /// twice; with [`InterfaceOrder::OldestWrite`], both are as in Shadow. A segment has 1448 B of payload instead of
     /// 1434 B. SACKs name three blocks instead of all. In the order of arrival, a relay writes whole cells; Shadow takes
     /// any free bytes. SIOCOUTQ counts bytes until their ACK; Shadow's counts what waits for the interface. POLLOUT needs
-    /// free space; Shadow also reports it at each departure. The first copy of a segment that has arrived is acknowledged;
-    /// Shadow waits for the second. Linux's rule decides about window updates; Shadow announces each packet that fits
-    /// again. A timeout marks all segments without SACK as lost; Shadow spares those beyond its scoreboard. Together,
-    /// these change the retransmissions and reductions of a download with 1 to 10 % loss by at most 7 %.
+    /// free space; Shadow also reports it at each departure. A needless retransmission is acknowledged at once; Shadow
+    /// waits until it arrives again. Linux's rule decides about window updates; Shadow announces each packet that fits
+    /// again. A timeout marks all segments without SACK as lost; Shadow spares those beyond its scoreboard. Duplicate ACKs
+    /// also count before the first data are acknowledged, and a FIN belongs to the last segment. With 1 to 10 % loss, the
+    /// retransmissions and reductions of a download are within 5 % of the original's.
     pub fn shadow_1_9() -> Self {
         TcpConfig {
             kernel: Kernel::Shadow,

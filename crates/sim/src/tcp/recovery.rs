@@ -29,7 +29,8 @@ pub(super) struct Recovery {
     pub(super) state: CaState,
     /// Whether the window reduction may be undone (`undo_marker`).
     undo: bool,
-    /// The value of `snd_nxt` when the state began. The state ends when this number is acknowledged (`high_seq`) [B].
+    /// The value of `snd_nxt` when the state began. The state ends when this number is acknowledged (`high_seq`) [B]. In
+    /// Shadow's recovery, it is the start of the last segment (`recoveryPoint`).
     high_seq: u64,
     /// When the first segment was retransmitted in this state (`retrans_stamp`); ZERO if none was.
     first_resent: Instant,
@@ -245,7 +246,7 @@ impl Sender {
         }
         if loss && self.recovery.state != CaState::Recovery {
             self.enter_recovery(cfg);
-            self.recovery.high_seq = self.board.start_of_last().unwrap_or(self.nxt);
+            self.recovery.high_seq = self.board.start_of_last().expect("a lost segment is on the board");
             self.window.leave_recovery();
         } else if self.recovery.state == CaState::Open && !self.board.is_quiet() {
             self.recovery.state = CaState::Disorder;

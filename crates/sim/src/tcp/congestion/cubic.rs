@@ -4,7 +4,8 @@ use super::hystart::HyStart;
 use crate::tcp::config::Kernel;
 use penstock_units::{Duration, Instant, math, time::nanos};
 
-/// The coefficient C of the cubic function [segments/s³]. Shadow computes 41·10 of 2⁴⁰ parts for cubed milliseconds.
+/// The coefficient C of the cubic function [segments/s³]. Shadow multiplies cubed milliseconds by 410 and
+/// divides by 2⁴⁰.
 fn coefficient(kernel: Kernel) -> f64 {
     match kernel {
         Kernel::Linux3_2 | Kernel::Linux6 | Kernel::Ns3 => 0.4,

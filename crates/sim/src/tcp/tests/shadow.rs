@@ -235,8 +235,8 @@ fn the_window_grows_by_a_segment_after_a_loss() {
     }
 }
 
-/// The next loss reduces the window again as soon as an ACK covers everything before the last segment that was sent before
-/// the first loss was known.
+/// A recovery ends when an ACK covers all data before the last segment. The first cell of twenty is lost once, and the last
+/// one until 2180 ms, so that only its retransmission arrives.
 #[test]
 fn a_recovery_ends_before_the_last_segment() {
     let mut world = after(10, 4);
@@ -246,11 +246,11 @@ fn a_recovery_ends_before_the_last_segment() {
         side == 0 && segment.seq == 40 * 500 + 19 * 500 && segment.ts_val < Instant::from_millis(2180)
     });
     write_cells(&mut world, 20);
-    let ends = |world: &World| world.ends[0].info(&world.cfg[0]).state != CaState::Recovery;
+    let is_over = |world: &World| world.ends[0].info(&world.cfg[0]).state != CaState::Recovery;
     world.run_for(Duration::from_millis(190));
-    assert!(!ends(&world), "the first lost cell is on its way again");
+    assert!(!is_over(&world), "the first lost cell is on its way again");
     world.run_for(Duration::from_millis(40));
-    assert!(ends(&world) && world.ends[1].received_end() == before + 19 * 500);
+    assert!(is_over(&world) && world.ends[1].received_end() == before + 19 * 500);
 }
 
 /// What a download of 100 MiB needs, whose data are lost with this probability.
@@ -287,7 +287,8 @@ fn download(loss: f64, mss: u32, seed: u64) -> Download {
 }
 
 /// The original files of Shadow 1.9.0 need these in a loop of two hosts, means of five downloads. Their file server writes
-/// smaller segments than ours, the smaller the more data are lost, so ours get the same size.
+/// smaller segments than ours, the smaller the more data are lost, so ours get the same size. The original counts each
+/// reduction and each timeout. We see only steps that end with a smaller window, and the first of several timeouts.
 #[test]
 fn downloads_with_loss_are_those_of_shadow() {
     #[rustfmt::skip]
