@@ -570,6 +570,31 @@ def test_an_attack_writes_its_tables_and_repeats_to_the_byte(penstock: Command, 
     )
 
 
+def test_set_changes_an_attack_and_no_run(penstock: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(SCENARIO)
+
+    def begin_of(*sets: str) -> str:
+        done = penstock("attack", "mine.toml", "--out", "one", "--no-report", *sets)
+        assert done.status == 0, done.err
+        [attack] = json.loads((tmp_path / "one" / "manifest.json").read_text())["attacks"]
+        return str(attack["measurement"]["begin"])
+
+    assert begin_of("--set", "attacks.rates.measurement.begin=20 s") == "20 s"
+    transfers = tmp_path / "one" / "transfers.parquet"
+    made = transfers.stat().st_mtime_ns
+    late = pl.read_parquet(tmp_path / "one" / "victims.parquet")
+    assert begin_of() == "10 s"
+    assert not late.equals(pl.read_parquet(tmp_path / "one" / "victims.parquet"))
+    assert begin_of("--set", 'attacks.rates.measurement.begin="20 s"') == "20 s"
+    assert late.equals(pl.read_parquet(tmp_path / "one" / "victims.parquet"))
+    assert transfers.stat().st_mtime_ns == made
+    for wrong in ("attacks.other.title=x", "attacks.rates=x", "attacks.rates.title=", "attacks.rates.title.x=1"):
+        said = sentence(penstock("attack", "mine.toml", "--out", "one", "--set", wrong))
+        assert f"--set {wrong}: write attacks.NAME.KEY=VALUE; NAME is one of rates" in said
+    said = sentence(penstock("attack", "mine.toml", "--out", "one", "--set", "attacks.rates.measurement.begin=20"))
+    assert "--set attacks.rates.measurement.begin=20: attacks" in said
+
+
 def test_an_overview_has_a_cell_for_each_measured_mechanism_and_a_reason_for_the_others(
     penstock: Command, tmp_path: Path
 ) -> None:

@@ -3,8 +3,11 @@
 docs/reference/attacks.md explains the keys.
 """
 
+import copy
 import re
+import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -233,10 +236,40 @@ def read(tables: object, where: Path | str) -> tuple[Attack, ...]:
     return parse(_Attacks, {"attacks": tables}, where).attacks
 
 
-def of_scenario(name: str) -> tuple[Attack, ...]:
-    """The attacks of a scenario; refuses a scenario without attacks."""
+def of_scenario(name: str, sets: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The checked tables `[[attacks]]` of a scenario with the overrides `attacks.NAME.KEY=VALUE`.
+
+    Raises:
+        PenstockError: if the scenario has no attacks, if an override names none of them, or if a table is wrong.
+    """
     _, path, text = catalog.read(name)
     tables = catalog.attacks(path, text)
     if not tables:
         raise PenstockError(f"{path} has no [[attacks]]; penstock list attacks shows the scenarios with attacks")
-    return read(tables, path)
+    changed = _overridden(tables, sets)
+    read(changed, ", ".join([str(path), *(f"--set {each}" for each in sets)]))
+    return changed
+
+
+def _overridden(tables: list[dict[str, Any]], sets: Sequence[str]) -> list[dict[str, Any]]:
+    """Copies of the tables with the values of `--set`."""
+    tables = copy.deepcopy(tables)
+    for each in sets:
+        path, _, text = each.partition("=")
+        _, name, *keys = path.strip().split(".")
+        table = next((table for table in tables if table.get("name") == name), None)
+        for key in keys[:-1]:
+            table = table.setdefault(key, {}) if isinstance(table, dict) else None
+        if not isinstance(table, dict) or not keys or not text.strip():
+            names = ", ".join(str(table.get("name")) for table in tables)
+            raise PenstockError(f"--set {each}: write attacks.NAME.KEY=VALUE; NAME is one of {names}")
+        table[keys[-1]] = _value(text.strip())
+    return tables
+
+
+def _value(text: str) -> Any:
+    """A TOML value; a string needs no quotes, because a shell removes them."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

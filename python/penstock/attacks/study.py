@@ -104,31 +104,35 @@ def run(
 ) -> Result:
     """Do the missing runs of a scenario with attacks.
 
-    Throttles that `flag-time` refuses are refused before the first run. A finished directory is only evaluated, with
-    the present attacks of the scenario.
+    Of `sets`, `attacks.NAME.KEY=VALUE` changes an attack, and thus no run. Throttles that `flag-time` refuses are
+    refused before the first run. A finished directory is only evaluated, with the present attacks of the scenario.
     """
-    if any(isinstance(attack.estimator, FlagTime) for attack in model.of_scenario(scenario)):
+    of_attacks = [each for each in sets if each.startswith("attacks.")]
+    sets = [each for each in sets if each not in of_attacks]
+    attacks = model.of_scenario(scenario, of_attacks)
+    if any(isinstance(attack.estimator, FlagTime) for attack in model.read(attacks, scenario)):
         _, document = catalog.load(scenario, tuple(sets), network, tuple(variants or ()))
         for variant, _ in document.variants():
             flag_times.throttle_of(document.resolved(variant))
     manifest = None if out is None else read_manifest(out)
     if out is not None and manifest is not None and manifest["finished"]:
-        return _with_attacks_of(scenario, out, manifest)
-    return runs.run(
+        if _as_made(manifest, scenario) is None:
+            raise OutputError(f"{out} was not made by the present {scenario}; choose another --out")
+        return _with_attacks(Result(out), attacks)
+    result = runs.run(
         scenario, variants=variants, sets=sets, runs=seeds, networks=networks, network=network, out=out,
         jobs=jobs, threads=threads, shard=shard, ray=ray, watch=watch, confirm=confirm,
     )  # fmt: skip
+    return _with_attacks(result, attacks) if of_attacks and not shard else result
 
 
-def _with_attacks_of(scenario: str, out: Path, manifest: dict[str, Any]) -> Result:
-    """A finished output, whose manifest gets the present attacks of its scenario."""
-    if _as_made(manifest, scenario) is None:
-        raise OutputError(f"{out} was not made by the present {scenario}; choose another --out")
-    _, path, text = catalog.read(scenario)
-    attacks = catalog.attacks(path, text)
-    if attacks != manifest.get("attacks"):
-        write_json(out / "manifest.json", manifest | {"attacks": attacks, "attacks_version": _core.version()})
-    return Result(out)
+def _with_attacks(result: Result, attacks: list[dict[str, Any]]) -> Result:
+    """An output whose manifest has these attacks."""
+    manifest = read_manifest(result.directory)
+    if manifest is None or attacks == manifest.get("attacks"):
+        return result
+    write_json(result.directory / "manifest.json", manifest | {"attacks": attacks, "attacks_version": _core.version()})
+    return Result(result.directory)
 
 
 def write(result: Result) -> Study:
