@@ -591,6 +591,9 @@ def test_set_changes_an_attack_and_no_run(penstock: Command, tmp_path: Path) -> 
     for wrong in ("attacks.other.title=x", "attacks.rates=x", "attacks.rates.title=", "attacks.rates.title.x=1"):
         said = sentence(penstock("attack", "mine.toml", "--out", "one", "--set", wrong))
         assert f"--set {wrong}: write attacks.NAME.KEY=VALUE; NAME is one of rates" in said
+    shard = ["--shard", "1/2", "--out", "part"]
+    said = sentence(penstock("attack", "mine.toml", *shard, "--set", "attacks.rates.title=x"))
+    assert "a shard evaluates no attack; give this to the merged directory" in said
     said = sentence(penstock("attack", "mine.toml", "--out", "one", "--set", "attacks.rates.measurement.begin=20"))
     assert "--set attacks.rates.measurement.begin=20: attacks" in said
 

@@ -11,7 +11,7 @@ import polars as pl
 from penstock import _core, catalog, runs
 from penstock.attacks import conclusions, estimators, flag_times, measurement, model
 from penstock.attacks.model import Attack, FlagTime
-from penstock.errors import OutputError, naming, replacing
+from penstock.errors import OutputError, PenstockError, naming, replacing
 from penstock.estimates import Confirm
 from penstock.output import read_manifest, write_json
 from penstock.progress import Watch
@@ -110,6 +110,8 @@ def run(
     of_attacks = [each for each in sets if each.startswith("attacks.")]
     sets = [each for each in sets if each not in of_attacks]
     attacks = model.of_scenario(scenario, of_attacks)
+    if of_attacks and shard:
+        raise PenstockError(f"--set {of_attacks[0]}: a shard evaluates no attack; give this to the merged directory")
     if any(isinstance(attack.estimator, FlagTime) for attack in model.read(attacks, scenario)):
         _, document = catalog.load(scenario, tuple(sets), network, tuple(variants or ()))
         for variant, _ in document.variants():
@@ -123,7 +125,7 @@ def run(
         scenario, variants=variants, sets=sets, runs=seeds, networks=networks, network=network, out=out,
         jobs=jobs, threads=threads, shard=shard, ray=ray, watch=watch, confirm=confirm,
     )  # fmt: skip
-    return _with_attacks(result, attacks) if of_attacks and not shard else result
+    return _with_attacks(result, attacks) if of_attacks else result
 
 
 def _with_attacks(result: Result, attacks: list[dict[str, Any]]) -> Result:
