@@ -1,6 +1,7 @@
 """Python values as TOML, and overrides of scenario keys as Python values."""
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,14 @@ def typed(sets: Sets) -> tuple[str, ...]:
     if isinstance(sets, Mapping):
         return tuple(f"{key}={toml(value, whole=True)}" for key, value in sets.items())
     return tuple(sets)
+
+
+def parsed(text: str) -> Any:
+    """The TOML value of an override. A string needs no quotes, because a shell removes them."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def toml(value: Any, *, whole: bool = False) -> str:

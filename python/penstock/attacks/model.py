@@ -3,9 +3,7 @@
 docs/reference/attacks.md explains the keys.
 """
 
-import copy
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from penstock import catalog
 from penstock.errors import PenstockError
+from penstock.overrides import parsed
 from penstock.validation import Strict, parse
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -246,30 +245,20 @@ def of_scenario(name: str, sets: Sequence[str] = ()) -> list[dict[str, Any]]:
     tables = catalog.attacks(path, text)
     if not tables:
         raise PenstockError(f"{path} has no [[attacks]]; penstock list attacks shows the scenarios with attacks")
-    changed = _overridden(tables, sets)
-    read(changed, ", ".join([str(path), *(f"--set {each}" for each in sets)]))
-    return changed
-
-
-def _overridden(tables: list[dict[str, Any]], sets: Sequence[str]) -> list[dict[str, Any]]:
-    """Copies of the tables with the values of `--set`."""
-    tables = copy.deepcopy(tables)
     for each in sets:
-        path, _, text = each.partition("=")
-        _, name, *keys = path.strip().split(".")
-        table = next((table for table in tables if table.get("name") == name), None)
-        for key in keys[:-1]:
-            table = table.setdefault(key, {}) if isinstance(table, dict) else None
-        if not isinstance(table, dict) or not keys or not text.strip():
-            names = ", ".join(str(table.get("name")) for table in tables)
-            raise PenstockError(f"--set {each}: write attacks.NAME.KEY=VALUE; NAME is one of {names}")
-        table[keys[-1]] = _value(text.strip())
+        _override(tables, each)
+    read(tables, ", ".join([str(path), *(f"--set {each}" for each in sets)]))
     return tables
 
 
-def _value(text: str) -> Any:
-    """A TOML value; a string needs no quotes, because a shell removes them."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+def _override(tables: list[dict[str, Any]], override: str) -> None:
+    """Set a key of one of the tables."""
+    path, _, text = override.partition("=")
+    _, name, *keys = path.strip().split(".")
+    table = next((table for table in tables if table.get("name") == name), None)
+    for key in keys[:-1]:
+        table = table.setdefault(key, {}) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or not keys or not text.strip():
+        names = ", ".join(str(table.get("name")) for table in tables)
+        raise PenstockError(f"--set {override}: write attacks.NAME.KEY=VALUE; NAME is one of {names}")
+    table[keys[-1]] = parsed(text.strip())

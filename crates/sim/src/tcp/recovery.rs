@@ -248,9 +248,8 @@ impl Sender {
             self.enter_recovery(cfg);
             self.recovery.high_seq = self.board.start_of_last().expect("a lost segment is on the board");
             self.window.leave_recovery();
-        } else if self.recovery.state == CaState::Open && !self.board.is_quiet() {
-            self.recovery.state = CaState::Disorder;
-            self.recovery.high_seq = self.nxt;
+        } else if self.recovery.state == CaState::Open {
+            self.keep_open();
         }
     }
 

@@ -235,8 +235,8 @@ fn the_window_grows_by_a_segment_after_a_loss() {
     }
 }
 
-/// A recovery ends when an ACK covers all data before the last segment. The first cell of twenty is lost once, and the last
-/// one until 2180 ms, so that only its retransmission arrives.
+/// A recovery ends when an ACK covers all data before the last segment. The first cell of twenty is lost once, and the
+/// last one until 2180 ms, so that only its retransmission arrives.
 #[test]
 fn a_recovery_ends_before_the_last_segment() {
     let mut world = after(10, 4);
@@ -253,7 +253,7 @@ fn a_recovery_ends_before_the_last_segment() {
     assert!(is_over(&world) && world.ends[1].received_end() == before + 19 * 500);
 }
 
-/// What a download of 100 MiB needs, whose data are lost with this probability.
+/// The counters of a sender that sends 100 MiB over a link with random loss.
 #[derive(Debug, Default)]
 struct Download {
     seconds: f64,
@@ -264,7 +264,7 @@ struct Download {
     cwnd: f64,
 }
 
-/// A download over 10 MiB/s and 10 ms in segments of `mss` [B].
+/// Sends 100 MiB over 10 MiB/s and 10 ms in segments of `mss` [B]. `loss` is the probability that a segment is lost.
 fn download(loss: f64, mss: u32, seed: u64) -> Download {
     let cfg = TcpConfig { mss, ..TcpConfig::shadow_1_9() };
     let mut world = World::connected(cfg, Path::new(84, 10)).seed(seed);
@@ -286,9 +286,10 @@ fn download(loss: f64, mss: u32, seed: u64) -> Download {
     found
 }
 
-/// The original files of Shadow 1.9.0 need these in a loop of two hosts, means of five downloads. Their file server writes
-/// smaller segments than ours, the smaller the more data are lost, so ours get the same size. The original counts each
-/// reduction and each timeout. We see only steps that end with a smaller window, and the first of several timeouts.
+/// The expected values are means of five downloads with the original files of Shadow 1.9.0, in a loop of two hosts.
+/// Their file server writes smaller segments than ours, and with more loss still smaller ones. Therefore the test sets
+/// the segment's size. The original counts each reduction and each timeout. This test counts steps that end with a
+/// smaller window, and the first of several timeouts.
 #[test]
 fn downloads_with_loss_are_those_of_shadow() {
     #[rustfmt::skip]
