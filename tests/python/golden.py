@@ -39,6 +39,8 @@ DURATIONS_S = {
     "attacks/latency-padded": 4,
     "attacks/latency-tenth": 2,
     "attacks/throughput": 4,
+    "attacks/throughput-exits": 4,
+    "attacks/throughput-probes": 4,
     "capstone/kist-medium": 3,
     "defenestrator/step": 22,
     "ewma/middle-relay": 4,

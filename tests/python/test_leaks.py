@@ -412,6 +412,31 @@ def test_a_server_measures_the_time_until_the_next_request() -> None:
     assert found == {"a": pytest.approx([50.0, 50.0, 75.0, 250 / 3, 50.0])}
 
 
+def test_an_observer_of_guards_finds_the_one_that_writes_when_the_victim_receives(
+    penstock: Command, tmp_path: Path
+) -> None:
+    start, end = (SCENARIO.index(section) for section in ("[clients.probe]", "[[attacks]]"))
+    observed = SCENARIO[:start] + SCENARIO[end:]
+    for old, new in (
+        ('size = "1 GiB"', 'size = "100 KiB"\npause = "uniform(1 s, 5 s)"'),
+        ("40 KiB/s", "400 KiB/s"),
+        ("count = 3", "count = 1"),
+        ('"server", "clients"], victims = "bulk", probes = "probe"', '"guard"], victims = "bulk"'),
+        ('"throughput", period = "5 s"', '"throughput", guards = "relay", period = "1 s"'),
+        ('"rate"', '"correlation"'),
+        ('"probabilities"', '"rank"'),
+    ):
+        assert old in observed
+        observed = observed.replace(old, new)
+    (tmp_path / "mine.toml").write_text(observed)
+    done = penstock("attack", "mine.toml", "--out", "one", "--no-report")
+    assert done.status == 0, done.err
+    victims = pl.read_parquet(tmp_path / "one" / "victims.parquet")
+    assert victims["truth"].to_list() == ["slow", "quick"] * 2
+    assert victims["remaining"].to_list() == [1.0] * 4
+    assert (victims["score"] > 0.8).all()
+
+
 def test_a_server_finds_the_guard_of_clients_that_ask_again(penstock: Command, tmp_path: Path) -> None:
     asked = SCENARIO.replace('size = "1 GiB"', 'size = "400 KiB"', 1)
     (tmp_path / "mine.toml").write_text(asked.replace('"throughput", ', '"throughput", at = "server", '))
@@ -507,6 +532,12 @@ def test_the_attacks_of_shipped_scenarios_are_valid(name: str) -> None:
         ),
         ('what = "throughput"', 'what = "backlog"', "it needs at = 'exit' and the estimator 'correlation'"),
         ('kind = "rate"', 'kind = "correlation", with_throughput = true', "needs measurement.what = 'backlog'"),
+        ('begin = "10 s"', 'guards = "relay"', "it needs what = 'throughput' and the estimator 'correlation'"),
+        (
+            'begin = "10 s" }\nestimator = { kind = "rate" }',
+            'guards = "relay" }\nestimator = { kind = "correlation" }',
+            "add 'guard' to adversary.controls",
+        ),
     ],
 )
 def test_a_mistake_in_an_attack_is_a_sentence(tmp_path: Path, old: str, new: str, expected: str) -> None:

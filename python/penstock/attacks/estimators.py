@@ -91,7 +91,7 @@ def _borders(attack: Attack, run: Run) -> Floats:
 
 
 def throughputs(attack: Attack, run: Run) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """The throughputs of the victims, and those of the probes by their first relay."""
+    """The throughputs of the victims, and those of the guards, by `measurement.guards`."""
     borders = _borders(attack, run)
     workload = attack.adversary.victims
     if attack.measurement.at == "exit":
@@ -101,6 +101,8 @@ def throughputs(attack: Attack, run: Run) -> tuple[dict[str, Floats], dict[str, 
         victims = measurement.served(run, workload, borders)
     else:
         victims = measurement.received(run, run.names(workload), borders)
+    if attack.measurement.guards == "relay":
+        return victims, measurement.written(run, run.sampled.guards, borders)
     relays = run.first_relays(attack.adversary.probes)
     probes = measurement.received(run, relays, borders)
     return victims, {relays[name]: series for name, series in probes.items()}

@@ -30,6 +30,8 @@ class Run:
     document: _core.Document
     samples: pl.DataFrame = field(default_factory=pl.DataFrame)
     """The table `circuits`."""
+    relays: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    """The table `relays`; read it inside `Result.reading`."""
 
     @cached_property
     def sampled(self) -> "Sampled":
@@ -111,8 +113,11 @@ def runs(result: Result, document: _core.Document, *, backlogs: bool) -> list[Ru
     for variant, network, seed in found:
         tables = {name: parts[name].get((variant, network, seed), empty[name]) for name in names}
         samples = tables.pop("circuits", pl.DataFrame())
-        cells = result.scan("cells").filter(variant=variant, network=network, seed=seed)
-        made.append(Run(variant, network, seed, **tables, cells=cells, document=document, samples=samples))
+        cells, relays = (
+            result.scan(name).filter(variant=variant, network=network, seed=seed) for name in ("cells", "relays")
+        )
+        one = Run(variant, network, seed, **tables, cells=cells, document=document, samples=samples, relays=relays)
+        made.append(one)
     return made
 
 
@@ -125,15 +130,22 @@ def edges(measurement: Measurement, end: float) -> Floats:
 
 def received(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Floats]:
     """The rate at which each client receives payload in each interval [B/s]; the table `clients`."""
+    return _rates(run.clients.rename({"client": "name", "received_bytes": "bytes"}), names, borders)
+
+
+def written(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Floats]:
+    """The rate at which each relay writes to its sockets in each interval [B/s]; the table `relays`."""
+    rows = run.relays.select("t_s", name="relay", bytes="written_bytes").collect()
+    return _rates(rows, names, borders)
+
+
+def _rates(rows: pl.DataFrame, names: Iterable[str], borders: Floats) -> dict[str, Floats]:
+    """The rate of each name in each interval [B/s], from rows with the end `t_s` of an interval and its `bytes`."""
     wanted = list(names)
     series = {name: np.zeros(len(borders) - 1) for name in wanted}
-    rows = run.clients.filter(pl.col("client").is_in(wanted))
-    for (name,), of_client in rows.group_by("client", maintain_order=True):
-        # A row has the end of its interval.
-        middle = of_client["t_s"].to_numpy() - 1e-6
-        series[str(name)] = np.histogram(middle, borders, weights=of_client["received_bytes"].to_numpy())[0].astype(
-            float
-        )
+    for (name,), of_name in rows.filter(pl.col("name").is_in(wanted)).group_by("name", maintain_order=True):
+        middle = of_name["t_s"].to_numpy() - 1e-6
+        series[str(name)] = np.histogram(middle, borders, weights=of_name["bytes"].to_numpy())[0].astype(float)
     return {name: counts / np.diff(borders) for name, counts in series.items()}
 
 

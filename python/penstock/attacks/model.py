@@ -56,6 +56,9 @@ class Measurement(Strict):
     at: Literal["exit", "client", "server"] = "client"
     """Where throughput is measured: cells that leave the exit, bytes that the client receives, or the time of a server
     between a client's requests."""
+    guards: Literal["probe", "relay"] = "probe"
+    """The throughput of a guard: that of the probe through it, or all that the guard writes, as an observer of its
+    link sees it."""
     reading: Literal["own", "reported", "largest"] = "largest"
     """Which backlog counts: the exit's own estimate, the next relay's report, or the larger one of both."""
     period: Seconds = 1.0
@@ -191,9 +194,17 @@ class Attack(Strict):
                 f"conclusion.kind is {self.conclusion.kind!r}; the estimator {self.estimator.kind!r} needs "
                 + ("decision" if decides else "set, rank or probabilities")
             )
-        if not self.adversary.probes and isinstance(self.estimator, Correlation | Rate | Wave | FlagTime):
-            raise ValueError(f"adversary.probes is missing; the estimator {self.estimator.kind!r} needs probes")
         what, at, correlates = self.measurement.what, self.measurement.at, isinstance(self.estimator, Correlation)
+        observed = self.measurement.guards == "relay"
+        if observed and not (correlates and what == "throughput"):
+            raise ValueError(
+                "measurement.guards is 'relay'; it needs what = 'throughput' and the estimator 'correlation'"
+            )
+        if observed and "guard" not in self.adversary.controls:
+            raise ValueError("measurement.guards is 'relay'; add 'guard' to adversary.controls")
+        needs_probes = isinstance(self.estimator, Correlation | Rate | Wave | FlagTime) and not observed
+        if needs_probes and not self.adversary.probes:
+            raise ValueError(f"adversary.probes is missing; the estimator {self.estimator.kind!r} needs probes")
         if at in ("exit", "server") and at not in self.adversary.controls:
             raise ValueError(f"measurement.at is {at!r}; add {at!r} to adversary.controls")
         if what == "backlog":
