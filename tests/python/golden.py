@@ -62,6 +62,7 @@ DURATIONS_S = {
     "marut/dumbbell-100-bulk": 4,
     "marut/dumbbell-375": 4,
     "marut/dumbbell-375-4": 4,
+    "marut/options": 4,
     "marut/step": 61,
     "throttling/loads": 3,
     "throttling/loads-authors": 3,
