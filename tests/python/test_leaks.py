@@ -435,6 +435,11 @@ def test_an_observer_of_guards_finds_the_one_that_writes_when_the_victim_receive
     assert victims["truth"].to_list() == ["slow", "quick"] * 2
     assert victims["remaining"].to_list() == [1.0] * 4
     assert (victims["score"] > 0.8).all()
+    done = penstock(
+        "attack", "mine.toml", "--out", "one", "--no-report", "--set", 'attacks.rates.measurement.period="500 ms"'
+    )
+    assert done.status == 2
+    assert "run.sample is 1 s, and measurement.period of guards = 'relay' 0.5 s" in sentence(done)
 
 
 def test_a_server_finds_the_guard_of_clients_that_ask_again(penstock: Command, tmp_path: Path) -> None:

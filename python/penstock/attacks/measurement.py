@@ -12,6 +12,7 @@ from penstock import _core
 from penstock.attacks.information import Floats
 from penstock.attacks.model import Measurement
 from penstock.attacks.probe import PAYLOAD
+from penstock.errors import PenstockError
 from penstock.result import Result
 
 
@@ -134,8 +135,19 @@ def received(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Float
 
 
 def written(run: Run, names: Iterable[str], borders: Floats) -> dict[str, Floats]:
-    """The rate at which each relay writes to its sockets in each interval [B/s]; the table `relays`."""
+    """The rate at which each relay writes to its sockets in each interval [B/s]; the table `relays`.
+
+    Raises:
+        PenstockError: if the table has longer intervals than `borders`.
+    """
     rows = run.relays.select("t_s", name="relay", bytes="written_bytes").collect()
+    sample = float(np.diff(rows["t_s"].unique().sort().to_numpy()).min(initial=np.inf))
+    period = float(np.diff(borders).min(initial=np.inf))
+    if period + 1e-9 < sample < np.inf:
+        raise PenstockError(
+            f"run.sample is {sample:g} s, and measurement.period of guards = 'relay' {period:g} s; "
+            f"begin again with --set 'run.sample=\"{1e3 * period:g} ms\"'"
+        )
     return _rates(rows, names, borders)
 
 
