@@ -13,6 +13,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from live_priorities import at, change, prepared
 from matplotlib import rc_context
@@ -48,10 +49,10 @@ def simulated(result: Result) -> Callable[[float], Gain]:
     }
 
     def of_half_life(seconds: float) -> Gain:
-        pairs = [
-            (time, medians["off", seed]) for (variant, seed), time in medians.items() if variant == f"{seconds:g}s"
+        found = [
+            time / medians["off", seed] - 1 for (variant, seed), time in medians.items() if variant == f"{seconds:g}s"
         ]
-        return stats.mean_interval([time / before - 1 for time, before in pairs])
+        return stats.mean_interval(found)
 
     return of_half_life
 
@@ -62,12 +63,10 @@ def draw(axes: Axes, title: str, paper: pl.DataFrame, ours: dict[str, Callable[[
     axes.set_title(title)
     axes.plot(places, 100 * paper["change"], "x--", color="tab:gray", label="the paper")
     for place, (label, gain) in enumerate(ours.items()):
-        means, lows, highs = zip(*(gain(each) for each in places), strict=True)
+        means, lows, highs = 100 * np.array([gain(each) for each in places]).T
         colour, line, marker = style.category_style(place)
-        axes.plot(places, [100 * each for each in means], color=colour, linestyle=line, marker=marker, label=label)
-        axes.fill_between(
-            places, [100 * each for each in lows], [100 * each for each in highs], color=colour, alpha=0.16
-        )
+        axes.plot(places, means, color=colour, linestyle=line, marker=marker, label=label)
+        axes.fill_between(places, lows, highs, color=colour, alpha=0.16)
     axes.axhline(0, color="black", linewidth=0.6)
 
 

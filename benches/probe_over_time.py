@@ -12,9 +12,12 @@ paper does not describe the probe's downloads. Their size and pauses are read fr
 import argparse
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from matplotlib import rc_context
 
+from penstock.attacks import measurement, study
+from penstock.attacks.information import Floats
 from penstock.figures import style
 from penstock.result import Result
 
@@ -23,14 +26,12 @@ MINUTE_S = 60.0
 KIB = 1024.0
 
 
-def by_minute(result: Result) -> pl.DataFrame:
-    """The bytes that the probe receives in each minute: columns `minute` and `received_b_s`."""
-    probe = result.clients.filter(pl.col("client").str.starts_with("probe"))
-    # A row has the end of its interval.
-    minute = ((pl.col("t_s") / MINUTE_S).round() - 1).cast(pl.Int64)
-    sums = probe.group_by(minute=minute).agg(received_b_s=pl.col("received_bytes").sum() / MINUTE_S)
-    every = pl.DataFrame({"minute": range(int(probe["t_s"].max() // MINUTE_S) + 1)})  # type: ignore[operator, arg-type]
-    return every.join(sums, on="minute", how="left").fill_null(0.0).sort("minute")
+def by_minute(output: Path, minutes: int) -> Floats:
+    """The rate at which the probe of a run receives in each minute [B/s]."""
+    result = Result(output)
+    [run] = measurement.runs(result, study.document_of(result), backlogs=False)
+    [rates] = measurement.received(run, run.names("probe"), np.arange(minutes + 1) * MINUTE_S).values()
+    return rates
 
 
 def main() -> None:
@@ -39,13 +40,12 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="the output of throttling/probe")
     parser.add_argument("png", type=Path)
     asked = parser.parse_args()
+    paper = pl.read_csv(PAPER)
+    ours = by_minute(asked.output, paper.height)
     with rc_context(style.RC):
         figure, [[axes]] = style.grid_of(1, 1, 6.0, 2.6)
-        for label, rows, look in (
-            ("the paper", pl.read_csv(PAPER), {"color": "tab:gray", "linestyle": "--"}),
-            ("throttling/probe, static", by_minute(Result(asked.output)), {"color": style.COLOURS[0]}),
-        ):
-            axes.plot(rows["minute"], rows["received_b_s"] / KIB, label=label, **look)
+        axes.plot(paper["minute"], paper["received_b_s"] / KIB, "--", color="tab:gray", label="the paper")
+        axes.plot(paper["minute"], ours / KIB, color=style.COLOURS[0], label="throttling/probe, static")
         axes.set(xlabel="time [min]", ylabel="throughput [KiB/s]", ylim=(0, None))
         axes.legend(frameon=False)
         figure.savefig(asked.png, dpi=150)
